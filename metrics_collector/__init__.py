@@ -9,5 +9,5 @@ The path of a byte: a source of `sources` (a pipe, a file, ...) and a parser of 
 `collector.Collector.take` -> `reporter.Reporter` -> the log.
 
 In a pod `python -m metrics_collector` does all of it: `sidecar` joins the parts, `program` watches the training
-program, `stopping` ends it, `delivery` talks to the services.
+program and ends it, `delivery` talks to the services.
 """

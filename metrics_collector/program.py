@@ -1,4 +1,4 @@
-"""The training program seen from the sidecar: awaited, running, ended.
+"""The training program seen from the sidecar: awaited, running, ended, or stopped early: politely, then firmly.
 
 The program runs below a shell that wrapped it (`katib.cluster.injection.command`, or Katib's own wrapping, which writes
 no marker but `completed`). It is found by the text in the shell's command line; that it ran is known from its marker as
@@ -13,7 +13,10 @@ them is the last one of a process that is gone.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -154,6 +157,47 @@ class Program:
         if self._alone_since is None:
             self._alone_since = self._monotonic()
         return self._monotonic() - self._alone_since >= UNSEEN_SECONDS
+
+
+class Stop:
+    """An early stop under way. The wrapping shells are left alone: they end, and end well, when the program has.
+
+    Args:
+        program: What to stop.
+        grace_seconds: Between SIGTERM and SIGKILL.
+        monotonic: Reads time.
+    """
+
+    def __init__(self, program: Program, grace_seconds: float, monotonic: Callable[[], float]) -> None:
+        self._program = program
+        self._grace_seconds = grace_seconds
+        self._monotonic = monotonic
+        self._began = monotonic()
+
+    def begin(self) -> str:
+        """Mark the program and ask all its processes to end; return why that is not possible, empty when it is."""
+        try:
+            for shell in self._program.shells:
+                self._program.markers.write(shell.pid, Word.EARLY_STOPPED)
+            self._signal(signal.SIGTERM)
+        except OSError as error:
+            for shell in self._program.shells:
+                with contextlib.suppress(OSError):
+                    self._program.markers.write(shell.pid, Word.RUNNING)
+            return error.strerror or type(error).__name__
+        self._began = self._monotonic()
+        return ""
+
+    def insist(self) -> None:
+        """End what is left by force once the grace period is over."""
+        if self._monotonic() - self._began >= self._grace_seconds:
+            with contextlib.suppress(OSError):
+                self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._program.tree():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
 
 def _texts(directory: str) -> tuple[bytes, ...]:

@@ -33,12 +33,11 @@ from metrics_collector.container_processes import PROC, other_containers
 from metrics_collector.delivery import DbManagerLog, set_trial_status
 from metrics_collector.markers import CollectedWord
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.program import Phase, Program
+from metrics_collector.program import Phase, Program, Stop
 from metrics_collector.reporter import Reporter
 from metrics_collector.resume_point import ResumePoint
 from metrics_collector.resumption import ResumableLog
 from metrics_collector.selection import Selection, select
-from metrics_collector.stopping import Stop
 from metrics_collector.unwrapped import UnwrappedProgram
 
 _MAX_BATCH = 1_000

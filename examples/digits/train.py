@@ -11,7 +11,7 @@ parser.add_argument("--lr", type=float, default=0.001)
 parser.add_argument("--momentum", type=float, default=0.9)
 parser.add_argument("--hidden", type=int, default=32)
 parser.add_argument("--batch-size", type=int, default=64)
-parser.add_argument("--epochs", type=int, default=12)
+parser.add_argument("--epochs", type=int, default=30)
 args = parser.parse_args()
 
 images, labels = load_digits(return_X_y=True)

@@ -14,7 +14,7 @@ from katib.api.wording import did_you_mean, shown
 from katib.errors import InvalidError, invalid
 from suggestion_services.algorithms import ENTRIES, Entry
 from suggestion_services.early_stopping import Point, StoppingAlgorithm, StoppingProblem, replay
-from suggestion_services.early_stopping.algorithm import checked, settings_of
+from suggestion_services.early_stopping.algorithm import settings_of
 from suggestion_services.early_stopping.replay import Recording
 
 
@@ -87,7 +87,7 @@ def _algorithm(name: str, settings: Sequence[AlgorithmSetting], metric: str, *, 
     if errors:
         raise InvalidError(errors)
     cls: type[StoppingAlgorithm] = entry.load()
-    return cls(StoppingProblem(metric, maximize=maximize, settings=checked(cls, settings_of(entry.info, settings))))
+    return cls(StoppingProblem(metric, maximize=maximize, settings=settings_of(cls, entry.info, settings)))
 
 
 def _entry(name: str) -> Entry:

@@ -21,9 +21,9 @@ from katib.databases import SqlServer, address_from_environment, address_of, ope
 from katib.databases.sqlite import Database, open_database
 from katib.errors import InternalError, KatibError, TerminalError, UnavailableError, invalid
 from katib.observations import SqlObservationLog, access_list
+from katib.rpc.credentials import server_credentials
 from katib.rpc.db_manager import DEFAULT_PORT, serve_db_manager
 from katib.rpc.log_guard import AccessList, LogGuard
-from katib.rpc.server_credentials import server_credentials
 from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock, SystemClock
 

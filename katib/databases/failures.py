@@ -2,7 +2,6 @@
 
 What an administrator fixes from outside - a login, a full disk, a server that is away - is an `UnavailableError`:
 anyone who holds readings keeps them and tries again. Input that no server of the kind can store is an `InvalidError`.
-The codes are SQLSTATE of PostgreSQL and error numbers of MySQL and MariaDB.
 """
 
 from __future__ import annotations
@@ -51,78 +50,50 @@ _LENGTH = _Answer(InvalidError, "use at most 255 characters for a name and 65,53
 _TEXT = _Answer(InvalidError, "leave out that character, or use a database in UTF-8")
 _RANGE = _Answer(InvalidError, "use a time between the years 1 and 9999")
 
-_ANSWERS: dict[str, _Answer] = {
-    # PostgreSQL
-    "28000": _LOGIN,
-    "28P01": _LOGIN,
-    "3D000": _DATABASE,
-    "53300": _CROWDED,
-    "55P03": _LOCKED,
-    "57014": _LOCKED,
-    "40001": _LOCKED,
-    "40P01": _LOCKED,
-    "53100": _FULL,
-    "58030": _FULL,
-    "53200": _MEMORY,
-    "25006": _READ_ONLY,
-    "42P01": _TABLE,
-    "42703": _LAYOUT,
-    "42501": _RIGHT,
-    "2200H": _EXHAUSTED,
-    "22003": _EXHAUSTED,
-    "22001": _LENGTH,
-    "22021": _TEXT,
-    "22P05": _TEXT,
-    "22008": _RANGE,
-    # By class, where the code is not named above.
-    "08": _AWAY,
-    "57": _AWAY,
-    "53": _MEMORY,
-    "58": _FULL,
-    "XX": _DAMAGED,
-    # MySQL and MariaDB
-    "1045": _LOGIN,
-    "1698": _LOGIN,
-    "1862": _LOGIN,
-    "2059": _LOGIN,
-    "2061": _LOGIN,
-    "1044": _DATABASE,
-    "1049": _DATABASE,
-    "1040": _CROWDED,
-    "1203": _CROWDED,
-    "1226": _CROWDED,
-    "1205": _LOCKED,
-    "1213": _LOCKED,
-    "1969": _LOCKED,
-    "3024": _LOCKED,
-    "1021": _FULL,
-    "1114": _FULL,
-    "3": _FULL,
-    "1026": _FULL,
-    "1030": _FULL,
-    "1037": _MEMORY,
-    "1038": _MEMORY,
-    "1041": _MEMORY,
-    "1290": _READ_ONLY,
-    "1792": _READ_ONLY,
-    "1836": _READ_ONLY,
-    "1146": _TABLE,
-    "1054": _LAYOUT,
-    "1142": _RIGHT,
-    "1227": _RIGHT,
-    "167": _EXHAUSTED,
-    "1062": _EXHAUSTED,
-    "1467": _EXHAUSTED,
-    "1034": _DAMAGED,
-    "1194": _DAMAGED,
-    "1406": _LENGTH,
-    "1366": _TEXT,
-    "1264": _RANGE,
-    "1292": _RANGE,
-    **dict.fromkeys(("0", "1047", "1053", "1077", "1079", "1129", "1130", "1152", "1153", "1158", "1159"), _AWAY),
-    **dict.fromkeys(("1160", "1161", "1184", "1317", "1927", "2002", "2003", "2005", "2006", "2013", "2014"), _AWAY),
-    **dict.fromkeys(("2026", "2045", "2055", "4031", "3168"), _AWAY),
+_POSTGRESQL = {
+    _AWAY: "08 57",
+    _LOGIN: "28000 28P01",
+    _DATABASE: "3D000",
+    _CROWDED: "53300",
+    _LOCKED: "55P03 57014 40001 40P01",
+    _FULL: "53100 58030 58",
+    _MEMORY: "53200 53",
+    _READ_ONLY: "25006",
+    _TABLE: "42P01",
+    _LAYOUT: "42703",
+    _RIGHT: "42501",
+    _EXHAUSTED: "2200H 22003",
+    _DAMAGED: "XX",
+    _LENGTH: "22001",
+    _TEXT: "22021 22P05",
+    _RANGE: "22008",
 }
+"""SQLSTATE codes, and classes of them (the first two characters) for the codes that are not named."""
+
+_MYSQL = {
+    _AWAY: (
+        "0 1047 1053 1077 1079 1129 1130 1152 1153 1158 1159 1160 1161 "
+        "1184 1317 1927 2002 2003 2005 2006 2013 2014 2026 2045 2055 4031 3168"
+    ),
+    _LOGIN: "1045 1698 1862 2059 2061",
+    _DATABASE: "1044 1049",
+    _CROWDED: "1040 1203 1226",
+    _LOCKED: "1205 1213 1969 3024",
+    _FULL: "1021 1114 3 1026 1030",
+    _MEMORY: "1037 1038 1041",
+    _READ_ONLY: "1290 1792 1836",
+    _TABLE: "1146",
+    _LAYOUT: "1054",
+    _RIGHT: "1142 1227",
+    _EXHAUSTED: "167 1062 1467",
+    _DAMAGED: "1034 1194",
+    _LENGTH: "1406",
+    _TEXT: "1366",
+    _RANGE: "1264 1292",
+}
+"""Error numbers of MySQL and MariaDB."""
+
+_ANSWERS = {code: answer for codes in (_POSTGRESQL, _MYSQL) for answer, text in codes.items() for code in text.split()}
 
 
 def translated(error: BaseException, where: str) -> KatibError:

@@ -140,28 +140,19 @@ class Database:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.
             TerminalError: The file is damaged, read-only, or no database.
         """
-        self._lock()
-        try:
+        with self._locked(), self._translated():
             result = self._run(action)
             on_commit()
-        except sqlite3.Error as error:
-            raise self._translate(error) from error
-        else:
             return result
-        finally:
-            self._write_lock.release()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self._lock()
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
         try:
             yield
         finally:
             self._write_lock.release()
-
-    def _lock(self) -> None:
-        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
-            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
 
     def _run(self, action: Callable[[sqlite3.Connection], R]) -> R:
         try:

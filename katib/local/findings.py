@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from katib.api.wording import shown
+from katib.api.wording import did_you_mean, path_to, shown
 from katib.errors import FieldError
 from katib.templates import has_placeholder
 
@@ -19,6 +19,13 @@ from katib.templates import has_placeholder
 def mapping(value: object) -> Mapping[str, Any]:
     """Return a mapping, empty when the value is none."""
     return value if isinstance(value, Mapping) else {}
+
+
+def mapping_at(value: object, place: str) -> Mapping[str, Any]:
+    """Return the mapping at a place, such as `template.spec`; empty where there is none."""
+    for name in place.split("."):
+        value = mapping(value).get(name)
+    return mapping(value)
 
 
 def mappings(value: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -77,29 +84,6 @@ class Findings:
         """Add an error."""
         self.errors.append(FieldError(path, cause, remedy, origin))
 
-    def below(self, lowest: int, value: object, path: str) -> None:
-        """Add an error where a whole number is below the lowest one that its field takes, 0 or 1."""
-        number = integer(value)
-        if number is not None and number < lowest:
-            cause = f"{number} is negative" if number < 0 else f"{number} is less than {lowest}"
-            self.error(path, cause, f"give {lowest} or more", "job-number-negative")
-
-    def all_below(self, lowest: Mapping[str, int], given: Mapping[str, Any], path: str) -> None:
-        """Do so for several fields of a mapping, by their names."""
-        for field_, number in lowest.items():
-            self.below(number, given.get(field_), f"{path}.{field_}")
-
-    def choice(self, value: object, choices: Sequence[str], path: str) -> None:
-        """Add an error where a text is none of those that its field takes."""
-        if text(value) and value not in choices:
-            self.error(path, f"{shown(value)} is not known", f"use {' or '.join(choices)}", "job-choice")
-
-    def managed_by(self, manager: object, own: str, path: str, kind: str) -> None:
-        """Add an error for a job that another controller is to run, which does not run here."""
-        if text(manager) and manager != own:
-            cause = f"{shown(manager)} does not run on this machine, so nobody would run the {kind}"
-            self.error(path, cause, "remove it, or submit the experiment to Kubernetes", "job-managed-by")
-
     def notice(self, path: str, why: str) -> None:
         """Add a notice: a sentence without full stop that says what is different here."""
         self._notices.setdefault(why, []).append(path)
@@ -123,3 +107,117 @@ class Findings:
             where = ", ".join(paths) if len(paths) <= _MOST_PATHS else f"{paths[0]} and {len(paths) - 1} more"
             lines.append(f"{where}: {why}")
         return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an object that may be malformed or hold placeholders, with its path and what takes the findings.
+
+    Each field below it is a part too, whether it is there or not: one that is missing has no value.
+    """
+
+    value: Any
+    path: str
+    findings: Findings = field(default_factory=Findings)
+
+    def __getitem__(self, place: str) -> Part:
+        """Return the part at a place below this one, such as `template.spec`."""
+        value, path = self.value, self.path
+        for name in place.split("."):
+            value, path = mapping(value).get(name), path_to(path, name)
+        return Part(value, path, self.findings)
+
+    def __iter__(self) -> Iterator[Part]:
+        """Yield the mappings of a list."""
+        yield from (item for item in self.items if isinstance(item.value, Mapping))
+
+    @property
+    def items(self) -> list[Part]:
+        """The items of a list."""
+        given = self.value if isinstance(self.value, list) else ()
+        return [Part(item, f"{self.path}[{i}]", self.findings) for i, item in enumerate(given)]
+
+    @property
+    def fields(self) -> dict[str, Part]:
+        """The parts of a mapping by the names that its author gives them."""
+        given = mapping(self.value).items()
+        return {str(key): Part(item, path_to(self.path, str(key)), self.findings) for key, item in given}
+
+    @property
+    def words(self) -> list[Part]:
+        """The texts of a list, placeholders included."""
+        return [item for item in self.items if isinstance(item.value, str)]
+
+    @property
+    def text(self) -> str:
+        """Literal text; empty when there is none, or it is not known before a trial."""
+        return text(self.value)
+
+    @property
+    def integer(self) -> int | None:
+        """A whole number, None when there is none."""
+        return integer(self.value)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it asks for anything: null, false and what is empty do not."""
+        return is_given(self.value)
+
+    def error(self, cause: str, remedy: str, origin: str) -> None:
+        """Add an error."""
+        self.findings.error(self.path, cause, remedy, origin)
+
+    def notice(self, why: str) -> None:
+        """Add a notice."""
+        self.findings.notice(self.path, why)
+
+    def require(self, remedy: str, origin: str = "job-field-missing", cause: str = "it is missing") -> bool:
+        """Return whether it is given; add an error where it is not."""
+        if not self.is_given:
+            self.error(cause, remedy, origin)
+        return self.is_given
+
+    def refuse(self, cause: str, remedy: str, origin: str) -> None:
+        """Add an error where it is given."""
+        if self.is_given:
+            self.error(cause, remedy, origin)
+
+    def note(self, why: str) -> None:
+        """Add a notice where it is given."""
+        if self.is_given:
+            self.notice(why)
+
+    def below(self, lowest: int) -> None:
+        """Add an error for a whole number below the lowest one that the field takes, 0 or 1."""
+        if self.integer is not None and self.integer < lowest:
+            cause = f"{self.integer} is negative" if self.integer < 0 else f"{self.integer} is less than {lowest}"
+            self.error(cause, f"give {lowest} or more", "job-number-negative")
+
+    def at_least(self, **lowest: int) -> None:
+        """Add such an error for each field of a mapping that is below its lowest number."""
+        for name, number in lowest.items():
+            self[name].below(number)
+
+    def choice(self, *choices: str) -> None:
+        """Add an error for text that is none of those that the field takes."""
+        if self.text and self.value not in choices:
+            self.error(f"{shown(self.value)} is not known", f"use {' or '.join(choices)}", "job-choice")
+
+    def spelled(self, choices: Sequence[str], origin: str) -> None:
+        """Add an error for text that is none of those that the field takes, with the one that was probably meant."""
+        if self.text and self.text not in choices:
+            self.error(f"{shown(self.text)} is not known", did_you_mean(self.text, choices), origin)
+
+    def run_by(self, own: str, kind: str) -> None:
+        """Add an error for a spec that names another controller, which does not run here; a notice for a suspended one.
+
+        Args:
+            own: The controller whose work this machine does.
+            kind: What the object is.
+        """
+        manager, suspend = self["managedBy"], self["suspend"]
+        if manager.text not in {"", own}:
+            cause = f"{shown(manager.text)} does not run on this machine, so nothing would run the {kind}"
+            manager.error(cause, "remove it, or submit the experiment to Kubernetes", "job-managed-by")
+        if suspend.value is True:
+            suspend.notice(f"every trial starts suspended and waits until its {kind} is resumed")

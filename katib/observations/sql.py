@@ -17,10 +17,9 @@ from katib.errors import OutcomeUnknownError
 from katib.observations import extremes, reporting
 from katib.observations.best import best_of
 from katib.observations.confirmation import Unconfirmed, receipt_of
-from katib.observations.curves import thinned_curve
 from katib.observations.dialects import Row, delete_some, fetch_readings, insert, metric_is
 from katib.observations.statements import Statements, reading_of
-from katib.observations.summaries import NotComputableError, metric_summary
+from katib.observations.summaries import NotComputableError, metric_summary, thinned_curve
 from katib.observations.tables import COMPANIONS, NO_STEP, Transactions, prepare, probe
 from katib.observations.tables import observation_logs as table
 

@@ -7,6 +7,9 @@ Theory of operation. The database finds the smallest and the largest plain numbe
 within a hair of them, with all odd ones. Which of these are numbers, and which is the smallest, is decided here, by the
 rules that a short log is folded by. Where no text is what the database can have meant, the log is folded reading by
 reading, so that a value of an unexpected form costs time and is never wrong.
+
+A long curve is thinned in the same way, by the rules of `katib.api.thinning`: only the points that are kept cross the
+wire. A number that is not plain counts as none there.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Case, ColumnElement, Connection, Select, and_, case, func, literal_column, or_, select
+from sqlalchemy import Case, ColumnElement, Connection, Select, and_, case, func, literal, literal_column, or_, select
 
 from katib.api.metrics import is_usable
+from katib.api.thinning import bucket_count
 from katib.api.types import UNAVAILABLE, Metric
 from katib.observations.dialects import metric_is
+from katib.observations.statements import Statements
 from katib.observations.tables import observation_logs as table
 
 _NEAR = 1e-9
@@ -99,9 +104,28 @@ def metric_summary(
     return Metric(name=metric, min=smallest, max=largest, latest=latest)
 
 
-def number_column(dialect: str) -> ColumnElement[Any]:
-    """Return the plain number of a value, NULL where there is none."""
-    return _columns(dialect).number
+def thinned_curve(
+    statements: Statements, dialect: str, of_metric: list[ColumnElement[bool]], max_points: int
+) -> Select[Any]:
+    """Return what selects the kept readings of a curve that is longer than that, in order."""
+    inner = statements.readings.add_columns(
+        _columns(dialect).number.label("number"),
+        func.row_number().over(order_by=statements.curve).label("place"),
+        func.count().over().label("total"),
+    )
+    numbered = inner.where(*of_metric).subquery()
+    c = numbered.c
+    bucket = (c.place - 1) * literal(bucket_count(max_points)) // c.total
+    smallest_first = (c.number.is_(None), c.number, c.place)
+    largest_first = (c.number.is_(None), c.number.desc(), c.place)
+    ranked = select(
+        numbered,
+        func.row_number().over(partition_by=bucket, order_by=smallest_first).label("from_low"),
+        func.row_number().over(partition_by=bucket, order_by=largest_first).label("from_high"),
+    ).subquery()
+    r = ranked.c
+    is_kept = or_(r.from_low == 1, r.from_high == 1, r.place == 1, r.place == r.total)
+    return select(r.time, r.metric_name, r.value, r.step, r.id).where(is_kept).order_by(r.place)
 
 
 def _texts_near(

@@ -51,12 +51,7 @@ _PASSED_ON = "StatusCode.UNAVAILABLE"
 """In the details of UNKNOWN: a Python service that lets the error of a call of its own through, as Katib's medianstop
 does while the DB manager is away."""
 
-_FEATURES: dict[int, Feature] = {
-    pb.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES: Feature.SEVERAL_OBJECTIVES,
-    pb.ValidateAlgorithmSettingsReply.CONSTRAINTS: Feature.CONSTRAINTS,
-    pb.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS: Feature.CONDITIONAL_PARAMETERS,
-    pb.ValidateAlgorithmSettingsReply.EARLIER_TRIALS: Feature.EARLIER_TRIALS,
-}
+_FEATURES: dict[int, Feature] = {number: feature for feature, number in convert.FEATURES.items()}
 
 Known = TypeVar("Known")
 

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from google.protobuf.message import Message
 
+from katib.api.algorithms import Feature
 from katib.api.conditions import current_type, is_true
 from katib.api.metrics import MetricLog, format_timestamp, is_usable, parse_time
 from katib.api.trials import is_available, metric_text
@@ -41,21 +42,27 @@ from katib.errors import FieldError, InvalidError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import observations_pb2 as ours
 
-_PARAMETER_TYPES: dict[str, pb.ParameterType] = {
+PARAMETER_TYPES: dict[str, pb.ParameterType] = {
     ParameterType.DOUBLE: pb.DOUBLE,
     ParameterType.INT: pb.INT,
     ParameterType.DISCRETE: pb.DISCRETE,
     ParameterType.CATEGORICAL: pb.CATEGORICAL,
 }
-_DISTRIBUTIONS: dict[str, pb.Distribution] = {
+DISTRIBUTIONS: dict[str, pb.Distribution] = {
     Distribution.UNIFORM: pb.UNIFORM,
     Distribution.LOG_UNIFORM: pb.LOG_UNIFORM,
     Distribution.NORMAL: pb.NORMAL,
     Distribution.LOG_NORMAL: pb.LOG_NORMAL,
 }
-_OBJECTIVE_TYPES: dict[str, pb.ObjectiveType] = {
+OBJECTIVE_TYPES: dict[str, pb.ObjectiveType] = {
     ObjectiveType.MINIMIZE: pb.MINIMIZE,
     ObjectiveType.MAXIMIZE: pb.MAXIMIZE,
+}
+FEATURES: dict[Feature, pb.ValidateAlgorithmSettingsReply.Feature] = {
+    Feature.SEVERAL_OBJECTIVES: pb.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES,
+    Feature.CONSTRAINTS: pb.ValidateAlgorithmSettingsReply.CONSTRAINTS,
+    Feature.CONDITIONAL_PARAMETERS: pb.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS,
+    Feature.EARLIER_TRIALS: pb.ValidateAlgorithmSettingsReply.EARLIER_TRIALS,
 }
 _CONDITIONS: dict[str, pb.TrialStatus.TrialConditionType] = {
     "": pb.TrialStatus.CREATED,
@@ -127,12 +134,12 @@ def _objective(objective: ObjectiveSpec | None) -> pb.ObjectiveSpec:
     objective = objective or ObjectiveSpec()
     additional = [name for name in objective.metric_names if name != objective.objective_metric_name]
     return pb.ObjectiveSpec(
-        type=_OBJECTIVE_TYPES.get(objective.type, pb.UNKNOWN),
+        type=OBJECTIVE_TYPES.get(objective.type, pb.UNKNOWN),
         goal=objective.goal or 0.0,
         objective_metric_name=objective.objective_metric_name,
         additional_metric_names=additional,
         objectives=[
-            pb.ObjectiveTerm(name=term.name, type=_OBJECTIVE_TYPES.get(term.type, pb.UNKNOWN), goal=term.goal)
+            pb.ObjectiveTerm(name=term.name, type=OBJECTIVE_TYPES.get(term.type, pb.UNKNOWN), goal=term.goal)
             for term in objective.objectives
         ],
         constraints=[
@@ -146,13 +153,13 @@ def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
     space, when = parameter.feasible_space, parameter.when
     return pb.ParameterSpec(
         name=parameter.name,
-        parameter_type=_PARAMETER_TYPES.get(parameter.parameter_type, pb.UNKNOWN_TYPE),
+        parameter_type=PARAMETER_TYPES.get(parameter.parameter_type, pb.UNKNOWN_TYPE),
         feasible_space=pb.FeasibleSpace(
             max=space.max,
             min=space.min,
             list=space.list,
             step=space.step,
-            distribution=_DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
+            distribution=DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
         ),
         when=None if when is None else pb.ParameterCondition(parameter=when.parameter, values=when.values),
     )

@@ -10,7 +10,7 @@ guard, callers are authenticated (`katib.rpc.log_guard`); without one, they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
@@ -44,91 +44,78 @@ OnCall = Callable[[Exception | None], None]
 """Takes how a call ended; None: well."""
 
 
-class DbManagerServicer(DBManagerServicer):
-    """Answers the calls of a DBManager from a log."""
+class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer):
+    """Answers from a log: Katib's calls, what the controllers ask beyond them, and whether the log answers.
+
+    Args:
+        log: Has the readings.
+        guard: Authenticates callers; None: every caller may do everything.
+        on_call: Called after each call.
+    """
 
     def __init__(self, log: ObservationLog, guard: LogGuard | None = None, on_call: OnCall | None = None) -> None:
         self._log = log
         self._guard = guard
         self._on_call = on_call
 
+    # --- Katib's calls ------------------------------------------------------------------------------------------------
+
     def ReportObservationLog(  # noqa: N802 - the method's name on the wire
         self, request: pb.ReportObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.ReportObservationLogReply:
         """Append readings."""
-        with _answered(context, self._on_call):
-            trial = _trial_name(request)
-            if self._guard is not None:
-                self._guard.check_report(Caller.of(context), trial)
+        with self._answered(context):
+            trial = self._reportable(request, context)
             self._log.report(trial, _readings(request.observation_log))
-        return pb.ReportObservationLogReply()
+            return pb.ReportObservationLogReply()
 
     def GetObservationLog(  # noqa: N802 - as above
         self, request: pb.GetObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.GetObservationLogReply:
         """Return readings in order of time."""
-        reply = pb.GetObservationLogReply()
-        with _answered(context, self._on_call):
-            logs = self._log.read(
-                _readable(self._guard, request, context),
-                metric_name=request.metric_name,
-                start=_bound("start_time", request.start_time),
-                end=_bound("end_time", request.end_time),
-            )
-            reply.observation_log.metric_logs.extend(map(message_of, logs))
-        return reply
+        with self._answered(context):
+            found = pb.ObservationLog(metric_logs=map(message_of, self._read(request, context)))
+            return pb.GetObservationLogReply(observation_log=found)
 
     def DeleteObservationLog(  # noqa: N802 - as above
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
         """Remove the log of a trial; that of another namespace's trial of this name stays."""
-        with _answered(context, self._on_call):
+        with self._answered(context):
             trial = _trial_name(request)
             if self._guard is None:
                 self._log.delete(trial)
             elif not self._guard.belongs_to_another(self._guard.check_control(Caller.of(context), trial), trial):
                 self._log.delete(trial)
                 self._guard.forget(trial)  # last: who still owns the log repeats a deletion that was cut off
-        return pb.DeleteObservationLogReply()
+            return pb.DeleteObservationLogReply()
 
-
-class LogServicer(ObservationsServicer):
-    """Answers what the controllers ask beyond Katib's calls."""
-
-    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, on_call: OnCall | None = None) -> None:
-        self._log = log
-        self._guard = guard
-        self._on_call = on_call
+    # --- what the controllers ask beyond them -------------------------------------------------------------------------
 
     def Summarize(  # noqa: N802 - as above
         self, request: ours.SummarizeRequest, context: grpc.ServicerContext
     ) -> ours.SummarizeReply:
         """Return summaries of those metrics that have a reading."""
-        reply = ours.SummarizeReply()
-        with _answered(context, self._on_call):
-            trial = _readable(self._guard, request, context)
-            found = self._log.summarize(trial, list(request.metric_names))
+        with self._answered(context):
+            reply = ours.SummarizeReply()
+            found = self._log.summarize(self._readable(request, context), list(request.metric_names))
             for metric in () if found is None else found.metrics:
                 reply.metrics.add(name=metric.name, min=metric.min, max=metric.max, latest=metric.latest)
-        return reply
+            return reply
 
     def GetNewest(  # noqa: N802 - as above
         self, request: ours.GetNewestRequest, context: grpc.ServicerContext
     ) -> ours.GetNewestReply:
         """Return the newest readings in order of time."""
-        reply = ours.GetNewestReply()
-        with _answered(context, self._on_call):
-            trial = _readable(self._guard, request, context)
+        with self._answered(context):
+            trial = self._readable(request, context)
             newest = self._log.newest(trial, limit=request.limit, metric_name=request.metric_name)
-            reply.readings.extend(map(our_message_of, newest))
-        return reply
+            return ours.GetNewestReply(readings=map(our_message_of, newest))
 
     def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
         """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
-        with _answered(context, self._on_call):
-            trial = _trial_name(request)
-            if self._guard is not None:
-                self._guard.check_report(Caller.of(context), trial)
+        with self._answered(context):
+            trial = self._reportable(request, context)
             if readings := _our_readings(request.readings):
                 self._log.report(trial, readings, _batch_id(request))
             knows = bool(readings) or self._log.knows_batches(trial)
@@ -138,107 +125,81 @@ class LogServicer(ObservationsServicer):
 
     def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above
         """Return readings in the order of their curve."""
-        reply = ours.ReadReply()
-        with _answered(context, self._on_call):
-            logs = self._log.read(
-                _readable(self._guard, request, context),
-                metric_name=request.metric_name,
-                start=_bound("start_time", request.start_time),
-                end=_bound("end_time", request.end_time),
-            )
-            reply.readings.extend(map(our_message_of, logs))
-        return reply
+        with self._answered(context):
+            return ours.ReadReply(readings=map(our_message_of, self._read(request, context)))
 
     def GetChanges(  # noqa: N802 - as above
         self, request: ours.GetChangesRequest, context: grpc.ServicerContext
     ) -> ours.GetChangesReply:
         """Return what arrived of a metric after the cursors."""
-        reply = ours.GetChangesReply()
-        with _answered(context, self._on_call):
+        with self._answered(context):
+            reply = ours.GetChangesReply()
             cursors = {entry.trial_name: entry.cursor for entry in request.cursors}
-            if self._guard is not None:
-                self._guard.check_reads(Caller.of(context), cursors)
+            self._check_reads(cursors, context)
             for trial, cursor, reading in self._log.changes(cursors, request.metric_name):
                 reply.changes.add(trial_name=trial, cursor=cursor, reading=our_message_of(reading))
-        return reply
+            return reply
 
     def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:  # noqa: N802 - as above
         """Return how many readings there are."""
-        reply = ours.CountReply()
-        with _answered(context, self._on_call):
-            trial = _readable(self._guard, request, context)
-            reply.count = self._log.count(trial, metric_name=request.metric_name)
-        return reply
+        with self._answered(context):
+            trial = self._readable(request, context)
+            return ours.CountReply(count=self._log.count(trial, metric_name=request.metric_name))
 
-    def GetCurve(  # noqa: N802 - as above
-        self, request: ours.GetCurveRequest, context: grpc.ServicerContext
-    ) -> ours.GetCurveReply:
+    def GetCurve(self, request: ours.GetCurveRequest, context: grpc.ServicerContext) -> ours.GetCurveReply:  # noqa: N802 - as above
         """Return a thinned curve."""
-        reply = ours.GetCurveReply()
-        with _answered(context, self._on_call):
-            trial = _readable(self._guard, request, context)
+        with self._answered(context):
+            trial = self._readable(request, context)
             curve = self._log.curve(trial, request.metric_name, max(MIN_POINTS, request.max_points))
-            reply.readings.extend(map(our_message_of, curve))
-        return reply
+            return ours.GetCurveReply(readings=map(our_message_of, curve))
 
     def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:  # noqa: N802 - as above
         """Return the trial with the best reading."""
-        reply = ours.GetBestReply()
-        with _answered(context, self._on_call):
-            if self._guard is not None:
-                self._guard.check_reads(Caller.of(context), request.trial_names)
+        with self._answered(context):
+            reply = ours.GetBestReply()
+            self._check_reads(request.trial_names, context)
             found = self._log.best(request.trial_names, request.metric_name, maximize=request.maximize)
             if found is not None:
                 reply.best.trial_name, reply.best.value = found
-        return reply
+            return reply
 
     def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:  # noqa: N802 - as above
         """Empty the log of a trial and remember whose it is."""
-        with _answered(context, self._on_call):
-            trial = _trial_name(request)
-            if self._guard is None:
+        with self._answered(context):
+            trial, guard = _trial_name(request), self._guard
+            if guard is None:
                 self._log.delete(trial)
-            else:
-                self._begin(self._guard, request, context, trial)
-        return ours.BeginReply()
+                return ours.BeginReply()
+            claims = guard.check_control(Caller.of(context), trial)
+            if guard.belongs_to_another(claims, trial):
+                raise AlreadyExistsError(f"trial {trial}: a trial of this name in another namespace has the log")
+            self._log.delete(trial)
+            access = LogAccess(claims.namespace, request.reports_without_token, request.reads_without_token)
+            guard.begin(trial, access)
+            return ours.BeginReply()
 
     def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:  # noqa: N802 - as above
         """Take no more readings of a trial; that of another namespace goes on."""
-        with _answered(context, self._on_call):
+        with self._answered(context):
             trial = _trial_name(request)
             if self._guard is not None:
                 claims = self._guard.check_control(Caller.of(context), trial)
                 if not self._guard.belongs_to_another(claims, trial):
                     self._guard.end(trial)
-        return ours.EndReply()
+            return ours.EndReply()
 
     def GetRefusal(  # noqa: N802 - as above
         self, request: ours.GetRefusalRequest, context: grpc.ServicerContext
     ) -> ours.GetRefusalReply:
         """Return why reports of a trial were refused."""
-        reply = ours.GetRefusalReply()
-        with _answered(context, self._on_call):
+        with self._answered(context):
             trial = _trial_name(request)
-            if self._guard is not None:
-                self._guard.check_control(Caller.of(context), trial)
-                reply.reason = self._guard.refusal_of(trial)
-        return reply
+            if self._guard is None:
+                return ours.GetRefusalReply()
+            self._guard.check_control(Caller.of(context), trial)
+            return ours.GetRefusalReply(reason=self._guard.refusal_of(trial))
 
-    def _begin(self, guard: LogGuard, request: ours.BeginRequest, context: grpc.ServicerContext, trial: str) -> None:
-        claims = guard.check_control(Caller.of(context), trial)
-        if guard.belongs_to_another(claims, trial):
-            raise AlreadyExistsError(f"trial {trial}: a trial of this name in another namespace has the log")
-        self._log.delete(trial)
-        access = LogAccess(claims.namespace, request.reports_without_token, request.reads_without_token)
-        guard.begin(trial, access)
-
-
-class DbManagerHealth(HealthServicer):
-    """Reports whether the log answers."""
-
-    def __init__(self, log: ObservationLog, on_call: OnCall | None = None) -> None:
-        self._log = log
-        self._on_call = on_call
+    # --- health -------------------------------------------------------------------------------------------------------
 
     def Check(  # noqa: N802 - as above
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
@@ -249,10 +210,55 @@ class DbManagerHealth(HealthServicer):
         try:
             self._log.count("")
         except KatibError as error:
-            _notify(self._on_call, error)
+            self._notify(error)
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        _notify(self._on_call, None)
+        self._notify(None)
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+    # --- what the calls have in common --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _answered(self, context: grpc.ServicerContext) -> Iterator[None]:
+        """Turn whatever goes wrong into the status that the caller gets."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - as it says
+            self._notify(error)
+            status = status_of(error)
+            context.set_trailing_metadata(status.metadata)
+            context.abort(status.code, status.details)
+        else:
+            self._notify(None)
+
+    def _notify(self, error: Exception | None) -> None:
+        if self._on_call is not None:
+            self._on_call(error)
+
+    def _reportable(self, request: Any, context: grpc.ServicerContext) -> str:
+        """Return the trial of a request whose caller may report its readings."""
+        trial = _trial_name(request)
+        if self._guard is not None:
+            self._guard.check_report(Caller.of(context), trial)
+        return trial
+
+    def _readable(self, request: Any, context: grpc.ServicerContext) -> str:
+        """Return the trial of a request whose caller may read it."""
+        trial = _trial_name(request)
+        if self._guard is not None:
+            self._guard.check_read(Caller.of(context), trial)
+        return trial
+
+    def _check_reads(self, trials: Collection[str], context: grpc.ServicerContext) -> None:
+        if self._guard is not None:
+            self._guard.check_reads(Caller.of(context), trials)
+
+    def _read(self, request: Any, context: grpc.ServicerContext) -> Sequence[MetricLog]:
+        return self._log.read(
+            self._readable(request, context),
+            metric_name=request.metric_name,
+            start=_bound("start_time", request.start_time),
+            end=_bound("end_time", request.end_time),
+        )
 
 
 class DbManagerServer:
@@ -294,9 +300,10 @@ def serve_db_manager(
     # Without so_reuseport=0 two servers would share a port and take calls by turns.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
-    add_DBManagerServicer_to_server(DbManagerServicer(log, guard, on_call), server)  # type: ignore[no-untyped-call]  # generated
-    add_ObservationsServicer_to_server(LogServicer(log, guard, on_call), server)  # type: ignore[no-untyped-call]  # generated
-    add_HealthServicer_to_server(DbManagerHealth(log, on_call), server)  # type: ignore[no-untyped-call]  # generated
+    servicer = DbManagerServicer(log, guard, on_call)
+    add_DBManagerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
+    add_ObservationsServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
+    add_HealthServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
     bound = _listen(server, address, credentials)
     plain = _listen(server, plain_address, None) if plain_address else ""
     server.start()
@@ -315,37 +322,10 @@ def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentia
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-@contextmanager
-def _answered(context: grpc.ServicerContext, on_call: OnCall | None) -> Iterator[None]:
-    """Turn whatever goes wrong into the status that the caller gets."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - as it says
-        _notify(on_call, error)
-        status = status_of(error)
-        context.set_trailing_metadata(status.metadata)
-        context.abort(status.code, status.details)
-    else:
-        _notify(on_call, None)
-
-
-def _notify(on_call: OnCall | None, error: Exception | None) -> None:
-    if on_call is not None:
-        on_call(error)
-
-
 def _trial_name(request: Any) -> str:
     if not request.trial_name:
         raise invalid("trial_name", "empty", "name the trial", "trial-name-required")
     return str(request.trial_name)
-
-
-def _readable(guard: LogGuard | None, request: Any, context: grpc.ServicerContext) -> str:
-    """Return the trial of a request whose caller may read it."""
-    trial = _trial_name(request)
-    if guard is not None:
-        guard.check_read(Caller.of(context), trial)
-    return trial
 
 
 def _readings(log: pb.ObservationLog) -> list[MetricLog]:

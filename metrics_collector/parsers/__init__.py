@@ -7,28 +7,12 @@ The readings do not depend on how the bytes were cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from katib.api.metrics import MetricLog
 from metrics_collector.parsers.json_lines import JsonParser
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Notes
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Notes, Parser
 from metrics_collector.parsers.text import DEFAULT_FILTER, TextParser
 
 __all__ = ["DEFAULT_FILTER", "MAX_LINE_BYTES", "JsonParser", "Notes", "Parser", "TextParser", "parser_for"]
-
-
-class Parser(Protocol):
-    """Finds readings of the metrics it was made for. Not thread-safe."""
-
-    @property
-    def notes(self) -> Notes:
-        """What was seen so far."""
-
-    def feed(self, data: bytes) -> list[MetricLog]:
-        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
-
-    def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end."""
 
 
 def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> Parser:

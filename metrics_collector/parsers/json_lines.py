@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Parser
 from metrics_collector.parsers.text import clean_value
 
 TIME_KEY = "timestamp"
@@ -39,7 +39,7 @@ class _Number(str):
 _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
-class JsonParser:
+class JsonParser(Parser):
     """Reads lines of JSON objects.
 
     Args:
@@ -49,20 +49,7 @@ class JsonParser:
 
     def __init__(self, names: Iterable[str], *, limit: int = MAX_LINE_BYTES) -> None:
         self._names = tuple(dict.fromkeys(names))
-        self._lines = CandidateLines((word for name in self._names for word in _spellings(name)), limit)
-
-    @property
-    def notes(self) -> Notes:
-        """What was seen so far."""
-        return self._lines.notes
-
-    def feed(self, data: bytes) -> list[MetricLog]:
-        """Return the readings of all lines that end in this chunk."""
-        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
-
-    def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end."""
-        return [reading for line in self._lines.finish() for reading in self._read(line)]
+        super().__init__(CandidateLines((word for name in self._names for word in _spellings(name)), limit))
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         entries = None if line.cut else _decode(line.text)

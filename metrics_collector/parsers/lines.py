@@ -10,11 +10,14 @@ memory stays bounded whatever is printed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import re2
+
+from katib.api.metrics import MetricLog
 
 MAX_LINE_BYTES = 1 << 20
 MAX_SHOWN_BYTES = 80
@@ -143,6 +146,34 @@ class CandidateLines:
         cut = end - begin > self._limit
         self.notes.long_lines += cut
         return Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
+
+
+class Parser(ABC):
+    """Finds readings of the metrics it was made for, in each candidate line by itself. Not thread-safe.
+
+    Args:
+        lines: Cuts the lines out.
+    """
+
+    def __init__(self, lines: CandidateLines) -> None:
+        self._lines = lines
+
+    @property
+    def notes(self) -> Notes:
+        """What was seen so far."""
+        return self._lines.notes
+
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
+        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
+
+    def finish(self) -> list[MetricLog]:
+        """Return the readings of a last line without line end."""
+        return [reading for line in self._lines.finish() for reading in self._read(line)]
+
+    @abstractmethod
+    def _read(self, line: Line) -> Iterator[MetricLog]:
+        """Yield the readings of a line."""
 
 
 def _newline(data: bytes, start: int, stop: int) -> int:

@@ -31,8 +31,8 @@ from katib.api.metrics import (
     parse_time,
     parse_value,
 )
-from katib.errors import FieldError, InvalidError
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
+from katib.errors import FieldError, InvalidError, invalid
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Parser
 
 _VALUE = r"\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
 DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
@@ -58,7 +58,7 @@ MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
 
 
-class TextParser:
+class TextParser(Parser):
     """Reads lines of text.
 
     Args:
@@ -80,26 +80,14 @@ class TextParser:
         file_format: str = "TEXT",
     ) -> None:
         if file_format not in {"", "TEXT"}:
-            raise InvalidError([_format_error(file_format)])
+            path, cause = "source.fileSystemPath.format", f"unknown format {file_format!r}"
+            raise invalid(path, cause, "use TEXT or JSON", "file-format")
         self._names = {name.encode(): name for name in names}
         patterns = tuple(filters) or _default_filters(self._names.values())
         self._is_default = patterns == (DEFAULT_FILTER,)
         self._takes_text = bool(filters)
         self._filters = _compile(patterns)
-        self._lines = CandidateLines(self._names, limit)
-
-    @property
-    def notes(self) -> Notes:
-        """What was seen so far."""
-        return self._lines.notes
-
-    def feed(self, data: bytes) -> list[MetricLog]:
-        """Return the readings of all lines that end in this chunk."""
-        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
-
-    def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end."""
-        return [reading for line in self._lines.finish() for reading in self._read(line)]
+        super().__init__(CandidateLines(self._names, limit))
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         time: datetime | None = None
@@ -181,9 +169,3 @@ def _compile(filters: tuple[str, ...]) -> list[Any]:
     if errors:
         raise InvalidError(errors)
     return compiled
-
-
-def _format_error(file_format: str) -> FieldError:
-    return FieldError(
-        "source.fileSystemPath.format", f"unknown format {file_format!r}", "use TEXT or JSON", "file-format"
-    )

@@ -12,7 +12,7 @@ from metrics_collector.explanation import nearest_name, quote
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tf_events import EventParser
 from metrics_collector.sources.event_files import EventFile, EventFileSearch, FileIdentity, Found
-from metrics_collector.sources.source import Position, counted
+from metrics_collector.sources.source import Position, Source, counted
 
 MAX_OPEN_FILES = 16
 """Files that grew last are kept open, so that a program may delete its files when it ends."""
@@ -26,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 _TAGS_SHOWN = 5
 
 
-class EventDirectory:
+class EventDirectory(Source):
     """The source of kind TensorFlowEvent.
 
     Files may appear late, grow, be renamed, be truncated or be deleted. Readings of one file are in its order.
@@ -70,9 +70,6 @@ class EventDirectory:
                 self._keep_open(identity, file)
         self._is_over = has_ended
 
-    def hasten(self) -> None:
-        """Do nothing: a file can be read later as well."""
-
     def end(self) -> None:
         """Note that the program has ended: the next poll misses nothing."""
         self._has_ended = True
@@ -89,10 +86,6 @@ class EventDirectory:
         for file in self._files.values():
             readings += file.parser.finish()
         return readings
-
-    def settle(self, then: Callable[[], None]) -> None:
-        """Call back: nothing is under way."""
-        then()
 
     def close(self) -> None:
         """Release what is open."""
@@ -178,13 +171,6 @@ class EventDirectory:
         if nearest := nearest_name(metric, tags):
             return f"{notes}; nearest: {quote(nearest)}" + (f" in {tags[nearest]}" if tags[nearest] else "")
         return f"{notes}; tags: {', '.join(map(quote, islice(tags, _TAGS_SHOWN)))}" if tags else notes
-
-    def refused(self, _metric: str) -> str:
-        """Return nothing: values are numbers here."""
-        return ""
-
-    def drop(self) -> None:
-        """Tags are known anyway."""
 
     def _tags(self) -> dict[str, str]:
         """Return the tags of scalars, each with the directory below the first one where it was seen first."""

@@ -8,10 +8,10 @@ from katib.api.metrics import MetricLog
 from metrics_collector.explanation import OutputSample, nearest, quote
 from metrics_collector.parsers import Parser
 from metrics_collector.sources.file_tail import FileTail
-from metrics_collector.sources.source import Position, counted
+from metrics_collector.sources.source import Evidence, Position, Source, counted
 
 
-class Output:
+class Output(Evidence):
     """Turns bytes into readings and keeps a sample of them. It is fed; `FileSource` feeds it from a file.
 
     Args:
@@ -69,7 +69,7 @@ class Output:
         self._sample = None
 
 
-class FileSource(Output):
+class FileSource(Output, Source):
     """Output in a file.
 
     Args:
@@ -107,20 +107,10 @@ class FileSource(Output):
                 self._on_data(chunk)
             yield self.feed(chunk)
 
-    def hasten(self) -> None:
-        """Do nothing: a file can be read later as well."""
-
-    def end(self) -> None:
-        """What was written is in the file."""
-
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come."""
         return True
-
-    def settle(self, then: Callable[[], None]) -> None:
-        """Call back: nothing is under way."""
-        then()
 
     def close(self) -> None:
         """Release the file."""

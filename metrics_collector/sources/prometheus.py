@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from katib.api.metrics import MetricLog
 from metrics_collector.parsers.prometheus import PrometheusParser
 from metrics_collector.sources.scraping import Answer, Endpoint, ScrapeError, scrape
-from metrics_collector.sources.source import Position, counted
+from metrics_collector.sources.source import Position, Source, counted
 
 SCRAPE_INTERVAL_SECONDS = 1.0
 FIRST_INTERVAL_SECONDS = 0.2
 """Until there is a first answer: short programs are over soon, and a refused connection costs little."""
 
 
-class PrometheusEndpoint:
+class PrometheusEndpoint(Source):
     """The source of kind PrometheusMetric. Its thread starts with the first poll.
 
     Args:
@@ -132,13 +132,6 @@ class PrometheusEndpoint:
     def hint(self, metric: str) -> str:
         """Return what of the last scrape looks most like the metric."""
         return self._parser.hint(metric)
-
-    def refused(self, _metric: str) -> str:
-        """Return nothing: values are numbers here."""
-        return ""
-
-    def drop(self) -> None:
-        """The last scrape is small."""
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 

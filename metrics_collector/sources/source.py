@@ -1,4 +1,7 @@
-"""What every source is able to do, for the sidecar of a pod and for the monitor of one machine."""
+"""What every source is able to do, for the sidecar of a pod and for the monitor of one machine.
+
+What a source does unless it says otherwise is the body of the method here.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,12 @@ class Evidence(Protocol):
 
     def refused(self, metric: str) -> str:
         """Return which values of this metric were not taken, as a sentence without an end; empty when all were."""
+        del metric
+        return ""  # values are numbers where they come from
 
     def drop(self) -> None:
         """Forget what only `hint` needs: every metric was found."""
+        return
 
 
 class Position(NamedTuple):
@@ -64,9 +70,11 @@ class Source(Evidence, Protocol):
 
     def hasten(self) -> None:
         """Note that the program is about to be ended: read now what disappears with it."""
+        return
 
     def end(self) -> None:
         """Note that the program has ended; the next polls find what is new then."""
+        return
 
     @property
     def is_over(self) -> bool:
@@ -77,6 +85,7 @@ class Source(Evidence, Protocol):
 
     def settle(self, then: Callable[[], None]) -> None:
         """Ask for nothing more, and call back, from any thread, when nothing is under way any more."""
+        then()
 
     def close(self) -> None:
         """Release what is open."""

@@ -22,37 +22,22 @@ from katib.api.types import (
     NasConfig,
     ObjectiveSpec,
     ObjectiveTerm,
-    ObjectiveType,
     Operation,
     ParameterCondition,
     ParameterSpec,
-    ParameterType,
 )
 from katib.errors import InvalidError, invalid
 from katib.rpc._generated import api_pb2
+from katib.rpc.convert import DISTRIBUTIONS, OBJECTIVE_TYPES, PARAMETER_TYPES
 from suggestion_services.base.algorithm import Outcome, PastTrial, Proposal
 
 if TYPE_CHECKING:
     from katib.space import Point, SearchSpace
 
-_PARAMETER_TYPES = {
-    api_pb2.DOUBLE: ParameterType.DOUBLE,
-    api_pb2.INT: ParameterType.INT,
-    api_pb2.DISCRETE: ParameterType.DISCRETE,
-    api_pb2.CATEGORICAL: ParameterType.CATEGORICAL,
-}
-_DISTRIBUTIONS = {
-    api_pb2.DISTRIBUTION_UNSPECIFIED: Distribution.UNIFORM,
-    api_pb2.UNIFORM: Distribution.UNIFORM,
-    api_pb2.LOG_UNIFORM: Distribution.LOG_UNIFORM,
-    api_pb2.NORMAL: Distribution.NORMAL,
-    api_pb2.LOG_NORMAL: Distribution.LOG_NORMAL,
-}
-_OBJECTIVE_TYPES = {
-    api_pb2.UNKNOWN: "",
-    api_pb2.MINIMIZE: ObjectiveType.MINIMIZE,
-    api_pb2.MAXIMIZE: ObjectiveType.MAXIMIZE,
-}
+_PARAMETER_TYPES = {number: kind for kind, number in PARAMETER_TYPES.items()}
+_DISTRIBUTIONS = {number: kind for kind, number in DISTRIBUTIONS.items()}
+_DISTRIBUTIONS[api_pb2.DISTRIBUTION_UNSPECIFIED] = Distribution.UNIFORM
+_OBJECTIVE_TYPES = {api_pb2.UNKNOWN: "", **{number: kind for kind, number in OBJECTIVE_TYPES.items()}}
 
 _STATUS = api_pb2.TrialStatus
 _PENDING = (_STATUS.CREATED, _STATUS.RUNNING)

@@ -14,12 +14,13 @@ from typing import NoReturn, Protocol
 
 import grpc
 
-from katib.api.algorithms import AlgorithmInfo, Feature
+from katib.api.algorithms import AlgorithmInfo
 from katib.api.types import AlgorithmSpec, ExperimentSpec, ObjectiveSpec
 from katib.api.wording import one_of
 from katib.errors import InvalidError, KatibError, code_of, invalid
 from katib.rpc._generated import api_pb2
 from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.rpc.convert import FEATURES
 from katib.rpc.errors import status_of
 from katib.space import Point
 from suggestion_services.base import messages
@@ -38,13 +39,6 @@ MAX_COUNT = 10_000
 
 _NAME_PATH = "spec.algorithm.algorithmName"
 _SETTINGS_PATH = "spec.algorithm.algorithmSettings"
-
-_FEATURES = {
-    Feature.SEVERAL_OBJECTIVES: api_pb2.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES,
-    Feature.CONSTRAINTS: api_pb2.ValidateAlgorithmSettingsReply.CONSTRAINTS,
-    Feature.CONDITIONAL_PARAMETERS: api_pb2.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS,
-    Feature.EARLIER_TRIALS: api_pb2.ValidateAlgorithmSettingsReply.EARLIER_TRIALS,
-}
 
 _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
 
@@ -109,7 +103,7 @@ class SuggestionServicer:
             else:
                 self._check_settings(request.experiment, spec)
             return api_pb2.ValidateAlgorithmSettingsReply(
-                features=[_FEATURES[feature] for feature in self._info.features]
+                features=[FEATURES[feature] for feature in self._info.features]
             )
 
     def GetSuggestions(  # noqa: N802  # the wire's name

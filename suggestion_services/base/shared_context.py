@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 
@@ -47,6 +48,16 @@ def _ignored_warnings() -> Iterator[None]:
         warnings.simplefilter("ignore")
         yield
 
+
+@cache
+def _thread_pools() -> Any:
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no types
+
+    return ThreadpoolController()  # looks at every library of the process, which takes milliseconds
+
+
+one_thread = SharedContext(lambda: _thread_pools().limit(limits=1))
+"""Keeps linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
 
 quiet = SharedContext(_ignored_warnings)
 """Ignores all warnings: what a library advises its programmer does not concern the user of a service."""

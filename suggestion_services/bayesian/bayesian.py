@@ -24,18 +24,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import GradientBoostingRegressor
 from skopt import Optimizer
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no types
 from typing_extensions import override
 
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
-from suggestion_services.base.shared_context import SharedContext, quiet
+from suggestion_services.base.shared_context import one_thread, quiet
 from suggestion_services.bayesian.dimensions import Dimensions
 from suggestion_services.bayesian.evidence import Evidence, gather
-
-one_thread = SharedContext(lambda: ThreadpoolController().limit(limits=1))
-"""Keeps linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
 
 _DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
 _TREES = 30  # as scikit-optimize has it

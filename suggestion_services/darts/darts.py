@@ -19,22 +19,10 @@ from katib.api.architecture import PLAIN_OPERATION
 from katib.api.types import NasConfig
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal
 from suggestion_services.base.operations import values_of
+from suggestion_services.setting_specs import DARTS
 
 DEFAULTS: Mapping[str, int | float] = {
-    "num_epochs": 50,
-    "w_lr": 0.025,
-    "w_lr_min": 0.001,
-    "w_momentum": 0.9,
-    "w_weight_decay": 3e-4,
-    "w_grad_clip": 5.0,
-    "alpha_lr": 3e-4,
-    "alpha_weight_decay": 1e-3,
-    "batch_size": 128,
-    "num_workers": 4,
-    "init_channels": 16,
-    "print_step": 50,
-    "num_nodes": 4,
-    "stem_multiplier": 3,
+    spec.name: int(spec.default) if spec.type == "int" else float(spec.default) for spec in DARTS
 }
 """Settings of the training in the order in which they are sent."""
 

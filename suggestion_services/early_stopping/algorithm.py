@@ -88,15 +88,6 @@ class StoppingProblem:
         )
 
 
-def settings_of(info: AlgorithmInfo, given: Sequence[AlgorithmSetting]) -> Settings:
-    """Return the settings of an early stopping algorithm.
-
-    Raises:
-        InvalidError: Unknown names and wrong values, one error each.
-    """
-    return read_settings(info, given, path=SETTINGS_PATH)
-
-
 class StoppingAlgorithm(ABC):
     """One algorithm at work on one experiment. Calls of one object never overlap."""
 
@@ -148,12 +139,13 @@ def running(curves: Sequence[Curve]) -> Iterator[Curve]:
     return (curve for curve in curves if curve.standing is Standing.RUNNING and len(curve))
 
 
-def checked(cls: type[StoppingAlgorithm], settings: Settings) -> Settings:
-    """Return the settings.
+def settings_of(cls: type[StoppingAlgorithm], info: AlgorithmInfo, given: Sequence[AlgorithmSetting]) -> Settings:
+    """Return the settings of an early stopping algorithm.
 
     Raises:
-        InvalidError: They do not fit together.
+        InvalidError: Unknown names and wrong values, one error each, or they do not fit together.
     """
+    settings = read_settings(info, given, path=SETTINGS_PATH)
     errors = cls.check(settings)
     if errors:
         raise InvalidError(errors)

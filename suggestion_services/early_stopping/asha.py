@@ -18,6 +18,7 @@ NaN policy: such readings never help; a trial without any usable reading at a ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from katib.errors import FieldError
@@ -40,34 +41,38 @@ class Asha(StoppingAlgorithm):
         super().__init__(problem)
         settings = problem.settings
         self._factor = settings.whole("reduction_factor", 3)
+        self._smallest = settings.whole("min_resource", 1)
+        self._largest = settings.whole("max_resource", 0)
         self._grace = settings.whole("grace", 0)
-        end = settings.get("max_resource")
-        first = settings.whole("min_resource", 1)
-        self._ladder = Ladder(first, self._factor) if end is None else Ladder(first, self._factor, float(end))
 
     @classmethod
     def check(cls, settings: Settings) -> Sequence[FieldError]:
-        """Check that there is a rung."""
-        return check_resources(settings)
+        """Check that the largest resource is above the smallest, so that there is a rung."""
+        low, high = settings.whole("min_resource", 1), settings.get("max_resource")
+        if high is None or float(high) > low:
+            return ()
+        cause = f"{high} is not above min_resource, which is {low}"
+        return (FieldError(f"{SETTINGS_PATH}.max_resource", cause, "raise it or leave it out", "setting-range"),)
 
     def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
         """Compare every running trial at the highest rung that it has reached."""
+        return self.compared(curves, Ladder(self._smallest, self._factor, self._largest or math.inf))
+
+    def compared(self, curves: Sequence[Curve], ladder: Ladder, of: str = "") -> list[Verdict]:
+        """Return the verdicts of a comparison with each other at the rungs of a ladder.
+
+        Args:
+            curves: Of the trials.
+            ladder: The rungs.
+            of: What these trials are part of, as the end of a sentence.
+        """
         standings = Standings(curves, self._factor)
         verdicts = []
         for curve in running(curves):
-            rung = self._ladder.reached(curve.resource)
+            rung = ladder.reached(curve.resource)
             if rung is None or curve.resource < self._grace:
                 continue
             bar = standings.bar(rung)
             if curve.best > bar.cost:
-                verdicts.append(self.worse_best(curve, bar.cost, bar.whose))
+                verdicts.append(self.worse_best(curve, bar.cost, bar.whose + of))
         return verdicts
-
-
-def check_resources(settings: Settings) -> Sequence[FieldError]:
-    """Return an error when the largest resource is not above the smallest."""
-    low, high = settings.whole("min_resource", 1), settings.get("max_resource")
-    if high is None or float(high) > low:
-        return ()
-    cause = f"{high} is not above min_resource, which is {low}"
-    return (FieldError(f"{SETTINGS_PATH}.max_resource", cause, "raise it or leave it out", "setting-range"),)

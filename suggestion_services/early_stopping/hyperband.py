@@ -22,12 +22,10 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from katib.errors import FieldError
-from suggestion_services.base.settings import Settings
-from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
-from suggestion_services.early_stopping.asha import check_resources
+from suggestion_services.early_stopping.algorithm import StoppingProblem, Verdict
+from suggestion_services.early_stopping.asha import Asha
 from suggestion_services.early_stopping.curves import Curve, Standing
-from suggestion_services.early_stopping.rungs import Ladder, Standings
+from suggestion_services.early_stopping.rungs import Ladder
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +70,12 @@ class Brackets:
         return Ladder(self.smallest * self.factor ** (self.last - bracket), self.factor, self.largest)
 
 
-class Hyperband(StoppingAlgorithm):
+class Hyperband(Asha):
     """Stops a trial that is not among the best share of its bracket; some brackets compare later than others."""
 
     def __init__(self, problem: StoppingProblem) -> None:
         super().__init__(problem)
-        settings = problem.settings
-        self._factor = settings.whole("reduction_factor", 3)
-        self._smallest = settings.whole("min_resource", 1)
-        self._largest = settings.whole("max_resource", 0)
-        self._grace = settings.whole("grace", 0)
         self._known: tuple[Brackets | None, dict[str, int]] = None, {}
-
-    @classmethod
-    def check(cls, settings: Settings) -> Sequence[FieldError]:
-        """Check that there is more than one bracket."""
-        return check_resources(settings)
 
     def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
         """Compare every running trial at the highest rung of its bracket that it has reached."""
@@ -100,7 +88,9 @@ class Hyperband(StoppingAlgorithm):
         for curve in curves:
             members.setdefault(self._bracket_of(brackets, curve.trial_name), []).append(curve)
         found = {
-            verdict.trial_name: verdict for s, group in members.items() for verdict in self._judge(brackets, s, group)
+            verdict.trial_name: verdict
+            for s, group in members.items()
+            for verdict in self.compared(group, brackets.ladder(s), f" of bracket {s}")
         }
         return [found[curve.trial_name] for curve in curves if curve.trial_name in found]
 
@@ -112,16 +102,3 @@ class Hyperband(StoppingAlgorithm):
         if trial_name not in known:
             known[trial_name] = brackets.bracket_of(trial_name)
         return known[trial_name]
-
-    def _judge(self, brackets: Brackets, bracket: int, group: Sequence[Curve]) -> list[Verdict]:
-        ladder, standings = brackets.ladder(bracket), Standings(group, self._factor)
-        verdicts = []
-        for curve in running(group):
-            rung = ladder.reached(curve.resource)
-            if rung is None or curve.resource < self._grace:
-                continue
-            bar = standings.bar(rung)
-            if curve.best > bar.cost:
-                whose = f"{bar.whose} of bracket {bracket}"
-                verdicts.append(self.worse_best(curve, bar.cost, whose))
-        return verdicts

@@ -24,18 +24,14 @@ from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed
-from suggestion_services.base.settings import LiteralError
-from suggestion_services.early_stopping.algorithm import (
-    StoppingAlgorithm,
-    StoppingProblem,
-    Verdict,
-    checked,
-    settings_of,
-)
+from suggestion_services.base.settings import LiteralError, Settings
+from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, settings_of
 from suggestion_services.early_stopping.curves import Point, Standing
 from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from suggestion_services.early_stopping.replay import Recording, replay
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster
+
+NAME_PATH = "spec.earlyStopping.algorithmName"
 
 MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
 
@@ -110,7 +106,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
     ) -> pb.ValidateEarlyStoppingSettingsReply:
         """Return whether the settings can be used."""
         with answered(context):
-            self._check(request.early_stopping)
+            self._settings(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()
 
     def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
@@ -159,8 +155,8 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             found = replay(algorithm, (_recording(curve, sign) for curve in request.curves))
             return judging.ReplayReply(verdicts=[_message(one.verdict, one.time_micros) for one in found])
 
-    def _check(self, spec: pb.EarlyStoppingSpec) -> StoppingProblem:
-        """Return the problem without its objective.
+    def _settings(self, spec: pb.EarlyStoppingSpec) -> Settings:
+        """Return the settings of the algorithm.
 
         Raises:
             InvalidError: Another algorithm's name, or wrong settings.
@@ -169,11 +165,10 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             cause = f"unknown algorithm name {spec.algorithm_name}"
             raise InvalidError([LiteralError(NAME_PATH, cause, f"use {self._info.name}", "algorithm-unknown")])
         given = [AlgorithmSetting(name=setting.name, value=setting.value) for setting in spec.algorithm_settings]
-        settings = checked(self._load(), settings_of(self._info, given))
-        return StoppingProblem("", maximize=False, settings=settings)
+        return settings_of(self._load(), self._info, given)
 
     def _algorithm(self, spec: pb.ExperimentSpec) -> StoppingAlgorithm:
-        settings = self._check(spec.early_stopping).settings
+        settings = self._settings(spec.early_stopping)
         metric, maximize = spec.objective.objective_metric_name, spec.objective.type == pb.MAXIMIZE
         return self._load()(StoppingProblem(metric, maximize=maximize, settings=settings))
 
@@ -199,9 +194,6 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             if address not in self._logs:
                 self._logs[address] = DbManagerClient(address, credentials=self._credentials)
             return self._logs[address]
-
-
-NAME_PATH = "spec.earlyStopping.algorithmName"
 
 
 class ManyStoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):

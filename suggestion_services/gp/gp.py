@@ -19,25 +19,22 @@ names those of its own part. Where trials are many, the model is made of a subse
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 import numpy as np
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no types
 from typing_extensions import override
 
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
-from suggestion_services.base.shared_context import SharedContext
+from suggestion_services.base.shared_context import one_thread
 from suggestion_services.gp.acquisition import Acquisition
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
 from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import fit
+from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import Search, is_among, trust_region
-from suggestion_services.gp.subset import subset
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
 _LEAST_MEASURED = 2  # values that the model wants
@@ -48,15 +45,6 @@ _ENUMERATED = 2000  # a space with no more points is looked at as a whole
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
 _DRAWS = 100  # random rows tried before the design repeats a point
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()  # looks at every library of the process, which takes milliseconds
-
-
-one_thread = SharedContext(lambda: _controller().limit(limits=1))
-"""Keeps linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
 
 
 class GaussianProcess(Algorithm):

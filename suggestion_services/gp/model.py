@@ -13,8 +13,7 @@ import numpy as np
 
 from suggestion_services.gp.kernel import matern, squared_distances
 from suggestion_services.gp.likelihood import JITTER, Layout, Likelihood, inverse_of, trend_bases
-from suggestion_services.gp.optimize import FloatArray, minimize
-from suggestion_services.gp.subset import subset
+from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.warping import kumaraswamy
 
 _ITERATIONS = 30
@@ -132,3 +131,23 @@ def fit(x: FloatArray, y: FloatArray, layout: Layout) -> Model:
         likelihood = Likelihood(x[fine], y[fine], layout)
         theta = minimize(likelihood, theta[None], *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0][0]
     return Model(x, y, layout, theta)
+
+
+def subset(rows: FloatArray, scores: FloatArray, most: int) -> IntArray:
+    """Return which rows (n, d) are kept where there are more than `most`, in their order.
+
+    A third are those with the best scores, a third those nearest to the best row, and the rest any others, so that the
+    model is exact where the optimum may be and knows the space as a whole. The same history gives the same subset.
+    """
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    share = most // 3
+    order = np.argsort(scores, kind="stable")
+    distances = np.sum((rows - rows[order[0]]) ** 2, axis=1)
+    kept = np.zeros(len(rows), dtype=bool)
+    kept[order[:share]] = True
+    kept[np.argsort(np.where(kept, np.inf, distances), kind="stable")[:share]] = True
+    others = np.flatnonzero(~kept)
+    chosen = np.random.default_rng(len(rows)).permutation(len(others))[: most - int(kept.sum())]
+    kept[others[chosen]] = True
+    return np.flatnonzero(kept)

@@ -7,6 +7,7 @@ combination is computed from k: a grid of a billion costs nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from typing_extensions import override
@@ -14,7 +15,8 @@ from typing_extensions import override
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
-from suggestion_services.grid.permutation import Permutation
+
+_ROUNDS = 4  # the least that makes a Feistel network look random in both halves
 
 
 class GridSearch(StatelessAlgorithm):
@@ -47,3 +49,41 @@ class GridSearch(StatelessAlgorithm):
         if k >= self._size:
             return None
         return self.problem.space.at(k if self._order is None else self._order[k])
+
+
+class Permutation:
+    """A shuffled order of the numbers below n that is computed, not stored; the same for the same seed.
+
+    Notation: n numbers; a number has two halves of b bits, 4**b >= n. A balanced Feistel network is a bijection of the
+    4**b numbers, whatever its round function is; applied again until the result is below n, it is a bijection of those.
+    Since 4**b < 4 n, the walk takes four steps at most on average.
+    Source: [Black2002] Ciphers with Arbitrary Finite Domains, CT-RSA 2002, method "cycle walking".
+    """
+
+    def __init__(self, n: int, seed: str) -> None:
+        self._n = n
+        self._bits = max((n - 1).bit_length() + 1, 2) // 2
+        self._key = hashlib.blake2b(seed.encode()).digest()
+
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < self._n:
+            raise IndexError(f"{index} is not below {self._n}")
+        number = self._scramble(index)
+        while number >= self._n:
+            number = self._scramble(number)
+        return number
+
+    def _scramble(self, number: int) -> int:
+        mask = (1 << self._bits) - 1
+        left, right = number >> self._bits, number & mask
+        for i in range(_ROUNDS):
+            left, right = right, left ^ (self._round(i, right) & mask)
+        return left << self._bits | right
+
+    def _round(self, i: int, half: int) -> int:
+        size = self._bits // 8 + 1
+        digest = b""
+        for block in range((size + 63) // 64):
+            message = f"{i}/{block}/{half}".encode()
+            digest += hashlib.blake2b(message, key=self._key[:64]).digest()
+        return int.from_bytes(digest[:size])

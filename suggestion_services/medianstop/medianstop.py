@@ -17,8 +17,7 @@ from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed
 from suggestion_services.early_stopping.servicer import MAX_SESSIONS, StoppingServicer, rule_message
 from suggestion_services.early_stopping.trial_status import TrialStatuses
-from suggestion_services.medianstop.rule import NAME, MedianRule
-from suggestion_services.medianstop.running import MedianStopping
+from suggestion_services.medianstop.rule import NAME, MedianRule, MedianStopping
 
 _READERS = 4  # logs read at once after a restart, when all are due
 

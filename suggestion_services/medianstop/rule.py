@@ -1,4 +1,4 @@
-"""The median stopping rule, without wire and log.
+"""The median stopping rule, without wire and log: settled at the start of a trial, and over running trials.
 
 Notation: n completed trials; r_i1, r_i2, ... the objective readings of trial i in order of time; s the start step.
 Source: [Golovin2017] Google Vizier: A Service for Black-Box Optimization, KDD 2017, section 3.2.2.
@@ -12,10 +12,14 @@ trial (loss 1e9) switches early stopping off for good; the median does not move.
 
 NaN policy: readings that are no finite numbers are passed over, as if the trial had printed nothing there. A trial
 without any usable reading among its first s does not count.
+
+Over running trials the comparison is the same, with the trials that have succeeded by now: a trial that was past the
+start step when there were too few of them is judged as soon as there are enough, and again whenever another succeeds.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +29,8 @@ from katib.api.metrics import is_usable
 from katib.errors import FieldError, InvalidError
 from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base.settings import LiteralError
+from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
+from suggestion_services.early_stopping.curves import Curve, Standing
 
 NAME = "medianstop"
 
@@ -92,3 +98,31 @@ def _value(setting: pb.EarlyStoppingSetting) -> int:
     if setting.name == "start_step" and value < 1:
         raise ValueError("start_step must be greater or equal than one (>=1)")
     return value
+
+
+class MedianStopping(StoppingAlgorithm):
+    """Stops a trial whose best reading so far is worse than the median of what earlier ones averaged at the start."""
+
+    def __init__(self, problem: StoppingProblem) -> None:
+        super().__init__(problem)
+        defaults = MedianRule()
+        self._rule = MedianRule(
+            problem.settings.whole("min_trials_required", defaults.min_trials_required),
+            problem.settings.whole("start_step", defaults.start_step),
+        )
+
+    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+        """Compare every running trial that has come to the start step."""
+        averages = [a for a in map(self._average, curves) if a is not None]
+        bar = self._rule.threshold(averages)
+        if bar is None:
+            return []
+        due = (curve for curve in running(curves) if len(curve) >= self._rule.start_step and curve.best > bar)
+        return [self.worse_best(curve, bar, f"the median of {len(averages)} trials") for curve in due]
+
+    def _average(self, curve: Curve) -> float | None:
+        """Return the running average of a succeeded trial at the start step."""
+        if curve.standing is not Standing.SUCCEEDED:
+            return None
+        usable = [cost for cost in curve.costs[: self._rule.start_step] if not math.isnan(cost)]
+        return statistics.fmean(usable) if usable else None

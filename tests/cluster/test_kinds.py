@@ -170,7 +170,7 @@ def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> 
     assert read
 
 
-def test_a_suggestion_service_of_somebody_else_is_asked_at_its_address(room: Room) -> None:
+def test_a_suggestion_service_of_another_owner_is_asked_at_its_address(room: Room) -> None:
     """The service of `examples/custom-algorithm`, in a pod that the product did not make."""
     folder = ROOT / "examples" / "custom-algorithm"
     code = {path.name: path.read_text() for path in folder.glob("*.py")}

@@ -1,8 +1,8 @@
-"""Fixtures of the contract of object stores."""
+"""Fixtures of the contracts of object stores and of suggestion services."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,14 @@ from katib.stores.sql import SqlStore
 from tests.support.faulty_store import FaultyStore
 from tests.support.object_stores import BackDoor, Home, bodies, kubernetes_home
 from tests.support.stores import STATUS_KINDS, memory_store
+from tests.support.suggestion import Service, each_served_here
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Callable[[str], Service]]:
+    """One server per algorithm in this process."""
+    with each_served_here() as serve:
+        yield serve
 
 
 @pytest.fixture

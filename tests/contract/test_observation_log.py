@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
@@ -495,11 +495,8 @@ def test_threads_may_share_a_log(log: Log) -> None:
             log.report(trial, [reading(str(index), second=index), reading(str(index), second=index)])
             log.summarize(trial, ["loss"])
 
-    threads = [threading.Thread(target=write, args=(f"t{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, [f"t{number}" for number in range(4)]))
 
     for number in range(4):
         assert values(log, f"t{number}") == [str(index) for index in range(10) for _ in range(2)]

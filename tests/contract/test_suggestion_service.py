@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 
-import grpc
 import pytest
 
 from katib.api.types import FeasibleSpace, ParameterSpec
@@ -16,6 +15,7 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.space import SearchSpace
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
+from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import (
     Service,
     Status,
@@ -24,7 +24,6 @@ from tests.support.suggestion import (
     an_experiment,
     assignments_of,
     served_apart,
-    served_here,
 )
 
 SEARCHES = [entry.info for entry in ENTRIES if not entry.info.early_stopping and not entry.info.graph_fields]
@@ -49,20 +48,6 @@ DISTRIBUTIONS = {
     "normal": pb.NORMAL,
     "logNormal": pb.LOG_NORMAL,
 }
-
-
-@pytest.fixture(scope="module")
-def here() -> Iterator[Callable[[str], Service]]:
-    """One server per algorithm in this process."""
-    with ExitStack() as stack:
-        services: dict[str, Service] = {}
-
-        def serve(algorithm: str) -> Service:
-            if algorithm not in services:
-                services[algorithm] = stack.enter_context(served_here(algorithm))
-            return services[algorithm]
-
-        yield serve
 
 
 @pytest.fixture(scope="module")
@@ -297,18 +282,11 @@ def test_requests_from_many_threads_get_the_answers_of_one(here: Callable[[str],
     experiments = [experiment_for(algorithm, name=f"crowd{i % 2}", settings=QUICK.get(algorithm, {})) for i in range(4)]
     trials = service.search(experiments[0], a_loss, budget=5)
     expected = [service.ask(experiment, trials, count=2) for experiment in experiments]
-    answers: list[object] = [None] * len(experiments)
 
-    def ask(i: int) -> None:
-        answers[i] = Service(service.channel).ask(experiments[i], trials, count=2)
+    with ThreadPoolExecutor(len(experiments)) as pool:
+        asked = [pool.submit(Service(service.channel).ask, experiment, trials, count=2) for experiment in experiments]
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(experiments))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert answers == expected
+    assert [answer.result() for answer in asked] == expected
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -400,12 +378,11 @@ def test_nonsense_is_an_invalid_argument_on_one_line(here: Callable[[str], Servi
     experiment = HOSTILE[case](experiment_for(algorithm))
     service = here(algorithm)
 
-    for call in (lambda: service.validate(experiment), lambda: service.ask(experiment)):
-        with pytest.raises(grpc.RpcError) as caught:
-            call()
-        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        assert caught.value.details()
-        assert "\n" not in caught.value.details()
+    for call in (service.validate, service.ask):
+        code, details = refusal(call, experiment)
+        assert code == INVALID
+        assert details
+        assert "\n" not in details
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -415,10 +392,7 @@ def test_without_parameters_the_settings_alone_are_checked(here: Callable[[str],
     service = here(algorithm)
 
     service.validate(experiment)
-    for call in (lambda: service.validate(wrong), lambda: service.ask(experiment)):
-        with pytest.raises(grpc.RpcError) as caught:
-            call()
-        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert refusal(service.validate, wrong)[0] == refusal(service.ask, experiment)[0] == INVALID
 
 
 @pytest.mark.parametrize("step", ["0.5", "1.0", "2.5"])
@@ -438,10 +412,7 @@ def test_a_fractional_step_of_an_int_is_searched_by_rounding(
 def test_an_absurd_number_of_suggestions_is_refused(here: Callable[[str], Service], algorithm: str, count: int) -> None:
     request = pb.GetSuggestionsRequest(experiment=experiment_for(algorithm), current_request_number=count)
 
-    with pytest.raises(grpc.RpcError) as caught:
-        here(algorithm).send(request)
-
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert refusal(here(algorithm).send, request)[0] == INVALID
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -41,20 +40,6 @@ SLOW = {"bayesianoptimization": "scikit-optimize fits its model anew for every s
 LEARNING = [name for name, info in INFOS.items() if info.reads_history and name not in SLOW]
 HALVING = ("hyperband", "bohb")
 """Algorithms that search a resource, too, and stop unless they are told how many rounds they may run."""
-
-
-@pytest.fixture(scope="module")
-def here() -> Iterator[Callable[[str], Service]]:
-    """One server per algorithm in this process."""
-    with ExitStack() as stack:
-        services: dict[str, Service] = {}
-
-        def serve(algorithm: str) -> Service:
-            if algorithm not in services:
-                services[algorithm] = stack.enter_context(served_here(algorithm))
-            return services[algorithm]
-
-        yield serve
 
 
 def experiment_of(algorithm: str, parameters: list[pb.ParameterSpec], **fields: object) -> pb.Experiment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -13,17 +12,15 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import BatchId, MetricLog
-from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.injection.command import Patience
 from katib.cluster.injection.paths import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
-from katib.errors import UnavailableError
 from metrics_collector.reporter import MAX_WAITING
 from tests.support.kubelet import Container, Kubelet
 from tests.support.planning import NOW, holding, trial
 from tests.support.pod_view import pod_command
-from tests.support.pods import expanded
+from tests.support.pods import wrapped_command
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually
 
@@ -54,8 +51,7 @@ def program(
     """Return the program's container as it is injected; `seconds` is the collector's patience."""
     path = MetricsPath(str(pod.file), str(pod.metrics))
     patience = Patience(seconds, grace_seconds) if native else None
-    words, arguments = wrapped(command, path, to_file=True, may_stop=may_stop, patience=patience)
-    return Container("main", [expanded(word, {}) for word in [*words, *arguments]])
+    return Container("main", wrapped_command(command, path, to_file=True, may_stop=may_stop, patience=patience))
 
 
 def collector(
@@ -379,21 +375,14 @@ def check_that_nothing_is_lost_or_doubled(pod: Pod) -> None:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before-it-is-stored", "after-it-is-stored"])
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_a_collector_that_is_killed_during_a_report_goes_on_where_it_was(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, at: int, *, stored: bool
-) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
+def test_a_collector_that_is_killed_during_a_report_goes_on_where_it_was(pod: Pod, at: int, *, stored: bool) -> None:
+    gate = pod.metrics / "gate"
 
-    def killing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        is_the_one = next(numbers) == at
-        if stored or not is_the_one:
-            report(trial_name, logs, batch)
-        if is_the_one:
-            kubelet.kill(COLLECTOR)
-            gate.touch()
-            raise UnavailableError("the collector is gone")
+    def kill() -> None:
+        kubelet.kill(COLLECTOR)
+        gate.touch()
 
-    monkeypatch.setattr(pod.log, "report", killing)
+    pod.lose_answer(at, kill, stored=stored)
     sidecar = collector(pod)
     with running(sidecar, talkative(pod, gate)) as kubelet:
         kubelet.wait()
@@ -417,16 +406,9 @@ def test_a_collector_that_is_killed_again_and_again_loses_and_doubles_nothing(po
     check_that_nothing_is_lost_or_doubled(pod)
 
 
-def test_a_report_whose_answer_is_lost_is_not_stored_twice(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
-
-    def forgetful(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        report(trial_name, logs, batch)
-        if next(numbers) == 1:
-            gate.touch()
-            raise UnavailableError("stored, but nobody heard")
-
-    monkeypatch.setattr(pod.log, "report", forgetful)
+def test_a_report_whose_answer_is_lost_is_not_stored_twice(pod: Pod) -> None:
+    gate = pod.metrics / "gate"
+    pod.lose_answer(1, gate.touch, stored=True)
     with running(collector(pod), talkative(pod, gate)) as kubelet:
         kubelet.wait()
 

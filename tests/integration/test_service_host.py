@@ -58,6 +58,11 @@ class Hosts:
         self._opened.append(host)
         return host
 
+    def configured(self, text: str, directory: Path = ROOT) -> ServiceHost:
+        """Open a host whose services stand in a configuration."""
+        config = read_configuration(ServicesConfig, text, "katib.yaml")
+        return self.open(*config.plans(directory).values(), catalog=Catalog(config.infos()))
+
     def close(self) -> None:
         for host in self._opened:
             host.close()
@@ -81,6 +86,13 @@ def a_plan(mode: str = "good", *, name: str = "fake", environment: Mapping[str, 
 
 def an_object(algorithm: str = "fake", *, name: str = "demo", **spec: Any) -> Experiment:
     return Experiment.decode(an_experiment(name=name, algorithm={"algorithmName": algorithm}, **spec))
+
+
+def changes_of(host: ServiceHost) -> list[tuple[str, str]]:
+    """Return the list to which the experiments are added whose services change."""
+    changes: list[tuple[str, str]] = []
+    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+    return changes
 
 
 def ready(host: ServiceHost, experiment: Experiment) -> ServiceClient:
@@ -121,8 +133,7 @@ def failure(host: ServiceHost, experiment: Experiment) -> str:
 
 def test_a_service_starts_on_demand_and_says_when_it_is_ready(hosts: Hosts) -> None:
     host, experiment = hosts.open(a_plan()), an_object()
-    changes: list[tuple[str, str]] = []
-    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+    changes = changes_of(host)
 
     at_first = host.service_for(experiment)
     eventually(lambda: changes)
@@ -328,8 +339,7 @@ def test_a_service_that_is_killed_again_and_again_is_started_until_it_answers(
 ) -> None:
     cure = tmp_path / "cure"
     host, experiment = hosts.open(a_plan(mode, environment={"CURE": str(cure)})), an_object()
-    changes: list[tuple[str, str]] = []
-    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+    changes = changes_of(host)
     told = f'suggestion service "fake" {ending}'
 
     def has_lasted() -> bool:
@@ -374,8 +384,7 @@ def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) ->
 
 def test_a_service_that_exits_at_once_fails_with_its_last_words(hosts: Hosts) -> None:
     host, experiment = hosts.open(a_plan("exit")), an_object()
-    changes: list[tuple[str, str]] = []
-    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+    changes = changes_of(host)
 
     text = failure(host, experiment)
 
@@ -453,13 +462,11 @@ def test_a_service_that_hangs_is_given_up_and_delays_nobody_else(hosts: Hosts) -
 
 
 def test_how_long_a_question_may_take_is_configured_for_each_service(hosts: Hosts, tmp_path: Path) -> None:
-    config = read_configuration(
-        ServicesConfig,
+    host = hosts.configured(
         f"algorithms: [{{name: slow, command: ['{{python}}', '{SERVICE}', '{{address}}', hang],"
         f" environment: {{PYTHONPATH: '{ROOT}'}}, callSeconds: 0.3}}]",
-        "katib.yaml",
+        tmp_path,
     )
-    host = hosts.open(*config.plans(tmp_path).values(), catalog=Catalog(config.infos()))
     experiment = an_object("slow")
 
     error = ask(ready(host, experiment), experiment).exception(60)
@@ -510,14 +517,11 @@ def test_a_service_without_health_is_ready_when_it_answers(hosts: Hosts) -> None
 
 
 def test_a_service_is_plugged_in_by_command_with_a_port(hosts: Hosts, tmp_path: Path) -> None:
-    config = read_configuration(
-        ServicesConfig,
+    host = hosts.configured(
         f"algorithms: [{{name: mine, command: ['{{python}}', '{SERVICE}', '127.0.0.1:{{port}}', good],"
         f" environment: {{PYTHONPATH: '{ROOT}'}}}}]",
-        "katib.yaml",
+        tmp_path,
     )
-    catalog = Catalog(config.infos())
-    host = hosts.open(*config.plans(tmp_path).values(), catalog=catalog)
     experiment = an_object("mine")
 
     assert pid_behind(ready(host, experiment), experiment)
@@ -526,8 +530,7 @@ def test_a_service_is_plugged_in_by_command_with_a_port(hosts: Hosts, tmp_path: 
 def test_a_service_is_plugged_in_by_address(hosts: Hosts) -> None:
     service = ScriptedSuggestion(lambda *_: some_suggestions(1))
     with serving(service) as address:
-        config = read_configuration(ServicesConfig, f'algorithms: [{{name: mine, address: "{address}"}}]', "katib.yaml")
-        host = hosts.open(*config.plans(ROOT).values(), catalog=Catalog(config.infos()))
+        host = hosts.configured(f'algorithms: [{{name: mine, address: "{address}"}}]')
         experiment = an_object("mine")
         client = host.service_for(experiment)
         assert client is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -11,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import BatchId, MetricLog
-from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.injection.command import Patience
 from katib.cluster.injection.paths import MetricsPath
-from katib.errors import UnavailableError
 from tests.support.kubelet import Container, Kubelet
 from tests.support.pod_view import pod_command
-from tests.support.pods import expanded
+from tests.support.pods import wrapped_command
 from tests.support.ports import free_port
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually
@@ -69,11 +66,22 @@ def program(
     pod: Pod, port: int, *values: str, native: bool, may_stop: bool = False, grace_seconds: float = GRACE_SECONDS
 ) -> Container:
     """Return the program's container as it is injected."""
-    path = MetricsPath(str(pod.file), str(pod.metrics))
-    patience = Patience(3600.0, grace_seconds) if native else None
     command = [sys.executable, PROGRAM, str(port), *values]
-    words, arguments = wrapped(command, path, to_file=False, may_stop=may_stop, patience=patience)
-    return Container("main", [expanded(word, {}) for word in [*words, *arguments]])
+    return injected(command, pod, pod.file, native=native, may_stop=may_stop, grace_seconds=grace_seconds)
+
+
+def injected(
+    command: Sequence[str],
+    pod: Pod,
+    path: Path,
+    *,
+    native: bool,
+    may_stop: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
+) -> Container:
+    patience = Patience(3600.0, grace_seconds) if native else None
+    place = MetricsPath(str(path), str(pod.metrics))
+    return Container("main", wrapped_command(command, place, to_file=False, may_stop=may_stop, patience=patience))
 
 
 def event_writer(pod: Pod, *values: float, native: bool, grace_seconds: float = GRACE_SECONDS) -> Container:
@@ -90,22 +98,25 @@ def endless_event_writer(pod: Pod, gate: Path) -> Container:
 
 
 def event_program(pod: Pod, call: str, native: bool, grace_seconds: float) -> Container:
-    path = MetricsPath(str(pod.metrics), str(pod.metrics))
-    patience = Patience(3600.0, grace_seconds) if native else None
     command = [sys.executable, "-c", f"from tests.support.event_records import *; {call}"]
-    words, arguments = wrapped(command, path, to_file=False, may_stop=False, patience=patience)
-    return Container("main", [expanded(word, {}) for word in [*words, *arguments]])
+    return injected(command, pod, pod.metrics, native=native, grace_seconds=grace_seconds)
 
 
 def running(*containers: Container) -> Kubelet:
     return Kubelet(containers, grace_seconds=GRACE_SECONDS)
 
 
+def run(*containers: Container) -> Kubelet:
+    """Run a pod to its end."""
+    with running(*containers) as kubelet:
+        kubelet.wait()
+    return kubelet
+
+
 @pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
 def test_an_endpoint_is_scraped_to_the_last_value(pod: Pod, port: int, *, native: bool) -> None:
     sidecar = collector(pod, native=native, **endpoint(port), **markers(pod))
-    with running(sidecar, program(pod, port, "0.5", "0.25", native=native)) as kubelet:
-        kubelet.wait()
+    kubelet = run(sidecar, program(pod, port, "0.5", "0.25", native=native))
 
     assert kubelet.status()["phase"] == "Succeeded"
     assert pod.readings() == ["0.5", "0.25"]
@@ -115,8 +126,7 @@ def test_an_endpoint_is_scraped_to_the_last_value(pod: Pod, port: int, *, native
 @pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
 def test_a_program_that_nobody_wrapped_is_scraped_too(pod: Pod, port: int, *, native: bool) -> None:
     bare = Container("main", [sys.executable, PROGRAM, str(port), "0.5", "0.25"])
-    with running(collector(pod, native=native, **endpoint(port)), bare) as kubelet:
-        kubelet.wait()
+    kubelet = run(collector(pod, native=native, **endpoint(port)), bare)
 
     assert kubelet.status()["phase"] == "Succeeded"
     assert pod.readings() == ["0.5", "0.25"]
@@ -124,11 +134,8 @@ def test_a_program_that_nobody_wrapped_is_scraped_too(pod: Pod, port: int, *, na
 
 
 def test_a_program_whose_endpoint_never_answers_is_explained(pod: Pod, port: int) -> None:
-    path = MetricsPath(str(pod.file), str(pod.metrics))
-    words, arguments = wrapped(["true"], path, to_file=False, may_stop=False, patience=Patience(3600.0, GRACE_SECONDS))
-    ends = Container("main", [expanded(word, {}) for word in [*words, *arguments]])
-    with running(collector(pod, native=True, **endpoint(port), **markers(pod)), ends) as kubelet:
-        kubelet.wait()
+    ends = injected(["true"], pod, pod.file, native=True)
+    run(collector(pod, native=True, **endpoint(port), **markers(pod)), ends)
 
     assert pod.readings() == ["unavailable"]
     assert f"no answer from http://127.0.0.1:{port}/metrics" in pod.told()
@@ -139,8 +146,7 @@ def test_a_scraped_trial_is_stopped_by_its_rules(pod: Pod, port: int) -> None:
         rules = ["-stop-rule", "loss;0.4;greater;1", "-s-earlystop", address]
         sidecar = collector(pod, *rules, native=True, **endpoint(port), **markers(pod))
         forever = [str(0.5 + i / 1000) for i in range(1000)]
-        with running(sidecar, program(pod, port, *forever, native=True, may_stop=True)) as kubelet:
-            kubelet.wait()
+        kubelet = run(sidecar, program(pod, port, *forever, native=True, may_stop=True))
 
         assert service.stopped == [TRIAL]
     assert kubelet.status()["phase"] == "Succeeded"
@@ -208,8 +214,7 @@ def test_a_collector_that_is_killed_goes_on_with_what_is_new(pod: Pod, port: int
 def test_event_files_are_read_to_the_last_value(pod: Pod, *, told: bool) -> None:
     environment = {"KATIB_COLLECTOR_KIND": "TensorFlowEvent"} if told else {}
     sidecar = collector(pod, "-path", str(pod.metrics), native=True, **environment)
-    with running(sidecar, event_writer(pod, 0.5, 0.25, native=True)) as kubelet:
-        kubelet.wait()
+    kubelet = run(sidecar, event_writer(pod, 0.5, 0.25, native=True))
 
     assert kubelet.status()["phase"] == "Succeeded"
     assert [(log.value, log.step) for log in pod.log.read(TRIAL)] == [("0.5", 1), ("0.25", 2)]
@@ -243,9 +248,7 @@ def test_a_database_that_goes_in_the_middle_costs_no_event(pod: Pod) -> None:
 
 
 def test_a_directory_without_event_files_is_explained(pod: Pod) -> None:
-    sidecar = collector(pod, "-path", str(pod.metrics), native=False)
-    with running(sidecar, event_writer(pod, native=False)) as kubelet:
-        kubelet.wait()
+    run(collector(pod, "-path", str(pod.metrics), native=False), event_writer(pod, native=False))
 
     assert pod.readings() == ["unavailable"]
     assert "no event file below" in pod.told()
@@ -254,20 +257,15 @@ def test_a_directory_without_event_files_is_explained(pod: Pod) -> None:
 @pytest.mark.parametrize("stored", [False, True], ids=["before-it-is-stored", "after-it-is-stored"])
 @pytest.mark.parametrize("at", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_collector_of_event_files_that_is_killed_during_a_report_goes_on_where_it_was(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, at: int, *, stored: bool
+    pod: Pod, at: int, *, stored: bool
 ) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics.parent / "gate"
+    gate = pod.metrics.parent / "gate"
 
-    def killing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        is_the_one = next(numbers) == at
-        if stored or not is_the_one:
-            report(trial_name, logs, batch)
-        if is_the_one:
-            kubelet.kill(COLLECTOR)
-            gate.touch()
-            raise UnavailableError("the collector is gone")
+    def kill() -> None:
+        kubelet.kill(COLLECTOR)
+        gate.touch()
 
-    monkeypatch.setattr(pod.log, "report", killing)
+    pod.lose_answer(at, kill, stored=stored)
     sidecar = collector(pod, "-path", str(pod.metrics), native=True)
     with running(sidecar, endless_event_writer(pod, gate)) as kubelet:
         kubelet.wait()

@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
@@ -180,30 +181,22 @@ def is_mysql(database: SqlServer) -> bool:
 
 
 def test_reports_and_deletions_at_once_do_not_disturb_each_other(log: SqlObservationLog) -> None:
-    failures: list[KatibError] = []
-
     def work(number: int) -> None:
-        try:
-            for turn in range(10):
-                trial = f"t{number}-{turn}"
-                log.report(trial, [reading("1")] * 50)
-                log.report("shared", [reading(f"{number}-{turn}")])
-                log.delete(trial)
-        except KatibError as error:
-            failures.append(error)
+        for turn in range(10):
+            trial = f"t{number}-{turn}"
+            log.report(trial, [reading("1")] * 50)
+            log.report("shared", [reading(f"{number}-{turn}")])
+            log.delete(trial)
 
     in_threads(work, 5)
 
-    assert failures == []
     assert sorted(values(log, "shared")) == sorted(f"{number}-{turn}" for number in range(5) for turn in range(10))
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Do work in so many threads at once; raises what it raises in one of them."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -236,32 +229,34 @@ def test_the_index_of_a_large_table_is_made_under_readers(server: SqlServerProce
     double += "SELECT trial_name, time, metric_name, value FROM observation_logs"
     server.sql(";\n".join([double] * 13), name)
     done, reads = threading.Event(), 0
-    failures: list[KatibError] = []
 
     def keep_reading() -> None:
         nonlocal reads
         with opened(server, name) as database:
             while not done.is_set():
-                try:
-                    with database.read() as connection:
-                        connection.execute(text("SELECT count(*) FROM observation_logs")).scalar_one()
-                    reads += 1
-                except KatibError as error:
-                    failures.append(error)
+                with database.read() as connection:
+                    connection.execute(text("SELECT count(*) FROM observation_logs")).scalar_one()
+                reads += 1
 
-    reader = threading.Thread(target=keep_reading)
-    reader.start()
-    eventually(lambda: reads > 0)
-    try:
+    with going_on(keep_reading, done):
+        eventually(lambda: reads > 0)
         with opened(server, name) as database:
             log = SqlObservationLog(database)
             count = log.count("a")
-    finally:
-        done.set()
-        reader.join()
 
-    assert failures == []
     assert count == 2 << 13
+
+
+@contextmanager
+def going_on(work: Callable[[], None], done: threading.Event) -> Iterator[None]:
+    """Do work in a thread, until `done` is set at the end; raises what it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        doing = pool.submit(work)
+        try:
+            yield
+        finally:
+            done.set()
+        doing.result()
 
 
 @pytest.mark.parametrize("before", ["nothing", "a table made by Katib"])
@@ -269,19 +264,14 @@ def test_managers_that_start_at_once_lay_out_one_table(server: SqlServerProcess,
     if before != "nothing":
         katib_table(server, name)
     barrier = threading.Barrier(6)
-    failures: list[KatibError] = []
 
     def start(number: int) -> None:
         with opened(server, name) as database:
             barrier.wait()
-            try:
-                SqlObservationLog(database).report("all", [reading(str(number))])
-            except KatibError as error:
-                failures.append(error)
+            SqlObservationLog(database).report("all", [reading(str(number))])
 
     in_threads(start, 6)
 
-    assert failures == []
     assert tables(server, name) == [
         "katib_schema_versions",
         "observation_log_access",
@@ -518,31 +508,23 @@ def test_reports_survive_a_server_that_is_killed_again_and_again_each_once(
 ) -> None:
     expected: list[str] = []
     done = threading.Event()
-    failures: list[KatibError] = []
 
     def keep_reporting() -> None:
         number = 0
-        try:
-            while not done.is_set():
-                batch = [reading(f"{number}/{row}", second=number) for row in range(300)]
-                retried(lambda batch=batch: log.report("a", batch))  # type: ignore[misc]  # bound as it is now
-                expected.extend(entry.value for entry in batch)
-                number += 1
-        except KatibError as error:
-            failures.append(error)
+        while not done.is_set():
+            batch = [reading(f"{number}/{row}", second=number) for row in range(300)]
+            retried(lambda batch=batch: log.report("a", batch))  # type: ignore[misc]  # bound as it is now
+            expected.extend(entry.value for entry in batch)
+            number += 1
 
-    reporter = threading.Thread(target=keep_reporting)
-    reporter.start()
-    for life in range(6):
-        before = len(expected)
-        eventually(lambda before=before: len(expected) > before)  # type: ignore[misc]  # as above
-        time.sleep(0.017 * life)  # somewhere within a report
-        server.kill()
-        server.start()
-    done.set()
-    reporter.join()
+    with going_on(keep_reporting, done):
+        for life in range(6):
+            before = len(expected)
+            eventually(lambda before=before: len(expected) > before)  # type: ignore[misc]  # as above
+            time.sleep(0.017 * life)  # somewhere within a report
+            server.kill()
+            server.start()
 
-    assert failures == []
     assert values(log) == expected
 
 
@@ -616,7 +598,7 @@ def test_several_managers_store_each_reading_once_and_show_each_to_whoever_asks_
     server: SqlServerProcess, name: str
 ) -> None:
     """Every batch goes to two managers at once, of two reporters, while somebody asks what is new."""
-    batches, failures = 12, list[KatibError]()
+    batches = 12
     with ExitStack() as stack:
         logs = [SqlObservationLog(stack.enter_context(opened(server, name))) for _ in range(3)]
         barrier = threading.Barrier(4)
@@ -628,26 +610,25 @@ def test_several_managers_store_each_reading_once_and_show_each_to_whoever_asks_
                     barrier.wait(60)
                     batch = [reading(f"{reporter}/{turn}/{row}", step=turn) for row in range(20)]
                     retried(lambda batch=batch, turn=turn: log.report("a", batch, BatchId(reporter, 20 * turn)))  # type: ignore[misc]  # bound as they are now
-            except KatibError as error:
-                failures.append(error)
+            except KatibError:
                 barrier.abort()
+                raise
 
         seen: list[str] = []
-        reporting = threading.Thread(target=in_threads, args=(work, 4))
-        reporting.start()
+        reporting = stack.enter_context(ThreadPoolExecutor(1)).submit(in_threads, work, 4)
         cursor, is_over = 0, False
         while True:
-            is_over = not reporting.is_alive()
+            is_over = reporting.done()
             changes = logs[2].changes({"a": cursor}, "loss")
             seen += [change.reading.value for change in changes]
             cursor = changes[-1].cursor if changes else cursor
             if is_over and not changes:
                 break
+        reporting.result()
 
     expected = [
         f"reporter {number}/{turn}/{row}" for number in range(2) for turn in range(batches) for row in range(20)
     ]
-    assert failures == []
     assert sorted(seen) == sorted(expected)
     for number in range(2):
         mine = [value for value in seen if value.startswith(f"reporter {number}")]

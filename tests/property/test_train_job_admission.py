@@ -19,7 +19,7 @@ from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.records import Delays
 from katib.runtime.objects import Key, Kind
 from tests.support.admission import HOST
-from tests.unit.local.jobs.test_jobset_plan import START
+from tests.support.planned_jobs import START
 from tests.unit.local.jobs.test_train_job_plan import Shelf, Wiring, own_runtime
 
 JUNK = st.one_of(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from katib.api.metrics import BEFORE_THE_LAST, BatchId, BestTrial, Change, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, BatchId, BestTrial, Change, MetricLog, ObservationLog
 from katib.api.summary import best_of, observation_of
 from katib.api.thinning import thinned
 from katib.api.types import Observation
@@ -18,7 +18,7 @@ from katib.databases import address_of, open_sql_server
 from katib.databases.sqlite import open_database
 from katib.observations import SqlObservationLog
 from katib.observations.tables import metadata
-from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
 
@@ -158,16 +158,24 @@ def _kept_database(server: SqlServerProcess) -> str:
 
 
 @contextmanager
+def serving_log(log: ObservationLog, **options: Any) -> Iterator[DbManagerServer]:
+    """Serve a log on loopback."""
+    server = serve_db_manager(log, "127.0.0.1:0", **options)
+    try:
+        yield server
+    finally:
+        server.stop(0)
+
+
+@contextmanager
 def served_log(directory: Path, opened: OpenLog = sql_log) -> Iterator[DbManagerClient]:
     """A client of a DBManager that serves a SQL log on loopback."""
-    with opened(directory) as log:
-        server = serve_db_manager(log, "127.0.0.1:0")
-        client = DbManagerClient(server.address)
-        try:
-            yield client
-        finally:
-            client.close()
-            server.stop(0)
+    with (
+        opened(directory) as log,
+        serving_log(log) as server,
+        closing(DbManagerClient(server.address)) as client,
+    ):
+        yield client
 
 
 class FaultyLog(MemoryObservationLog):

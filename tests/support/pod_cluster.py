@@ -5,10 +5,12 @@ What users type goes through kubectl. What tests look at again and again is aske
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -238,23 +240,25 @@ def condition_of(obj: Json, condition: str) -> Json:
 
 @contextmanager
 def algorithm(cluster: PodCluster, entry: Json) -> Iterator[None]:
-    """Have one more algorithm in the KatibConfig for a while."""
-    found = cluster.find("configmap", "katib-config", CORE)
-    assert found is not None
-    before = found["data"]["katib-config.yaml"]
-    config = yaml.safe_load(before)
-    config["runtime"]["suggestions"].append(entry)
-    _configure(cluster, yaml.safe_dump(config))
+    """Have one more algorithm in the KatibConfig for a while; other test processes add and remove theirs meanwhile."""
+    _configure(cluster, lambda entries: [*entries, entry])
     try:
         yield
     finally:
-        _configure(cluster, before)
+        _configure(cluster, lambda entries: [one for one in entries if one != entry])
 
 
-def _configure(cluster: PodCluster, text: str) -> None:
-    metadata = {"name": "katib-config", "namespace": CORE}
-    data = {"katib-config.yaml": text}
-    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+def _configure(cluster: PodCluster, change: Callable[[list[Json]], list[Json]]) -> None:
+    """Change the suggestion services of the KatibConfig, one test process at a time."""
+    with (Path(tempfile.gettempdir()) / "katib-tests-config.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = cluster.find("configmap", "katib-config", CORE)
+        assert found is not None
+        config = yaml.safe_load(found["data"]["katib-config.yaml"])
+        config["runtime"]["suggestions"] = change(config["runtime"]["suggestions"])
+        metadata = {"name": "katib-config", "namespace": CORE}
+        data = {"katib-config.yaml": yaml.safe_dump(config)}
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 def accepts(room: Room, wanted: Json) -> bool:

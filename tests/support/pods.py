@@ -19,6 +19,8 @@ from katib.api.types import (
     TrialSpec,
 )
 from katib.cluster.injection import CollectorEntry, InjectionSettings
+from katib.cluster.injection.command import wrapped
+from katib.cluster.injection.paths import MetricsPath
 
 TRIAL = "test-trial"
 DB_MANAGER = "katib-db-manager.kubeflow:6789"
@@ -78,6 +80,12 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
         return "$" if match[0] == "$$" else variables.get(match[1], match[0])
 
     return re.sub(r"\$\$|\$\(([^()]*)\)", one, text)
+
+
+def wrapped_command(command: Sequence[str], path: MetricsPath, **options: Any) -> list[str]:
+    """Return what the container of a program runs that is injected into."""
+    words, arguments = wrapped(command, path, **options)
+    return [expanded(word, {}) for word in [*words, *arguments]]
 
 
 def command_of(container: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> list[str]:

@@ -97,8 +97,8 @@ def some_suggestions(count: int) -> pb.GetSuggestionsReply:
 @contextmanager
 def serving(
     suggestion: ScriptedSuggestion | None = None,
-    early_stopping: ScriptedEarlyStopping | None = None,
-    db_manager: MemoryDBManager | None = None,
+    early_stopping: api_pb2_grpc.EarlyStoppingServicer | None = None,
+    db_manager: api_pb2_grpc.DBManagerServicer | None = None,
     handlers: tuple[grpc.GenericRpcHandler, ...] = (),
 ) -> Iterator[str]:
     """Serve on a Unix socket and yield its address; calls in flight are ended at the end."""

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from katib.cluster.injection.command import wrapped
+from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.paths import MetricsPath
+from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer, add_EarlyStoppingServicer_to_server
+from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.log_guard import LogGuard
 from metrics_collector.sidecar import ALL_STORED
 from tests.support.observations import sql_log
-from tests.support.pods import expanded
+from tests.support.pods import wrapped_command
+from tests.support.services import serving
 
 TRIAL = "tune-abc"
 
@@ -47,14 +49,8 @@ class EarlyStopping(EarlyStoppingServicer):
 def early_stopping() -> Iterator[tuple[EarlyStopping, str]]:
     """Serve early stopping; yields the service and its address."""
     service = EarlyStopping()
-    server = grpc.server(ThreadPoolExecutor(2))
-    add_EarlyStoppingServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield service, f"127.0.0.1:{port}"
-    finally:
-        server.stop(0).wait()
+    with serving(early_stopping=service) as address:
+        yield service, address
 
 
 class Pod:
@@ -76,8 +72,8 @@ class Pod:
     def program(self, *command: str, to_file: bool = True, may_stop: bool = False) -> subprocess.Popen[bytes]:
         """Start a program as the injected container does."""
         path = MetricsPath(str(self.file), str(self.metrics))
-        words, arguments = wrapped(command, path, to_file=to_file, may_stop=may_stop)
-        return self._start([expanded(word, {}) for word in [*words, *arguments]], dict(os.environ))
+        injected = wrapped_command(command, path, to_file=to_file, may_stop=may_stop)
+        return self._start(injected, dict(os.environ))
 
     def sidecar(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the collector; flags given here come last and win."""
@@ -112,6 +108,20 @@ class Pod:
     def database_comes_back(self) -> None:
         """Serve the log again at its old address."""
         self.server = serve_db_manager(self.log, self.address, guard=self.guard)
+
+    def lose_answer(self, number: int, meanwhile: Callable[[], None], *, stored: bool) -> None:
+        """Give no answer to the report of this number, which is stored or not, and do something meanwhile."""
+        report, numbers = self.log.report, itertools.count(1)
+
+        def losing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+            is_the_one = next(numbers) == number
+            if stored or not is_the_one:
+                report(trial_name, logs, batch)
+            if is_the_one:
+                meanwhile()
+                raise UnavailableError("the answer is lost")
+
+        self.log.report = losing  # type: ignore[method-assign]  # of this log alone
 
     def close(self) -> None:
         """End everything."""

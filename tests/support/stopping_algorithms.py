@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from katib.api.types import AlgorithmSetting
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.early_stopping import Curve, Standing, StoppingAlgorithm, StoppingProblem
-from suggestion_services.early_stopping.algorithm import checked, settings_of
+from suggestion_services.early_stopping.algorithm import settings_of
 
 NAMES = tuple(entry.info.name for entry in ENTRIES if entry.info.early_stopping)
 
@@ -16,7 +16,7 @@ def an_algorithm(name: str, *, maximize: bool = False, **settings: object) -> St
     entry = find_entry(name, early_stopping=True)
     given = [AlgorithmSetting(name=key, value=str(value)) for key, value in settings.items()]
     cls: type[StoppingAlgorithm] = entry.load()
-    return cls(StoppingProblem("loss", maximize=maximize, settings=checked(cls, settings_of(entry.info, given))))
+    return cls(StoppingProblem("loss", maximize=maximize, settings=settings_of(cls, entry.info, given)))
 
 
 def running(name: str, *values: float, steps: Sequence[int] | None = None, maximize: bool = False) -> Curve:

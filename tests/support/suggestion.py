@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import grpc
@@ -15,7 +16,7 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.server import start_server
-from suggestion_services.base.servicer import EXHAUSTED_METADATA
+from suggestion_services.base.servicer import EXHAUSTED_METADATA, WAITING_METADATA
 
 PATIENCE_SECONDS = 60.0
 
@@ -90,8 +91,14 @@ class Service:
 
     channel: grpc.Channel
     exhausted: bool = field(default=False, init=False)
-    labels: list[dict[str, str]] = field(default_factory=list, init=False)
-    """Of the trials of the last reply."""
+    waits: bool = field(default=False, init=False)
+    reply: pb.GetSuggestionsReply = field(default_factory=pb.GetSuggestionsReply, init=False)
+    """The last one, as `exhausted` and `waits`."""
+
+    @property
+    def labels(self) -> list[dict[str, str]]:
+        """Of the trials of the last reply."""
+        return [dict(one.labels) for one in self.reply.parameter_assignments]
 
     def ask(
         self, experiment: pb.Experiment, trials: Sequence[pb.Trial] = (), *, count: int = 1, first: int | None = None
@@ -109,12 +116,11 @@ class Service:
 
     def send(self, request: pb.GetSuggestionsRequest) -> list[Assignments]:
         """Return the assignments of the reply to a raw request."""
-        reply, call = api_pb2_grpc.SuggestionStub(self.channel).GetSuggestions.with_call(
-            request, timeout=PATIENCE_SECONDS
-        )
-        self.exhausted = EXHAUSTED_METADATA in [tuple(pair) for pair in call.trailing_metadata()]
-        self.labels = [dict(one.labels) for one in reply.parameter_assignments]
-        return [{a.name: a.value for a in one.assignments} for one in reply.parameter_assignments]
+        stub = api_pb2_grpc.SuggestionStub(self.channel)
+        self.reply, call = stub.GetSuggestions.with_call(request, timeout=PATIENCE_SECONDS)
+        metadata = [tuple(pair) for pair in call.trailing_metadata()]
+        self.exhausted, self.waits = EXHAUSTED_METADATA in metadata, WAITING_METADATA in metadata
+        return [{a.name: a.value for a in one.assignments} for one in self.reply.parameter_assignments]
 
     def validate(self, experiment: pb.Experiment) -> None:
         """Ask whether the service accepts the experiment; raises grpc.RpcError when it does not."""
@@ -149,14 +155,21 @@ def assignments_of(trials: Sequence[pb.Trial]) -> list[Assignments]:
 
 
 @contextmanager
-def served_here(algorithm: str) -> Iterator[Service]:
+def served_here(algorithm: str, *, early_stopping: bool = False) -> Iterator[Service]:
     """Serve an algorithm in this process, over real gRPC."""
-    server, port = start_server(find_entry(algorithm), "127.0.0.1:0")
+    server, port = start_server(find_entry(algorithm, early_stopping=early_stopping), "127.0.0.1:0")
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield Service(channel)
     finally:
         server.stop(None)
+
+
+@contextmanager
+def each_served_here() -> Iterator[Callable[[str], Service]]:
+    """Serve every algorithm that is asked for in this process, each once."""
+    with ExitStack() as stack:
+        yield cache(lambda algorithm: stack.enter_context(served_here(algorithm)))
 
 
 @contextmanager

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.kind import Address, Moment, Observed, Plan
+from katib.local.jobs.kind import Address, PodStart
 from katib.local.jobs.replicated.plan import plan
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, TrainingKind
-from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
+from tests.support.planned_jobs import PlannedJob
 
 
 def replica(count: int | None = None, *containers: Mapping[str, Any], policy: str = "", **pod: Any) -> dict[str, Any]:
@@ -59,86 +56,30 @@ class ClusterWiring:
         return name
 
 
-def told(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
-    """Return what a replica is told."""
+def variables_of(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
+    """Return the variables of a replica."""
     peers = Peers(job, TrainingSpec.of(job, kind), kind.port, kind.container, wiring or ClusterWiring())
     return dict(kind.variables(peers, role, index))
 
 
-class Training:
-    """A training job on a virtual clock: starts what the plan says, stops it at once, ends pods as the test says."""
+class Training(PlannedJob):
+    """A training job on a virtual clock, whose pods have the names of replicas."""
 
     def __init__(self, kind: TrainingKind, job: dict[str, Any]) -> None:
         self.kind = kind
-        self.job = job
-        self.status: dict[str, Any] = {}
-        self.pods: list[PodRecord] = []
-        self.rewired: list[int] = []
-        self.anew: list[int] = []
-        self.now = START
-        self.polite = True
-        self.deleted = False
-        self._started_at: datetime | None = None
-        self._memory: Mapping[str, Any] = {}
+        super().__init__(job, partial(plan, kind), kind.container)
 
     @property
     def running(self) -> list[str]:
-        """Names of the pods that run and were not told to end."""
-        return [p.name for p in self.pods if not p.is_finished and not p.stopping]
+        """Names of the pods that run and were not asked to end."""
+        return [p.name for p in self.unstopped]
 
-    @property
-    def is_over(self) -> bool:
-        return end_of(self.status) is not None
+    def name_of(self, start: PodStart) -> str:
+        return f"{self.job['metadata']['name']}-{start.role}-{start.index}"
 
-    def step(self) -> Plan:
-        """Plan and act until nothing changes."""
-        while True:
-            decision = self.plan()
-            self.status, self._started_at = decision.status, decision.started_at
-            self._memory = decision.memory
-            self.deleted = decision.delete
-            self.anew += [len(self.pods)] * decision.anew
-            if decision.new_addresses:
-                self.rewired.append(len(self.pods))
-            for start in decision.start:
-                name = f"{self.job['metadata']['name']}-{start.role}-{start.index}"
-                self.pods.append(PodRecord(name, start.index, Phase.RUNNING, role=start.role))
-            for name in decision.stop:
-                self._change(name, stopping=True)
-                if self.polite:
-                    self._change(name, phase=Phase.FAILED, finished_at=self.now)
-            is_due = decision.wake_at is not None and decision.wake_at <= self.now
-            if not decision.start and not decision.stop and not is_due:
-                return decision
-
-    def plan(self) -> Plan:
-        job = {**self.job, "status": self.status}
-        moment = Moment(self.now, self.now)
-        observed = Observed(job, tuple(self.pods), moment, Delays(), started_at=self._started_at, memory=self._memory)
-        return plan(self.kind, observed)
-
-    def end(
-        self,
-        name: str,
-        code: int = 0,
-        *,
-        output: str = "",
-        in_use: bool = False,
-        lost: bool = False,
-        steps: bool = True,
-    ) -> None:
+    def end(self, name: str, code: int = 0, *, in_use: bool = False, steps: bool = True, **changes: Any) -> None:
         """End a pod, and step."""
-        pod = self.newest(name)
-        exit_ = ContainerExit(self.kind.container, code, f"exited with {code}", lost)
-        self._change(
-            pod.name,
-            phase=Phase.SUCCEEDED if code == 0 else Phase.FAILED,
-            finished_at=self.now,
-            exits=(exit_,),
-            message=f'container "{self.kind.container}" of pod {pod.name} {exit_.text}' if code else "",
-            last_output=output,
-            address_in_use=in_use,
-        )
+        self.finish(self.newest(name), code, address_in_use=in_use, last_output=changes.pop("output", ""), **changes)
         if steps:
             self.step()
 
@@ -146,23 +87,8 @@ class Training:
         """Let a program fail and start again in its pod."""
         pod = self.newest(name)
         message = f'container "{self.kind.container}" of pod {name} exited with {code}'
-        self._change(
-            name,
-            restarts=pod.restarts + 1,
-            failures=pod.failures + 1,
-            message=message,
-            last_output=output,
-            address_in_use=in_use,
-        )
-        self.step()
-
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-        self.step()
-
-    def change(self, name: str, **changes: Any) -> None:
-        self._change(name, **changes)
-        self.step()
+        counts = {"restarts": pod.restarts + 1, "failures": pod.failures + 1}
+        self.change(name, **counts, message=message, last_output=output, address_in_use=in_use)
 
     def newest(self, name: str) -> PodRecord:
         return next(p for p in reversed(self.pods) if p.name == name and not p.is_finished)
@@ -171,17 +97,10 @@ class Training:
         """Return the reasons of what holds, by type."""
         return {c["type"]: c["reason"] for c in self.status["conditions"] if c["status"] == "True"}
 
-    def message(self, type_: str) -> str:
-        return str(next(c["message"] for c in self.status["conditions"] if c["type"] == type_))
-
     def counts(self, type_: str) -> dict[str, int]:
         """Return the counts of a replica type."""
         status = self.status["replicaStatuses"][type_]
         return {name: value for name, value in status.items() if name != "selector"}
-
-    def _change(self, name: str, **changes: Any) -> None:
-        number = max(i for i, p in enumerate(self.pods) if p.name == name and not p.is_finished)
-        self.pods[number] = replace(self.pods[number], **changes)
 
 
 def started(kind: TrainingKind, job: dict[str, Any]) -> Training:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.job_kinds import misspelt_kind
-from katib.api.wording import path_to, shown
+from katib.api.wording import shown
 from katib.errors import FieldError
-from katib.local.admission.fields import Effect, Fields
+from katib.local.admission.fields import Effect, Fields, fields_of
 from katib.local.admission.host import HostCapacity, Machine
-from katib.local.admission.image_fields import fields_of
 from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
-from katib.local.findings import Findings, is_given, mapping, text
+from katib.local.findings import Part
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Composed, JobKind, KnowsPeers
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
@@ -43,28 +42,28 @@ def check_job(
     Returns:
         Errors, and notices of one sentence each. Wrong types and unknown fields are for `check_job_schema`.
     """
-    findings = Findings()
-    known = kinds_by_name(job_kinds() if kinds is None else kinds)
+    job = Part(template, path)
+    findings, known = job.findings, kinds_by_name(job_kinds() if kinds is None else kinds)
     kind = known.get(Kind.of(template))
     if kind is None:
-        _refuse_kind(template, path, known, findings)
+        _refuse_kind(job, known)
         return findings.errors, findings.notices
     templates = kind.templates(template)
     are_named = host.names_pods and may_be_named(kind.kind, [pod_template for pod_template, _ in templates.values()])
-    addresses = kind.addresses_told(template) if isinstance(kind, KnowsPeers) else ""
+    addresses = kind.address_variables(template) if isinstance(kind, KnowsPeers) else ""
     fields = fields_of(host, addresses=addresses, are_named=are_named)
     if kind.kind == JOB:
-        _check_fields(template, job_schema().root, path, fields, findings)
+        _check_fields(job, job_schema().root, fields)
     kind.check(template, path, findings)
     if isinstance(kind, KnowsPeers) and not are_named:
         kind.check_peer_names(template, path, findings)
     for place, (pod_template, _) in templates.items():
+        pod = Part(pod_template, f"{path}.{place}", findings)
         if kind.kind != JOB:
-            findings.errors += check_pod_template_schema(pod_template, f"{path}.{place}")
-            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", fields, findings)
-        pod = mapping(pod_template.get("spec"))
-        check_pod_rules(pod, f"{path}.{place}.spec", Machine(host, workspace), findings)
-    check_requests_together(list(templates.values()), f"{path}.spec", host, findings)
+            findings.errors += check_pod_template_schema(pod_template, pod.path)
+            _check_fields(pod, POD_TEMPLATE, fields)
+        check_pod_rules(pod["spec"], Machine(host, workspace))
+    check_requests_together(list(templates.values()), job["spec"], host)
     if isinstance(kind, Composed):
         findings.move(partial(_written_at, kind, template, f"{path}.", tuple(templates)))
     return findings.errors, findings.notices
@@ -79,37 +78,33 @@ def _written_at(kind: Composed, template: Mapping[str, Any], prefix: str, places
     return f"{prefix}{written}" if written else ""
 
 
-def _refuse_kind(template: Mapping[str, Any], path: str, known: Mapping[Kind, JobKind], findings: Findings) -> None:
-    kind, api_version = template.get("kind"), template.get("apiVersion")
-    versions = [name.api_version for name in known if name.kind == kind]
-    if versions:
-        cause = f"{kind} of apiVersion {shown(api_version)} is not known here"
-        findings.error(f"{path}.apiVersion", cause, f"write {' or '.join(versions)}", "job-api-version")
-        return
-    if misspelt := misspelt_kind(template, path):
-        findings.errors += misspelt
-        return
-    names = list(dict.fromkeys(name.kind for name in known))
-    here = "which runs on this machine" if len(names) == 1 else "which run on this machine"
-    remedy = f"use {', '.join(names)}, {here}, or submit the experiment to Kubernetes"
-    findings.error(f"{path}.kind", f"kind {text(kind) or shown(kind)} needs a cluster", remedy, "job-kind-unsupported")
+def _refuse_kind(job: Part, known: Mapping[Kind, JobKind]) -> None:
+    kind, api_version = job["kind"], job["apiVersion"]
+    if versions := [name.api_version for name in known if name.kind == kind.value]:
+        cause = f"{kind.value} of apiVersion {shown(api_version.value)} is not known here"
+        api_version.error(cause, f"write {' or '.join(versions)}", "job-api-version")
+    elif misspelt := misspelt_kind(job.value, job.path):
+        job.findings.errors += misspelt
+    else:
+        names = list(dict.fromkeys(name.kind for name in known))
+        here = "which runs on this machine" if len(names) == 1 else "which run on this machine"
+        remedy = f"use {', '.join(names)}, {here}, or submit the experiment to Kubernetes"
+        kind.error(f"kind {kind.text or shown(kind.value)} needs a cluster", remedy, "job-kind-unsupported")
 
 
-def _check_fields(value: Any, model: str, path: str, fields: Fields, findings: Findings) -> None:
+def _check_fields(part: Part, model: str, fields: Fields) -> None:
     """Look up every field that is given, in the table, and go on into those that are supported."""
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            _check_fields(item, model, f"{path}[{i}]", fields, findings)
-        return
-    types = job_schema().models[model].fields
-    for key, child in mapping(value).items():
-        if key not in types or not is_given(child):
+    for item in part.items:
+        _check_fields(item, model, fields)
+    schema = job_schema().models
+    for key, child in part.fields.items():
+        if key not in schema[model].fields or not child.is_given:
             continue
-        child_path = path_to(path, key)
         verdict = fields[model][key] if model in fields else None
+        type_ = schema[model].fields[key].removeprefix("[]")
         if verdict is not None and verdict.effect is Effect.IGNORED:
-            findings.notice(child_path, verdict.why)
+            child.notice(verdict.why)
         elif verdict is not None and verdict.effect is Effect.REFUSED:
-            findings.error(child_path, verdict.why, verdict.remedy, "job-field-unsupported")
-        elif types[key].removeprefix("[]") in job_schema().models:
-            _check_fields(child, types[key].removeprefix("[]"), child_path, fields, findings)
+            child.error(verdict.why, verdict.remedy, "job-field-unsupported")
+        elif type_ in schema:
+            _check_fields(child, type_, fields)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from katib.api.wording import shown
 from katib.local.admission.host import HostCapacity, Machine
-from katib.local.findings import Findings, exists, is_directory, is_file, is_given, mappings, text, texts
+from katib.local.findings import Part, exists, is_directory, is_file
 from katib.templates import has_placeholder
 
 OFFER: Final = "run the image with --containers auto where podman or docker is installed"
@@ -25,108 +25,81 @@ _OPTIONS: Final = {_PYTHON: re.compile(r"-[uBOEIqsSv]+"), _SHELL: re.compile(r"-
 _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
-def check_command(
-    container: Mapping[str, Any], path: str, mounts: Collection[str], machine: Machine, findings: Findings
-) -> None:
+def check_command(container: Part, mounts: Collection[str], machine: Machine) -> None:
     """Check what a container starts.
 
     Args:
         container: The container.
-        path: Where it stands.
         mounts: Paths that lead to volumes of the trial; what lies there is not known yet.
         machine: Where commands are looked for; what an init container may still write is not.
-        findings: Takes what is found.
     """
-    _check_names_of_services(container, path, findings)
+    values = [entry["value"].text for entry in container["env"]]
+    words = [*container["command"].words, *container["args"].words]
+    written = {field: [word.value for word in container[field].words] for field in ("command", "args")}
+    for field, found in {**written, "env": values}.items():
+        if any(map(_SERVICE_NAME.search, found)):
+            container[field].notice("names of services (.svc) lead nowhere on this machine")
     if machine.capacity.runs_images:
-        if not text(container.get("image")):
+        if not container["image"].text:
             remedy = "name an image: containers run in their images here"
-            findings.error(f"{path}.image", "it is missing", remedy, "image-missing")
+            container["image"].error("it is missing", remedy, "image-missing")
         return
-    directory = _check_working_directory(container, path, mounts, machine, findings)
-    if not is_given(container.get("command")):
-        cause = "it is missing, and the entry point of the image is unknown because images are not run here"
-        remedy = f"give the command with its full path or name, or {OFFER}"
-        findings.error(f"{path}.command", cause, remedy, "command-missing")
+    directory = _working_directory(container["workingDir"], mounts, machine)
+    cause = "it is missing, and the entry point of the image is unknown because images are not run here"
+    remedy = f"give the command with its full path or name, or {OFFER}"
+    if not container["command"].require(remedy, "command-missing", cause):
         return
-    words = texts(container.get("command")) + texts(container.get("args"))
-    if not words or _is_unknown(words[0], mounts):
+    if not words or _is_unknown(words[0].value, mounts):
         return
-    if machine.is_settled or "/" not in words[0]:
-        program, search_path = words[0], _search_path(container, machine.capacity)
-        if program not in machine.capacity.provided or search_path != machine.capacity.search_path:
-            _check_program(program, f"{path}.command[0]", directory, search_path, findings)
+    program, search_path = words[0], _search_path(container["env"], machine.capacity)
+    is_ours = program.value in machine.capacity.provided and search_path == machine.capacity.search_path
+    if not is_ours and (machine.is_settled or "/" not in program.value):
+        _check_program(program, directory, search_path)
     if machine.is_settled:
-        _check_script(words, path, len(texts(container.get("command"))), mounts, directory, findings)
+        _check_script(words, mounts, directory)
 
 
-def _check_working_directory(
-    container: Mapping[str, Any], path: str, mounts: Collection[str], machine: Machine, findings: Findings
-) -> Path | None:
-    """Return the directory that relative paths start from, None when it is not known yet."""
-    directory = container.get("workingDir")
-    if not is_given(directory):
+def _working_directory(place: Part, mounts: Collection[str], machine: Machine) -> Path | None:
+    """Return the directory that relative paths start from, None when it is not known yet; check that it is there."""
+    if not place.is_given:
         return machine.workspace
-    if not text(directory) or _is_unknown(str(directory), mounts):
+    if not place.text or _is_unknown(place.text, mounts):
         return None
-    whole = Path(machine.workspace or "/", str(directory))
-    if not Path(str(directory)).is_absolute() and machine.workspace is None:
+    whole = Path(machine.workspace or "/", place.text)
+    if not Path(place.text).is_absolute() and machine.workspace is None:
         return None
     if machine.is_settled and not is_directory(whole):
         remedy = f"create it, give another, leave it out to work beside the experiment's file, or {OFFER}"
-        findings.error(
-            f"{path}.workingDir", f"{shown(directory)} is not a directory here", remedy, "working-directory-missing"
-        )
-        return None
+        place.error(f"{shown(place.text)} is not a directory here", remedy, "working-directory-missing")
     return whole if is_directory(whole) else None
 
 
-def _check_program(program: str, path: str, directory: Path | None, search_path: str, findings: Findings) -> None:
-    is_path = "/" in program
+def _check_program(word: Part, directory: Path | None, search_path: str) -> None:
+    program = str(word.value)
+    is_path, file = "/" in program, Path(directory or "/", program)
     if is_path and not Path(program).is_absolute() and directory is None:
         return
-    file = Path(directory or "/", program)
     if is_path and is_file(file) and not os.access(file, os.X_OK):
-        cause = f"{shown(program)} is not executable"
-        findings.error(path, cause, f"chmod +x {program}, or start it with its interpreter", "command-not-executable")
+        remedy = f"chmod +x {program}, or start it with its interpreter"
+        word.error(f"{shown(program)} is not executable", remedy, "command-not-executable")
     elif not is_file(file) if is_path else shutil.which(program, path=search_path) is None:
         remedy = f"install it, use a full path, or {OFFER}"
-        findings.error(path, f"{shown(program)} is not on this machine", remedy, "command-not-found")
+        word.error(f"{shown(program)} is not on this machine", remedy, "command-not-found")
 
 
-def _check_script(
-    words: list[str],
-    path: str,
-    command_length: int,
-    mounts: Collection[str],
-    directory: Path | None,
-    findings: Findings,
-) -> None:
+def _check_script(words: list[Part], mounts: Collection[str], directory: Path | None) -> None:
     """Look for the script in `python /opt/train.py`: it often is in an image and not on this machine."""
-    options = next((o for name, o in _OPTIONS.items() if name.fullmatch(Path(words[0]).name)), None)
-    i = next((i for i, word in enumerate(words) if i and not (options and options.fullmatch(word))), len(words))
-    if options is None or i == len(words) or words[i].startswith("-") or _is_unknown(words[i], mounts):
+    options = next((o for name, o in _OPTIONS.items() if name.fullmatch(Path(words[0].value).name)), None)
+    word = next((word for word in words[1:] if not (options and options.fullmatch(word.value))), None)
+    if options is None or word is None or word.value.startswith("-") or _is_unknown(word.value, mounts):
         return
-    script = Path(directory or "/", words[i])
-    if (Path(words[i]).is_absolute() or directory is not None) and not exists(script):
-        place = f"command[{i}]" if i < command_length else f"args[{i - command_length}]"
+    if (Path(word.value).is_absolute() or directory is not None) and not exists(Path(directory or "/", word.value)):
         remedy = f"copy it here, use the path it has on this machine, or {OFFER}"
-        findings.error(f"{path}.{place}", f"{shown(words[i])} is not on this machine", remedy, "command-not-found")
+        word.error(f"{shown(word.value)} is not on this machine", remedy, "command-not-found")
 
 
-def _check_names_of_services(container: Mapping[str, Any], path: str, findings: Findings) -> None:
-    values = [text(entry.get("value")) for _, entry in mappings(container.get("env"))]
-    for field, found in (
-        ("command", texts(container.get("command"))),
-        ("args", texts(container.get("args"))),
-        ("env", values),
-    ):
-        if any(map(_SERVICE_NAME.search, found)):
-            findings.notice(f"{path}.{field}", "names of services (.svc) lead nowhere on this machine")
-
-
-def _search_path(container: Mapping[str, Any], host: HostCapacity) -> str:
-    own = [text(entry.get("value")) for _, entry in mappings(container.get("env")) if entry.get("name") == "PATH"]
+def _search_path(env: Part, host: HostCapacity) -> str:
+    own = [entry["value"].text for entry in env if entry["name"].value == "PATH"]
     return own[-1] if own and own[-1] and "$(" not in own[-1] else host.search_path
 
 

@@ -22,6 +22,7 @@ from katib.local.containers.runtime import OWNER_LABEL, Runtime
 _log = logging.getLogger(__name__)
 
 _INFO_SECONDS = 30.0
+_PACKAGES = {Program.PODMAN: "podman", Program.DOCKER: "docker.io"}
 _FORMATS = {Program.PODMAN: "json", Program.DOCKER: "{{json .}}"}
 _PODMAN_INITS = (
     "/usr/libexec/podman/catatonit",
@@ -32,20 +33,13 @@ _PODMAN_INITS = (
 )
 """Where podman looks for the first process of a container with `--init`."""
 
-_PODMAN_NAMES = tuple(
-    f"{directory}/aardvark-dns"
-    for directory in (
-        *("/usr/local/libexec/podman", "/usr/local/lib/podman", "/usr/libexec/podman", "/usr/lib/podman", "/usr/bin"),
-    )
-)
-
+_PODMAN_NAMES = tuple(path.replace("catatonit", "aardvark-dns") for path in _PODMAN_INITS)
+"""Where podman looks for what resolves names of containers."""
 
 _ROOTLESS_WAYS = ("slirp4netns", "pasta")
 """What connects a network of containers with the machine where podman runs for one account."""
 
-
 _TUNNEL = "/dev/net/tun"
-
 
 _HAS_PID_FILES = 4
 """From which version podman certainly has `--pidfile`. Its client for another machine does not have it."""
@@ -160,9 +154,6 @@ def _emptied(directory: Path) -> Path | None:
     except OSError:
         return None
     return directory
-
-
-_PACKAGES = {Program.PODMAN: "podman", Program.DOCKER: "docker.io"}
 
 
 def _find(program: Program, environ: Mapping[str, str]) -> str | None:

@@ -24,7 +24,6 @@ from katib.local.processes.spawn_errors import SpawnError
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""
 
-
 ENGINE_LABEL = "katib.engine"
 """Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
 

@@ -86,6 +86,25 @@ def with_condition(
     return (*(c for c in conditions if c["type"] != type_), new)
 
 
+def with_suspension(
+    conditions: Conditions, what: str, reasons: tuple[str, str], now: datetime, *, suspended: bool
+) -> Conditions:
+    """Return the list with the condition Suspended, which stays and does not hold once the job is resumed.
+
+    Args:
+        conditions: The list.
+        what: Begins the messages, as `jobset is`.
+        reasons: Of a job that is suspended, and of one that is resumed.
+        now: The time.
+        suspended: Whether the job is suspended now.
+    """
+    type_ = JobCondition.SUSPENDED
+    if not suspended and true_condition(conditions, type_) is None:
+        return conditions
+    reason, state = (reasons[0], "suspended") if suspended else (reasons[1], "resumed")
+    return with_condition(conditions, type_, holds=suspended, reason=reason, message=f"{what} {state}", now=now)
+
+
 def without_probes(conditions: Conditions) -> list[dict[str, Any]]:
     """Return conditions for a status without the field that only a Job's have."""
     return [{name: value for name, value in c.items() if name != "lastProbeTime"} for c in conditions]

@@ -279,7 +279,7 @@ class JobController:
         self._tell_retries(run, observed, decision)
         if decision.delete:
             return self._delete(key, run)
-        if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
+        if decision.restarts_log:  # first: when the log cannot be reached, the same is planned again
             self._metrics.discard(run.job)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         for pod in run.pods:

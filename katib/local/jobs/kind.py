@@ -20,7 +20,7 @@ from katib.runtime.objects import Kind, Object
 class Moment(NamedTuple):
     """This moment, twice: as conditions have it, and as deadlines and pauses are measured.
 
-    The second is told to people too, as when a job began: what was said once must not change with the wall clock.
+    The second is shown to people too, as when a job began: what was said once must not change with the wall clock.
     """
 
     wall: datetime
@@ -63,11 +63,11 @@ class Plan:
         delete: The job object has outlived its time.
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
-        anew: All pods begin again, with those that start now, for a reason of this machine: a port that was taken,
-            a guard that died. That try never counted, so what it reported is removed first. A try that the author of
-            the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported before it
-            stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without the
-            earlier readings its curve would begin in the middle.
+        restarts_log: All pods begin again, with those that start now, for a reason of this machine: a port that was
+            taken, a guard that died. That try never counted, so what it reported is removed first. A try that the
+            author of the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported
+            before it stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without
+            the earlier readings its curve would begin in the middle.
     """
 
     status: dict[str, Any]
@@ -79,7 +79,7 @@ class Plan:
     delete: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     new_addresses: bool = False
-    anew: bool = False
+    restarts_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class KnowsPrimary(Protocol):
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
-    def addresses_told(self, job: Object) -> str:
+    def address_variables(self, job: Object) -> str:
         """Return which variables hold the addresses of a program's peers; empty when none do.
 
         Args:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from katib.api.failure_text import with_last_output
 from katib.local.jobs.conditions import Reason, end_of, parse_time
 from katib.local.jobs.kind import Observed, Plan
-from katib.local.pods.records import PodRecord
+from katib.local.pods.records import Phase, PodRecord
 
 _Time = TypeVar("_Time", float, datetime)
 
@@ -72,6 +72,22 @@ def settled(observed: Observed, spec: _Ending) -> Plan | None:
 def going(pods: Iterable[PodRecord]) -> tuple[PodRecord, ...]:
     """Return the pods that wait or run and may go on."""
     return tuple(p for p in pods if not p.is_finished and not p.stopping)
+
+
+def without_port(pods: Iterable[PodRecord]) -> PodRecord | None:
+    """Return a pod of a gang that failed because another program listens on its port; None when there is none."""
+    return next((p for p in pods if p.address_in_use and (p.failures or p.phase is Phase.FAILED)), None)
+
+
+def may_yet_fail(pods: Iterable[PodRecord]) -> bool:
+    """Return whether a pod goes on that may be about to end because its port is taken."""
+    return any(not p.failures for p in going(pods))
+
+
+def held_until(failed_at: Iterable[datetime | None]) -> datetime | None:
+    """Return until when the failures of some moments are held back; None when there are none."""
+    last = max(filter(None, failed_at), default=None)
+    return None if last is None else last + timedelta(seconds=DOUBT_SECONDS)
 
 
 def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:

@@ -39,6 +39,13 @@ class PodView:
     def mark(self, pid: int, word: str) -> None:
         (self.metrics / f"{pid}.pid").write_text(f"{word}\n")
 
+    def seen_running(self, restart_policy: str = "Never", **options: Any) -> Program:
+        """Return a program that was seen running as process 7."""
+        program = self.program(restart_policy, **options)
+        self.start(7, 0, self.wrapper)
+        assert program.look() is Phase.RUNNING
+        return program
+
     def program(
         self, restart_policy: str = "Never", *, wait_all: bool = True, own: dict[str, Any] | None = None
     ) -> Program:
@@ -75,9 +82,7 @@ def test_a_program_is_awaited_then_runs_then_has_ended(pod: PodView) -> None:
 
 @pytest.mark.parametrize("word", ["failed", "running", "early-stopped", ""])
 def test_a_program_that_left_without_success_has_ended(pod: PodView, word: str) -> None:
-    program = pod.program()
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running()
 
     pod.end(7, word)
 
@@ -99,9 +104,7 @@ def test_a_zombie_has_ended(pod: PodView) -> None:
 
 
 def test_another_process_with_the_number_of_the_shell_is_not_the_shell(pod: PodView) -> None:
-    program = pod.program()
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running()
 
     pod.end(7, "completed")
     pod.start(7, 9, "sleep\0", started=99)
@@ -119,9 +122,7 @@ def test_another_process_with_the_number_of_the_shell_is_not_the_shell(pod: PodV
     ],
 )
 def test_what_kubernetes_starts_again_is_awaited(pod: PodView, policy: str, word: str, phase: Phase) -> None:
-    program = pod.program(policy)
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running(policy)
 
     pod.end(7, word)
 
@@ -158,9 +159,7 @@ ON_KILL = {
 def test_the_rules_of_its_container_decide_whether_a_program_has_ended(
     pod: PodView, own: dict[str, Any], word: str, phase: Phase, *, doubt: bool
 ) -> None:
-    program = pod.program("Never", own=own)
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running("Never", own=own)
 
     pod.end(7, word)
 
@@ -170,9 +169,7 @@ def test_the_rules_of_its_container_decide_whether_a_program_has_ended(
 
 def test_a_program_that_does_not_run_again_as_its_rules_say_is_not_awaited_forever(pod: PodView) -> None:
     """As on a node that is older than the API server."""
-    program = pod.program(own=OWN_RULE)
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running(own=OWN_RULE)
     pod.end(7, "failed 3")
     assert program.look() is Phase.AWAITED
 
@@ -209,9 +206,7 @@ def test_a_program_that_runs_though_it_had_ended_is_seen(pod: PodView) -> None:
 
 
 def test_the_last_of_several_runs_counts(pod: PodView) -> None:
-    program = pod.program("OnFailure")
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running("OnFailure")
     pod.end(7, "failed")
     program.look()
 
@@ -247,9 +242,7 @@ def test_all_wrapped_programs_are_waited_for_when_that_is_asked_else_one(pod: Po
 
 @pytest.mark.parametrize(("word", "completed"), [("completed", True), ("failed", False)])
 def test_a_shell_that_waits_for_us_has_ended_its_program(pod: PodView, word: str, *, completed: bool) -> None:
-    program = pod.program()
-    pod.start(7, 0, pod.wrapper)
-    assert program.look() is Phase.RUNNING
+    program = pod.seen_running()
 
     pod.mark(7, word)
 
@@ -281,9 +274,7 @@ def test_a_file_that_nobody_writes_any_more_is_read_after_a_while(pod: PodView) 
 
 
 def test_a_program_in_a_directory_that_is_gone_ends(pod: PodView) -> None:
-    program = pod.program()
-    pod.start(7, 0, pod.wrapper)
-    program.look()
+    program = pod.seen_running()
 
     shutil.rmtree(pod.metrics)
     pod.end(7)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -297,11 +298,8 @@ def test_many_threads_may_report_while_the_log_comes_and_goes(reporter: Reporter
         flushed(reporter, trial)
 
     log.fault = sometimes
-    threads = [threading.Thread(target=run, args=(f"t{number}",)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(run, [f"t{number}" for number in range(6)]))
 
     for number in range(6):
         assert values(log, f"t{number}") == [str(index) for index in range(200)]

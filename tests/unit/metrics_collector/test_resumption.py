@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,32 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Log(MemoryObservationLog):
-    """A log that may take no numbers, forget to answer, or not be read; `before` and `after` each report may raise."""
+    """A log that may take no numbers, forget to answer, or not be read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: Callable[[Sequence[MetricLog]], None] = lambda _logs: None
-        self.after: Callable[[], None] = lambda: None
         self.is_readable = True
         self.takes_numbers = False
+        self._failure: tuple[BaseException, bool] | None = None
 
     @property
     def stored(self) -> list[MetricLog]:
         return [change.reading for change in self.changes({"t": 0})]
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        self.before(logs)
-        super().report(trial_name, logs, batch if self.takes_numbers else None)
-        self.after()
+        failure, stored = self._failure or (None, True)
+        if stored:
+            super().report(trial_name, logs, batch if self.takes_numbers else None)
+        if failure:
+            raise failure
+
+    @contextmanager
+    def failing(self, failure: BaseException, *, stored: bool = True) -> Iterator[None]:
+        """Have the one report that is sent fail, before or after it is stored."""
+        self._failure = failure, stored
+        with pytest.raises(type(failure)):
+            yield
+        self._failure = None
 
     def knows_batches(self, _trial_name: str) -> bool:
         return self.takes_numbers
@@ -78,6 +88,11 @@ class Life:
             found += self.log.unsettled(readings)
         return found
 
+    def store_all(self) -> Life:
+        """Store what is new, and return this collector."""
+        self.store(self.read())
+        return self
+
     def store(self, readings: Sequence[MetricLog]) -> None:
         self.log.report("t", readings)
         self.settled += len(readings)
@@ -116,6 +131,12 @@ def lines(*numbers: int, second: int | None = None) -> str:
     return "".join(f"{number if second is None else second} loss {number}\n" for number in numbers)
 
 
+def replace(file: Path, text: str) -> None:
+    """Put another file in the place of a file."""
+    file.with_name("other").write_text(text)
+    file.with_name("other").replace(file)
+
+
 def values(log: Log) -> list[str]:
     return [reading.value for reading in log.stored]
 
@@ -125,11 +146,9 @@ def test_the_next_collector_stores_what_is_left(start: Start, file: Path, log: L
     first = start()
     first.store(first.read()[:2])
 
-    second = start()
-    second.store(second.read())
+    start().store_all()
     file.write_text(lines(1, 2, 3, 4, 5))
-    third = start()
-    third.store(third.read())
+    start().store_all()
 
     assert values(log) == ["1", "2", "3", "4", "5"]
 
@@ -146,13 +165,8 @@ def test_a_report_that_was_under_way_is_asked_for(
     readings = first.read()
     first.store(readings[:2])
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    log.before, log.after = ((lambda _logs: None), killed) if stored else (killed, lambda: None)
-    with pytest.raises(KeyboardInterrupt):
+    with log.failing(KeyboardInterrupt(), stored=stored):
         first.store(readings[2:4])
-    log.before, log.after = (lambda _logs: None), (lambda: None)
     second_life = start()
     left = second_life.read()
     second_life.store(left[:1])
@@ -166,13 +180,8 @@ def test_a_report_without_an_answer_is_asked_for_before_it_is_sent_again(start: 
     life = start()
     readings = life.read()
 
-    def silent() -> None:
-        raise UnavailableError("no answer")
-
-    log.after = silent
-    with pytest.raises(UnavailableError):
+    with log.failing(UnavailableError("no answer")):
         life.store(readings)
-    log.after = lambda: None
     life.store(readings)
 
     assert values(log) == ["1", "2"]
@@ -183,10 +192,9 @@ def test_a_log_that_does_not_tell_gets_the_readings_rather_twice_than_never(star
     file.write_text(lines(1))
     life = start()
     readings = life.read()
-    log.after = lambda: (_ for _ in ()).throw(UnavailableError("no answer"))
-    with pytest.raises(UnavailableError):
+    with log.failing(UnavailableError("no answer")):
         life.store(readings)
-    log.after, log.is_readable = (lambda: None), False
+    log.is_readable = False
 
     life.store(readings)
 
@@ -195,20 +203,13 @@ def test_a_log_that_does_not_tell_gets_the_readings_rather_twice_than_never(star
 
 def test_refused_readings_count_as_settled_and_are_remembered(start: Start, file: Path, log: Log) -> None:
     file.write_text(lines(1, 2))
-
-    def refuse(_logs: Sequence[MetricLog]) -> None:
-        raise InvalidError([FieldError("value", "too long", "print less", "value")])
-
-    log.before = refuse
     first = start()
     readings = first.read()
-    with pytest.raises(InvalidError):
+    with log.failing(InvalidError([FieldError("value", "too long", "print less", "value")]), stored=False):
         first.store(readings[:1])
     first.settled, first.refused = 1, 1
     first.log.save()
-    log.before = lambda _logs: None
-    second = start()
-    second.store(second.read())
+    second = start().store_all()
 
     assert values(log) == ["2"]
     assert second.log.refused == 1
@@ -218,32 +219,24 @@ def test_refused_readings_count_as_settled_and_are_remembered(start: Start, file
 @pytest.mark.parametrize("how", ["replaced", "truncated"])
 def test_a_file_that_is_another_one_is_read_from_its_beginning(start: Start, file: Path, log: Log, how: str) -> None:
     file.write_text(lines(1, 2, 3))
-    first = start()
-    first.store(first.read())
+    start().store_all()
     if how == "replaced":
-        other = file.with_name("other")
-        other.write_text(lines(4, 5, 6, 7))
-        other.replace(file)
+        replace(file, lines(4, 5, 6, 7))
     else:
         file.write_text(lines(4))
 
-    second = start()
-    second.store(second.read())
+    start().store_all()
 
     assert values(log) == ["1", "2", "3", *(line.split()[2] for line in file.read_text().splitlines())]
 
 
 def test_a_file_that_replaced_another_while_we_read_counts_by_itself(start: Start, file: Path, log: Log) -> None:
     file.write_text(lines(1, 2, 3))
-    first = start()
-    first.store(first.read())
-    other = file.with_name("other")
-    other.write_text(lines(4, 5))
-    other.replace(file)
+    first = start().store_all()
+    replace(file, lines(4, 5))
     first.store(first.read()[:1])
 
-    second = start()
-    second.store(second.read())
+    start().store_all()
 
     assert values(log) == ["1", "2", "3", "4", "5"]
 
@@ -252,18 +245,13 @@ def test_numbers_go_on_over_files_and_collectors(start: Start, file: Path, log: 
     """The third collector sends again what the second one has stored, for its last words did not reach the disk."""
     log.takes_numbers = True
     file.write_text(lines(1, 2, 3))
-    first = start()
-    first.store(first.read())
-    other = file.with_name("other")
-    other.write_text(lines(4, 5, 6))
-    other.replace(file)
+    first = start().store_all()
+    replace(file, lines(4, 5, 6))
     first.store(first.read()[:1])
     kept = (file.parent / "x.checkpoint").read_bytes()
-    second = start()
-    second.store(second.read())
+    start().store_all()
     (file.parent / "x.checkpoint").write_bytes(kept)
-    third = start()
-    third.store(third.read())
+    start().store_all()
 
     assert values(log) == ["1", "2", "3", "4", "5", "6"]
 
@@ -360,12 +348,7 @@ def test_a_report_without_answer_is_looked_for_among_what_is_stored(start: Start
     second = start()
     readings = read_by(second, at(11, 12, 1, 2))
 
-    def lose_the_answer() -> None:
-        log.after = lambda: None
-        raise UnavailableError("no answer")
-
-    log.after = lose_the_answer
-    with pytest.raises(UnavailableError):
+    with log.failing(UnavailableError("no answer")):
         second.store(readings)
     second.store(readings)
 
@@ -377,7 +360,6 @@ def test_of_several_files_that_became_one_nothing_is_skipped_by_number(start: St
     first.store(read_by(first, at(1, 2)))
     file.write_text(lines(1, 3))
 
-    second = start()
-    second.store(second.read())
+    start().store_all()
 
     assert values(log) == ["1", "2", "3"]

@@ -30,6 +30,13 @@ class Pod:
     def end(self, pid: int) -> None:
         shutil.rmtree(self.proc / str(pid))
 
+    def seen_running(self, restart_policy: str = "Never", own: dict[str, Any] | None = None) -> UnwrappedProgram:
+        """Return a program that was seen running as process 70."""
+        program = self.program(restart_policy, own)
+        self.start(70)
+        assert program.look() is Phase.RUNNING
+        return program
+
     def program(self, restart_policy: str = "Never", own: dict[str, Any] | None = None) -> UnwrappedProgram:
         return UnwrappedProgram(
             restart_policy=restart_policy,
@@ -83,9 +90,7 @@ def test_a_program_whose_image_comes_late_is_waited_for(pod: Pod) -> None:
 
 
 def test_what_comes_after_is_noticed_where_containers_run_again(pod: Pod) -> None:
-    program = pod.program("OnFailure")
-    pod.start(70)
-    program.look()
+    program = pod.seen_running("OnFailure")
     pod.end(70)
     assert program.look() is Phase.AWAITED
     pod.start(71)
@@ -98,9 +103,7 @@ def test_what_comes_after_is_noticed_where_containers_run_again(pod: Pod) -> Non
 
 
 def test_a_program_that_always_runs_again_never_ends_by_itself(pod: Pod) -> None:
-    program = pod.program("Always")
-    pod.start(70)
-    program.look()
+    program = pod.seen_running("Always")
     pod.end(70)
     pod.now += 1000.0
 
@@ -108,9 +111,7 @@ def test_a_program_that_always_runs_again_never_ends_by_itself(pod: Pod) -> None
 
 
 def test_a_pod_that_kubernetes_ends_has_ended_whatever_still_runs(pod: Pod) -> None:
-    program = pod.program()
-    pod.start(70)
-    program.look()
+    program = pod.seen_running()
     pod.is_over = True
 
     assert program.look() is Phase.ENDED
@@ -127,9 +128,7 @@ def test_a_pod_that_kubernetes_ends_has_ended_whatever_still_runs(pod: Pod) -> N
 def test_a_container_of_which_only_its_end_is_seen_may_run_again_by_rules_of_its_own(
     pod: Pod, own: dict[str, Any], at_once: Phase, later: Phase
 ) -> None:
-    program = pod.program(own=own)
-    pod.start(70)
-    program.look()
+    program = pod.seen_running(own=own)
     pod.end(70)
     found = program.look()
 

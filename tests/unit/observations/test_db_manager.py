@@ -13,7 +13,8 @@ from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc._generated.health_pb2_grpc import HealthStub
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
-from tests.support.observations import MemoryObservationLog, reading
+from tests.support.observations import MemoryObservationLog, reading, serving_log
+from tests.support.refusals import INVALID, refusal
 
 
 class BrokenLog(MemoryObservationLog):
@@ -36,9 +37,8 @@ def log() -> MemoryObservationLog:
 
 @pytest.fixture
 def server(log: MemoryObservationLog) -> Iterator[DbManagerServer]:
-    server = serve_db_manager(log, "127.0.0.1:0")
-    yield server
-    server.stop(0)
+    with serving_log(log) as server:
+        yield server
 
 
 @pytest.fixture
@@ -49,10 +49,8 @@ def channel(server: DbManagerServer) -> Iterator[grpc.Channel]:
 
 @pytest.fixture
 def broken() -> Iterator[grpc.Channel]:
-    server = serve_db_manager(BrokenLog(), "127.0.0.1:0")
-    with grpc.insecure_channel(server.address) as channel:
+    with serving_log(BrokenLog()) as server, grpc.insecure_channel(server.address) as channel:
         yield channel
-    server.stop(0)
 
 
 def stub(channel: grpc.Channel) -> Any:
@@ -68,11 +66,6 @@ def report(channel: grpc.Channel, *entries: pb.MetricLog, trial: str = "a") -> N
     stub(channel).ReportObservationLog(pb.ReportObservationLogRequest(trial_name=trial, observation_log=message))
 
 
-def refusal(caught: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCode, str]:
-    error: Any = caught.value
-    return error.code(), error.details()
-
-
 def test_a_reading_without_time_stamp_is_skipped(channel: grpc.Channel, log: MemoryObservationLog) -> None:
     report(channel, entry("", value="1"), entry("2024-03-04T17:55:08Z", value="2"))
 
@@ -80,11 +73,8 @@ def test_a_reading_without_time_stamp_is_skipped(channel: grpc.Channel, log: Mem
 
 
 def test_one_unreadable_time_stamp_fails_the_whole_report(channel: grpc.Channel, log: MemoryObservationLog) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        report(channel, entry("2024-03-04T17:55:08Z"), entry("2020-08-10T14:47:42"))
-
-    assert refusal(caught) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
+    assert refusal(report, channel, entry("2024-03-04T17:55:08Z"), entry("2020-08-10T14:47:42")) == (
+        INVALID,
         (
             "observation_log.metric_logs[1].time_stamp: '2020-08-10T14:47:42' is not an RFC 3339 time stamp; "
             "write it as 2024-03-04T17:55:08Z"
@@ -117,29 +107,24 @@ def test_a_report_without_usable_reading_stores_nothing(
 
 
 def test_a_reading_must_name_its_metric(channel: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        report(channel, pb.MetricLog(time_stamp="2024-03-04T17:55:08Z"))
-
-    assert refusal(caught) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
+    assert refusal(report, channel, pb.MetricLog(time_stamp="2024-03-04T17:55:08Z")) == (
+        INVALID,
         "observation_log.metric_logs[0].metric.name: empty; name the metric",
     )
 
 
 def test_a_call_must_name_its_trial(channel: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        stub(channel).DeleteObservationLog(pb.DeleteObservationLogRequest())
+    refused = refusal(stub(channel).DeleteObservationLog, pb.DeleteObservationLogRequest())
 
-    assert refusal(caught) == (grpc.StatusCode.INVALID_ARGUMENT, "trial_name: empty; name the trial")
+    assert refused == (INVALID, "trial_name: empty; name the trial")
 
 
 @pytest.mark.parametrize("field", ["start_time", "end_time"])
 def test_bounds_must_be_times(channel: grpc.Channel, field: str) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        stub(channel).GetObservationLog(pb.GetObservationLogRequest(trial_name="a", **{field: "yesterday"}))
+    request = pb.GetObservationLogRequest(trial_name="a", **{field: "yesterday"})
+    code, details = refusal(stub(channel).GetObservationLog, request)
 
-    code, details = refusal(caught)
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert code is INVALID
     assert details.startswith(f"{field}: 'yesterday' is not an RFC 3339 time stamp")
 
 
@@ -161,17 +146,13 @@ def test_times_are_returned_in_utc_without_trailing_zeros(channel: grpc.Channel,
 
 
 def test_a_failure_of_the_log_carries_the_code_of_its_class(broken: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        stub(broken).DeleteObservationLog(pb.DeleteObservationLogRequest(trial_name="a"))
+    refused = refusal(stub(broken).DeleteObservationLog, pb.DeleteObservationLogRequest(trial_name="a"))
 
-    assert refusal(caught) == (grpc.StatusCode.UNAVAILABLE, "katib.db: disk I/O error; check the disk")
+    assert refused == (grpc.StatusCode.UNAVAILABLE, "katib.db: disk I/O error; check the disk")
 
 
 def test_a_bug_in_the_log_is_an_internal_error(broken: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        report(broken, entry("2024-03-04T17:55:08Z"))
-
-    assert refusal(caught) == (grpc.StatusCode.INTERNAL, "a bug")
+    assert refusal(report, broken, entry("2024-03-04T17:55:08Z")) == (grpc.StatusCode.INTERNAL, "a bug")
 
 
 @pytest.mark.parametrize("service", ["", "grpc.health.v1.Health"])
@@ -184,18 +165,17 @@ def test_health_is_serving_while_the_log_answers(channel: grpc.Channel, service:
 
 def test_health_fails_with_unknown_when_the_log_does_not_answer(broken: grpc.Channel) -> None:
     health: Any = HealthStub(broken)
-    with pytest.raises(grpc.RpcError) as caught:
-        health.Check(health_pb2.HealthCheckRequest())
 
-    assert refusal(caught) == (grpc.StatusCode.UNKNOWN, "katib.db: disk I/O error; check the disk")
+    refused = refusal(health.Check, health_pb2.HealthCheckRequest())
+
+    assert refused == (grpc.StatusCode.UNKNOWN, "katib.db: disk I/O error; check the disk")
 
 
 def test_health_of_an_unknown_service_is_unknown(channel: grpc.Channel) -> None:
     health: Any = HealthStub(channel)
-    with pytest.raises(grpc.RpcError) as caught:
-        health.Check(health_pb2.HealthCheckRequest(service="grpc.health.v1.1.Health"))
+    refused = refusal(health.Check, health_pb2.HealthCheckRequest(service="grpc.health.v1.1.Health"))
 
-    assert refusal(caught) == (grpc.StatusCode.UNKNOWN, "unknown service 'grpc.health.v1.1.Health'")
+    assert refused == (grpc.StatusCode.UNKNOWN, "unknown service 'grpc.health.v1.1.Health'")
 
 
 def test_a_client_without_server_says_which_one_it_misses(server: DbManagerServer) -> None:

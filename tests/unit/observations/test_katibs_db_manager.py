@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
-import grpc
 import pytest
 
-from katib.rpc._generated.api_pb2_grpc import add_DBManagerServicer_to_server
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager import DbManagerServicer
 from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog, reading
+from tests.support.services import serving
 
 
 @pytest.fixture
@@ -22,14 +21,12 @@ def log() -> MemoryObservationLog:
 
 @pytest.fixture
 def client(log: MemoryObservationLog) -> Iterator[DbManagerClient]:
-    server = grpc.server(ThreadPoolExecutor(2))
-    add_DBManagerServicer_to_server(DbManagerServicer(log), server)  # type: ignore[no-untyped-call]  # generated
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    client = DbManagerClient(f"127.0.0.1:{port}", credentials=Credentials("katib1:controller:team::0"))
-    yield client
-    client.close()
-    server.stop(0)
+    credentials = Credentials("katib1:controller:team::0")
+    with (
+        serving(db_manager=DbManagerServicer(log)) as address,
+        closing(DbManagerClient(address, credentials=credentials)) as client,
+    ):
+        yield client
 
 
 def test_its_logs_are_summarized_by_the_client(client: DbManagerClient, log: MemoryObservationLog) -> None:

@@ -6,6 +6,7 @@ Calls over loopback count as local, who may read everything; so a test that is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import grpc
@@ -16,11 +17,10 @@ from katib.rpc import log_guard
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.log_guard import Caller, LogGuard, MemoryAccessList
 from katib.rpc.tokens import Claims, Role, Tokens
-from tests.support.observations import MemoryObservationLog, reading
+from tests.support.observations import MemoryObservationLog, reading, serving_log
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 TOKENS = Tokens([KEY])
@@ -29,16 +29,15 @@ TOKENS = Tokens([KEY])
 class World:
     """A guarded DB manager; `a` is a trial of the namespace `team`, `b` one of `others`."""
 
-    def __init__(self) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self.log = MemoryObservationLog()
-        self.guard = LogGuard(TOKENS, MemoryAccessList())
-        self.server: DbManagerServer = serve_db_manager(self.log, "127.0.0.1:0", guard=self.guard)
-        self._clients: list[DbManagerClient] = []
+        guard = LogGuard(TOKENS, MemoryAccessList())
+        self.server = stack.enter_context(serving_log(self.log, guard=guard))
+        self._stack = stack
 
     def as_(self, token: str) -> DbManagerClient:
         client = DbManagerClient(self.server.address, credentials=Credentials(token))
-        self._clients.append(client)
-        return client
+        return self._stack.enter_context(closing(client))
 
     def trial(self, name: str, namespace: str = "team") -> DbManagerClient:
         return self.as_(TOKENS.token_of(Claims(Role.TRIAL, namespace, name)))
@@ -52,19 +51,14 @@ class World:
     def nobody(self) -> DbManagerClient:
         return self.as_("")
 
-    def close(self) -> None:
-        for client in self._clients:
-            client.close()
-        self.server.stop(0)
-
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World()
-    world.controller().begin("a")
-    world.controller("others").begin("b")
-    yield world
-    world.close()
+    with ExitStack() as stack:
+        world = World(stack)
+        world.controller().begin("a")
+        world.controller("others").begin("b")
+        yield world
 
 
 @pytest.fixture
@@ -297,14 +291,11 @@ def test_neither_keys_nor_tokens_are_printed() -> None:
 
 def test_a_db_manager_without_a_key_asks_nobody() -> None:
     log = MemoryObservationLog()
-    server = serve_db_manager(log, "127.0.0.1:0")
-    client = DbManagerClient(server.address, credentials=Credentials("whatever"))
-    client.begin("a")
-    client.report("a", ONE)
-    found = client.read("a")
-    client.delete("a")
-    client.close()
-    server.stop(0)
+    credentials = Credentials("whatever")
+    with serving_log(log) as server, closing(DbManagerClient(server.address, credentials=credentials)) as client:
+        client.begin("a")
+        client.report("a", ONE)
+        assert client.read("a") == ONE
 
-    assert found == ONE
-    assert log.read("a") == []
+        client.delete("a")
+        assert log.read("a") == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,8 @@ from katib.databases.sqlite import open_database
 from katib.errors import TerminalError
 from katib.observations import SqlObservationLog, access_list
 from katib.observations.tables import SCHEMA_VERSION, observation_logs
-from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
-from tests.support.observations import reading
+from tests.support.observations import reading, serving_log
 
 KATIB_TABLE = (
     "CREATE TABLE observation_logs (trial_name VARCHAR(255) NOT NULL, id INTEGER NOT NULL, time DATETIME, "
@@ -217,14 +217,10 @@ def test_a_table_that_may_not_be_changed_keeps_no_numbers_and_says_so_behind_a_d
     run(path, KATIB_TABLE)
     with open_database(path) as database:
         log = SqlObservationLog(database, initialize=False)
-        server = serve_db_manager(log, "127.0.0.1:0")
-        client = DbManagerClient(server.address)
-        client.report("a", [reading("1", step=1)], BatchId("me", 0))
-        known = log.knows_batches("a"), client.knows_batches("a")
-        client.close()
-        server.stop(0)
+        with serving_log(log) as server, closing(DbManagerClient(server.address)) as client:
+            client.report("a", [reading("1", step=1)], BatchId("me", 0))
 
-        assert known == (False, False)
+            assert (log.knows_batches("a"), client.knows_batches("a")) == (False, False)
         assert [entry.value for entry in log.read("a")] == ["1"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import pytest
 
 from katib.cluster.admission.certificates import Issued, issue
 from katib.errors import InvalidError, UnavailableError
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.credentials import Credentials, server_credentials
+from katib.rpc.db_manager import DbManagerServer
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.server_credentials import server_credentials
-from tests.support.observations import MemoryObservationLog, reading
+from tests.support.observations import MemoryObservationLog, reading, serving_log
 
 NAMES = ("katib-db-manager", "katib-db-manager.kubeflow")
 
@@ -35,25 +35,18 @@ def issued(tmp_path: Path) -> Issued:
 @pytest.fixture
 def server(tmp_path: Path, issued: Issued) -> Iterator[DbManagerServer]:
     del issued
-    server = serve_db_manager(
-        MemoryObservationLog(),
-        "127.0.0.1:0",
-        credentials=server_credentials(tmp_path),
-        plain_address="127.0.0.1:0",
-    )
-    yield server
-    server.stop(0)
+    certificate = server_credentials(tmp_path)
+    with serving_log(MemoryObservationLog(), credentials=certificate, plain_address="127.0.0.1:0") as server:
+        yield server
 
 
 def exchange(address: str, authority: bytes = b"") -> list[str]:
     """Report over one new connection and read it again."""
-    client = DbManagerClient(address, timeout_seconds=60, credentials=Credentials(authority=authority.decode()))
-    try:
+    credentials = Credentials(authority=authority.decode())
+    with closing(DbManagerClient(address, timeout_seconds=60, credentials=credentials)) as client:
         client.begin("a")
         client.report("a", [reading("0.5")])
         return [log.value for log in client.read("a")]
-    finally:
-        client.close()
 
 
 def test_whoever_trusts_the_authority_is_served(server: DbManagerServer, issued: Issued) -> None:
@@ -75,11 +68,11 @@ def test_plain_text_is_not_understood(server: DbManagerServer) -> None:
 
 def test_a_certificate_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     issued = put(tmp_path, "somebody-else")
-    server = serve_db_manager(MemoryObservationLog(), "127.0.0.1:0", credentials=server_credentials(tmp_path))
-
-    with pytest.raises(UnavailableError):
+    with (
+        serving_log(MemoryObservationLog(), credentials=server_credentials(tmp_path)) as server,
+        pytest.raises(UnavailableError),
+    ):
         exchange(server.address, issued.authority)
-    server.stop(0)
 
 
 def test_a_renewed_certificate_serves_the_next_connection(

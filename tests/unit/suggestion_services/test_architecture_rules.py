@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
-import grpc
 import pytest
 
 from katib.rpc._generated import api_pb2 as pb
 from tests.support.architectures import an_architecture_search, an_operation
-from tests.support.suggestion import Service, a_parameter, an_experiment, served_here
+from tests.support.refusals import INVALID, refusal
+from tests.support.suggestion import Service, a_parameter, an_experiment, each_served_here
 
 GRAPH, FIRST = "spec.nasConfig.graphConfig", "spec.nasConfig.operations[0]"
 SPACE = f"{FIRST}.parameters[0].feasibleSpace"
@@ -18,28 +17,17 @@ SPACE = f"{FIRST}.parameters[0].feasibleSpace"
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Callable[[str], Service]]:
-    with ExitStack() as stack:
-        services: dict[str, Service] = {}
-
-        def serve(algorithm: str) -> Service:
-            if algorithm not in services:
-                services[algorithm] = stack.enter_context(served_here(algorithm))
-            return services[algorithm]
-
+    with each_served_here() as serve:
         yield serve
 
 
-def refusal(service: Service, experiment: pb.Experiment) -> str:
+def why(service: Service, experiment: pb.Experiment) -> str:
     """Return why an experiment is refused, the same by both calls."""
-    texts = []
-    for call in (service.validate, service.ask):
-        with pytest.raises(grpc.RpcError) as failure:
-            call(experiment)
-        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        texts.append(failure.value.details())
-    assert texts[0] == texts[1]
-    assert "\n" not in texts[0]
-    return str(texts[0])
+    code, text = refusal(service.validate, experiment)
+    assert (code, text) == refusal(service.ask, experiment)
+    assert code is INVALID
+    assert "\n" not in text
+    return text
 
 
 def with_parameter(*, name: str = "size", kind: int = pb.CATEGORICAL, **space: object) -> dict[str, object]:
@@ -106,14 +94,14 @@ RULES = [
 def test_enas_refuses(served: Callable[[str], Service], fields: dict[str, object], expected: str) -> None:
     experiment = an_architecture_search("enas", **fields)  # type: ignore[arg-type]  # by name
 
-    assert refusal(served("enas"), experiment).startswith(expected)
+    assert why(served("enas"), experiment).startswith(expected)
 
 
 @pytest.mark.parametrize(("fields", "expected"), RULES)
 def test_darts_refuses(served: Callable[[str], Service], fields: dict[str, object], expected: str) -> None:
     experiment = an_architecture_search("darts", **fields)  # type: ignore[arg-type]  # by name
 
-    assert refusal(served("darts"), experiment).startswith(expected)
+    assert why(served("darts"), experiment).startswith(expected)
 
 
 def test_everything_wrong_with_the_graph_is_said_before_operations_and_settings(
@@ -123,7 +111,7 @@ def test_everything_wrong_with_the_graph_is_said_before_operations_and_settings(
         "enas", [an_operation("")], layers=0, input_sizes=(), output_sizes=(), settings={"x": 1}
     )
 
-    parts = [part.split(": ")[0] for part in refusal(served("enas"), experiment).split("; spec")]
+    parts = [part.split(": ")[0] for part in why(served("enas"), experiment).split("; spec")]
 
     assert parts == [
         f"{GRAPH}.inputSizes",
@@ -170,7 +158,7 @@ def test_a_wrong_setting_is_refused_by_name(
 ) -> None:
     experiment = an_architecture_search(algorithm, settings={name: value})
 
-    assert name in refusal(served(algorithm), experiment)
+    assert name in why(served(algorithm), experiment)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +180,8 @@ def test_settings_at_their_bounds_are_accepted(
 def test_sizes_without_sense_are_refused_before_the_memory_is_full(served: Callable[[str], Service]) -> None:
     values = a_parameter("size", pb.INT, min="1", max="1000000", step="1")
 
-    many = refusal(served("enas"), an_architecture_search(operations=[an_operation("pool", values, values)]))
-    deep = refusal(served("enas"), an_architecture_search(layers=100_000))
+    many = why(served("enas"), an_architecture_search(operations=[an_operation("pool", values, values)]))
+    deep = why(served("enas"), an_architecture_search(layers=100_000))
 
     assert many.startswith("spec.nasConfig.operations: 1000000000000 operations with their values are more than 10000")
     assert deep == "spec.nasConfig.graphConfig.numLayers: 100000 is above 500; use fewer layers"
@@ -201,11 +189,11 @@ def test_sizes_without_sense_are_refused_before_the_memory_is_full(served: Calla
 
 @pytest.mark.parametrize("algorithm", ["random", "grid", "tpe", "hyperband"])
 def test_other_algorithms_refuse_architectures(served: Callable[[str], Service], algorithm: str) -> None:
-    assert refusal(served(algorithm), an_architecture_search(algorithm)) == (
+    assert why(served(algorithm), an_architecture_search(algorithm)) == (
         f"spec.algorithm.algorithmName: {algorithm} does not search architectures; name enas or darts"
     )
 
 
 @pytest.mark.parametrize("algorithm", ["enas", "darts"])
 def test_architecture_searches_refuse_parameters(served: Callable[[str], Service], algorithm: str) -> None:
-    assert "graphConfig.numLayers: it is missing" in refusal(served(algorithm), an_experiment(algorithm))
+    assert "graphConfig.numLayers: it is missing" in why(served(algorithm), an_experiment(algorithm))

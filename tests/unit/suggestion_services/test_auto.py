@@ -196,14 +196,8 @@ print(len(points), sorted({"optuna", "numpy", "scipy", "skopt", "cmaes"} & set(s
 
 
 def test_the_reply_carries_the_explanation() -> None:
-    from katib.rpc._generated import api_pb2 as pb
-    from katib.rpc._generated import api_pb2_grpc
-
     trials = [a_trial(f"t{i}", {"x": "0.5", "y": "0.5"}, i) for i in range(3)]
-    request = pb.GetSuggestionsRequest(
-        experiment=an_experiment("auto"), trials=trials, current_request_number=1, total_request_number=4
-    )
     with served_here("auto") as service:
-        reply = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=60)
+        service.ask(an_experiment("auto"), trials)
 
-    assert reply.explanation.startswith("auto uses ")
+    assert service.reply.explanation.startswith("auto uses ")

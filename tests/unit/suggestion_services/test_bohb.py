@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean, median
 
-import grpc
 import pytest
 
 from suggestion_services.base.algorithm import Outcome, PastTrial
 from tests.support.halving import SETTINGS, SPACE, Run, a_learning_curve, algorithm_of, halving_problem
+from tests.support.refusals import refusal
 from tests.support.suggestion import an_experiment, served_here
 
 
@@ -71,6 +71,4 @@ def test_a_model_that_is_not_there_and_a_missing_resource_are_refused() -> None:
             ({**SETTINGS, "model": "forest"}, "model forest is not supported in bohb"),
             ({**SETTINGS, "random_fraction": 2}, "random_fraction should be less or equal than 1"),
         ):
-            with pytest.raises(grpc.RpcError) as caught:
-                service.validate(an_experiment("bohb", SPACE, settings=settings))
-            assert caught.value.details() == expected
+            assert refusal(service.validate, an_experiment("bohb", SPACE, settings=settings))[1] == expected

@@ -39,7 +39,9 @@ def pending(k: int, proposal: Proposal) -> PastTrial:
     return PastTrial(f"t{k:05}", Outcome.PENDING, proposal.assignments, labels=proposal.labels)
 
 
-def ended(trial: PastTrial, value: float, outcome: Outcome = Outcome.MEASURED) -> PastTrial:
+def ended(trial: PastTrial, value: float) -> PastTrial:
+    """Return an ended trial; NaN makes it one that failed."""
+    outcome = Outcome.BAD if math.isnan(value) else Outcome.MEASURED
     return PastTrial(trial.name, outcome, trial.assignments, value, labels=trial.labels)
 
 
@@ -145,11 +147,7 @@ def test_failed_trials_are_the_worst_of_their_generation() -> None:
     def loss(point: Mapping[str, str]) -> float:
         return math.nan if float(point["x0"]) > 0 else sphere(point)
 
-    algorithm, trials = a_search(), []
-    for k in range(140):
-        (proposal,) = proposals(algorithm, trials, first=k)
-        value = loss(proposal.assignments)
-        trials.append(ended(pending(k, proposal), value, Outcome.BAD if math.isnan(value) else Outcome.MEASURED))
+    trials = run(a_search(), loss, budget=140)
 
     late = [trial.outcome for trial in trials[-20:]]
     assert late.count(Outcome.BAD) < 8  # half of the first ones fail, and the optimum lies beyond the edge
@@ -157,10 +155,7 @@ def test_failed_trials_are_the_worst_of_their_generation() -> None:
 
 
 def test_when_every_trial_fails_the_search_goes_on() -> None:
-    algorithm, trials = a_search(), []
-    for k in range(60):
-        (proposal,) = proposals(algorithm, trials, first=k)
-        trials.append(ended(pending(k, proposal), math.nan, Outcome.BAD))
+    trials = run(a_search(), lambda _: math.nan, budget=60)
 
     assert len({tuple(t.assignments.items()) for t in trials}) == 60
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
 from suggestion_services.enas.enas import NUMBER_LABEL
 from tests.support.architectures import an_architecture_search, an_operation
 from tests.support.suggestion import Assignments, Status, a_parameter, a_trial, served_apart, served_here
@@ -200,9 +199,6 @@ def test_trials_that_are_not_of_this_search_are_passed_over() -> None:
 
 def test_suggestions_carry_their_number() -> None:
     with served_here("enas") as service:
-        request = pb.GetSuggestionsRequest(
-            experiment=an_architecture_search(), current_request_number=2, total_request_number=7
-        )
-        reply = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request)
+        service.ask(an_architecture_search(), count=2, first=5)
 
-    assert [dict(one.labels) for one in reply.parameter_assignments] == [{NUMBER_LABEL: "5"}, {NUMBER_LABEL: "6"}]
+    assert service.labels == [{NUMBER_LABEL: "5"}, {NUMBER_LABEL: "6"}]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.rpc._generated import api_pb2 as pb
-from suggestion_services.grid.grid import GridSearch
-from suggestion_services.grid.permutation import Permutation
+from suggestion_services.grid.grid import GridSearch, Permutation
+from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter, an_experiment, served_here
 
@@ -93,8 +92,9 @@ def test_a_budget_beyond_the_grid_is_refused_and_one_within_is_not() -> None:
 
 
 def test_a_double_without_step_is_refused_by_name() -> None:
-    with served_here("grid") as service, pytest.raises(grpc.RpcError) as caught:
-        service.validate(an_experiment("grid", [a_parameter("lr"), a_parameter("i", pb.INT, min="1", max="2")]))
+    experiment = an_experiment("grid", [a_parameter("lr"), a_parameter("i", pb.INT, min="1", max="2")])
+    with served_here("grid") as service:
+        code, details = refusal(service.validate, experiment)
 
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "lr has no step" in caught.value.details()
+    assert code == INVALID
+    assert "lr has no step" in details

@@ -8,15 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
 from suggestion_services.base.algorithm import Outcome, PastTrial
-from suggestion_services.base.servicer import WAITING_METADATA
 from suggestion_services.hyperband.schedule import plans_of
 from tests.support.halving import (
     SETTINGS,
@@ -28,7 +25,8 @@ from tests.support.halving import (
     halving_problem,
     measured,
 )
-from tests.support.suggestion import Service, a_parameter, a_trial, an_experiment, served_apart, served_here
+from tests.support.refusals import INVALID, refusal
+from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_apart, served_here
 
 BRACKETS = {
     ("0", "0", "1"): 9,
@@ -246,10 +244,10 @@ def test_it_always_comes_to_an_end_and_never_waits_for_nothing(ends: list[str], 
 def refused(parameters: Any = SPACE, **settings: object) -> str:
     """Return with which words a validation is refused."""
     chosen = {key: value for key, value in {**SETTINGS, **settings}.items() if value is not None}
-    with served_here("hyperband") as service, pytest.raises(grpc.RpcError) as caught:
-        service.validate(an_experiment("hyperband", parameters, settings=chosen))
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    return str(caught.value.details())
+    with served_here("hyperband") as service:
+        code, details = refusal(service.validate, an_experiment("hyperband", parameters, settings=chosen))
+    assert code == INVALID
+    return details
 
 
 @pytest.mark.parametrize(
@@ -302,29 +300,15 @@ def test_a_resource_that_is_no_parameter_gets_suggestions_all_the_same() -> None
         assert len(service.ask(experiment, trials, count=2, first=0)) == 2
 
 
-def exchange(
-    service: Service, experiment: pb.Experiment, trials: list[pb.Trial], count: int
-) -> tuple[pb.GetSuggestionsReply, bool]:
-    """Return a whole reply and whether it waits."""
-    request = pb.GetSuggestionsRequest(
-        experiment=experiment,
-        trials=trials,
-        current_request_number=count,
-        total_request_number=len(trials) + count,
-        takes_fewer=True,
-    )
-    reply, call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.with_call(request, timeout=60)
-    return reply, WAITING_METADATA in [tuple(pair) for pair in call.trailing_metadata()]
-
-
 def test_the_state_travels_as_katibs_settings_and_comes_back_unharmed() -> None:
     experiment = an_experiment("hyperband", SPACE, settings={**SETTINGS})
     with served_here("hyperband") as service:
-        reply, _ = exchange(service, experiment, [], 2)
+        points = service.ask(experiment, count=2)
+        reply = service.reply
         told = {s.name: s.value for s in reply.algorithm.algorithm_settings}
-        echoing = an_experiment("hyperband", SPACE, settings={**SETTINGS, **told})
-        again, _ = exchange(service, echoing, [], 2)
-        absurd, _ = exchange(service, an_experiment("hyperband", SPACE, settings={**told, "current_s": "x"}), [], 2)
+        for echo in ({**SETTINGS, **told}, {**told, "current_s": "x"}):
+            assert service.ask(an_experiment("hyperband", SPACE, settings=echo), count=2) == points
+            assert service.reply.parameter_assignments == reply.parameter_assignments
 
     assert told == {
         "eta": "3.0",
@@ -338,25 +322,17 @@ def test_the_state_travels_as_katibs_settings_and_comes_back_unharmed() -> None:
         "resource_name": "epochs",
         "evaluating_trials": "2",
     }
-    assert reply.parameter_assignments == again.parameter_assignments == absurd.parameter_assignments
     assert reply.explanation == "hyperband is at rung 0 of bracket 0 (epochs=1): 2 of 9 trials"
 
 
 def test_a_service_that_is_killed_in_mid_bracket_is_replaced_by_one_that_goes_on_alike(tmp_path: Path) -> None:
     experiment = an_experiment("hyperband", SPACE, settings=SETTINGS)
-    trials: list[pb.Trial] = []
     with served_here("hyperband") as service:
-        for _ in range(5):
-            reply, _ = exchange(service, experiment, trials, 3)
-            for one in reply.parameter_assignments:
-                point = {a.name: a.value for a in one.assignments}
-                trial = a_trial(f"t{len(trials):05}", point, a_learning_curve(point))
-                trial.spec.labels.update(one.labels)
-                trials.append(trial)
-        expected, _ = exchange(service, experiment, trials, 30)
+        trials = service.search(experiment, a_learning_curve, budget=15, parallel=3)
+        service.ask(experiment, trials, count=30)
     with served_apart("hyperband", tmp_path) as other:
-        found, waits = exchange(other, experiment, trials, 30)
+        points = other.ask(experiment, trials, count=30)
 
-    assert found == expected
-    assert waits
-    assert 0 < len(found.parameter_assignments) < 30
+    assert other.reply == service.reply
+    assert other.waits
+    assert 0 < len(points) < 30

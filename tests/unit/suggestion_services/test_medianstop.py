@@ -15,6 +15,7 @@ from katib.rpc.credentials import Credentials
 from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
 from suggestion_services.medianstop.rule import MedianRule
+from tests.support.refusals import INVALID, refusal
 from tests.support.services import MemoryDBManager, serving
 
 
@@ -120,11 +121,7 @@ def test_good_settings_are_accepted(bench: Bench, settings: dict[str, int]) -> N
     ],
 )
 def test_bad_settings_are_refused_in_katibs_words(bench: Bench, spec: pb.EarlyStoppingSpec, detail: str) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.validate(spec)
-
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == detail
+    assert refusal(bench.validate, spec) == (INVALID, detail)
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
@@ -232,20 +229,15 @@ def test_experiments_and_settings_do_not_mix(bench: Bench) -> None:
 def test_a_log_that_cannot_be_reached_is_a_passing_failure(bench: Bench) -> None:
     trials = [bench.succeeded(name, "2") for name in "abc"]
 
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.rules(trials, address="127.0.0.1:1")
-    then = bench.rules(trials)
-
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert [rule.value for rule in then] == ["2.0"]
+    assert refusal(bench.rules, trials, address="127.0.0.1:1")[0] is grpc.StatusCode.UNAVAILABLE
+    assert [rule.value for rule in bench.rules(trials)] == ["2.0"]
 
 
 def test_an_address_that_is_none_is_refused(bench: Bench) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.rules([bench.succeeded(name, "2") for name in "abc"], address="localhost")
-
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == 'dbManagerAddress: "localhost" is not an address; write host:port or unix:/path'
+    assert refusal(bench.rules, [bench.succeeded(name, "2") for name in "abc"], address="localhost") == (
+        INVALID,
+        'dbManagerAddress: "localhost" is not an address; write host:port or unix:/path',
+    )
 
 
 def test_a_stopped_trial_is_acknowledged(bench: Bench) -> None:

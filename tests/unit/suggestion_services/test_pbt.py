@@ -19,7 +19,6 @@ from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.errors import NotFoundError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
 from katib.space import SearchSpace
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
@@ -29,7 +28,7 @@ from suggestion_services.pbt.pbt import PopulationBasedTraining
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from suggestion_services.pbt.volume import DEFAULT_ROOT, CheckpointVolume
 from tests.support.searches import problem_for
-from tests.support.suggestion import PATIENCE_SECONDS, a_parameter, a_trial, an_experiment, served_apart
+from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_apart
 
 SPACE = [
     a_parameter("lr", min="0.0001", max="1", step="0.0001"),
@@ -81,6 +80,15 @@ class Training:
             name = running.pop(0)
             self.end(name, value(self.trials[name]))
 
+    def first_generation(self, *, sign: int = 1) -> list[str]:
+        """Train five members, each better than the one before, or worse, and return the names of the trials."""
+        names = self.start(5)
+        for i, name in enumerate(names):
+            if self.volume:
+                (self.volume.root / "demo" / name / "weights").write_text(f"of {name}")
+            self.end(name, sign * i)
+        return names
+
     def label(self, name: str, label: str) -> str:
         return self.trials[name].labels.get(label, "")
 
@@ -108,9 +116,7 @@ def test_a_first_step_has_generation_0_and_no_parent() -> None:
 @pytest.mark.parametrize("maximize", [True, False])
 def test_the_worst_copies_the_best_and_starts_from_the_checkpoint_of_the_best(maximize: bool) -> None:
     training = Training(maximize=maximize)
-    first = training.start(5)
-    for i, name in enumerate(first):
-        training.end(name, i if maximize else -i)
+    first = training.first_generation(sign=1 if maximize else -1)
 
     second = training.start(5)
 
@@ -122,9 +128,7 @@ def test_the_worst_copies_the_best_and_starts_from_the_checkpoint_of_the_best(ma
 
 def test_who_copies_gets_changed_values_and_all_others_keep_theirs() -> None:
     training = Training()
-    first = training.start(5)
-    for i, name in enumerate(first):
-        training.end(name, i)
+    first = training.first_generation()
     second = training.start(5)
 
     copied, model = training.trials[second[0]].assignments, training.trials[first[4]].assignments
@@ -362,10 +366,7 @@ def test_a_trial_on_a_volume_has_a_name_and_an_empty_folder(volume: CheckpointVo
 
 def test_a_copy_starts_with_the_files_of_the_winner(volume: CheckpointVolume) -> None:
     training = Training(volume=volume)
-    first = training.start(5)
-    for i, name in enumerate(first):
-        (volume.root / "demo" / name / "weights").write_text(f"of {name}")
-        training.end(name, i)
+    first = training.first_generation()
 
     second = training.start(5)
 
@@ -375,10 +376,7 @@ def test_a_copy_starts_with_the_files_of_the_winner(volume: CheckpointVolume) ->
 
 def test_a_service_that_is_asked_again_after_a_crash_answers_alike(volume: CheckpointVolume) -> None:
     training = Training(volume=volume)
-    first = training.start(5)
-    for i, name in enumerate(first):
-        (volume.root / "demo" / name / "weights").write_text("trained")
-        training.end(name, i)
+    first = training.first_generation()
     lost = training.ask(2)
     part = volume.root / "demo" / f".{lost[1].trial_name}.part"
     (volume.root / "demo" / lost[1].trial_name).rename(part)  # as if the service had ended in mid-copy
@@ -388,15 +386,12 @@ def test_a_service_that_is_asked_again_after_a_crash_answers_alike(volume: Check
 
     assert again == lost
     assert not part.exists()
-    assert (volume.root / "demo" / again[1].trial_name / "weights").read_text() == "trained"
+    assert (volume.root / "demo" / again[1].trial_name / "weights").read_text() == f"of {first[1]}"
 
 
 def test_a_folder_made_for_an_answer_that_was_lost_is_made_anew_for_another_parent(volume: CheckpointVolume) -> None:
     training = Training(volume=volume)
-    first = training.start(5)
-    for i, name in enumerate(first):
-        (volume.root / "demo" / name / "weights").write_text(name)
-        training.end(name, i)
+    first = training.first_generation()
     (lost,) = training.ask()
     training.end(first[0], 100.0)
 
@@ -404,14 +399,12 @@ def test_a_folder_made_for_an_answer_that_was_lost_is_made_anew_for_another_pare
 
     assert other.trial_name == lost.trial_name
     assert other.labels[PARENT_LABEL] == first[0] != lost.labels[PARENT_LABEL]
-    assert (volume.root / "demo" / other.trial_name / "weights").read_text() == first[0]
+    assert (volume.root / "demo" / other.trial_name / "weights").read_text() == f"of {first[0]}"
 
 
 def test_a_parent_whose_folder_is_gone_is_named(volume: CheckpointVolume) -> None:
     training = Training(volume=volume)
-    first = training.start(5)
-    for i, name in enumerate(first):
-        training.end(name, i)
+    first = training.first_generation()
     (volume.root / "demo" / first[4]).rename(volume.root / "elsewhere")
 
     with pytest.raises(NotFoundError, match=f"the checkpoint of trial {first[4]} is gone: there is no folder"):
@@ -464,28 +457,23 @@ def test_a_service_with_a_volume_is_killed_and_its_successor_goes_on(
     monkeypatch.setenv(CHECKPOINT_ROOT_VARIABLE, str(tmp_path / "data"))
     monkeypatch.setenv(NAMESPACE_VARIABLE, "team")
     experiment = an_experiment("pbt", SPACE, settings=SETTINGS)
-    request = pb.GetSuggestionsRequest(experiment=experiment, current_request_number=5, total_request_number=5)
-    with served_apart("pbt", tmp_path) as service:
-        first = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=PATIENCE_SECONDS)
     trials = []
-    for i, one in enumerate(first.parameter_assignments):
-        (tmp_path / "data" / "demo" / one.trial_name / "weights").write_text(one.trial_name)
-        values = {assignment.name: assignment.value for assignment in one.assignments}
-        trials.append(a_trial(one.trial_name, values, i, labels=one.labels))
-    request = pb.GetSuggestionsRequest(
-        experiment=experiment, trials=trials, current_request_number=1, total_request_number=6
-    )
     with served_apart("pbt", tmp_path) as service:
-        second = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=PATIENCE_SECONDS)
+        points = service.ask(experiment, count=5)
+        for i, one in enumerate(service.reply.parameter_assignments):
+            (tmp_path / "data" / "demo" / one.trial_name / "weights").write_text(one.trial_name)
+            trials.append(a_trial(one.trial_name, points[i], i, labels=one.labels))
+    best = trials[0].name  # the loss counts up
+    with served_apart("pbt", tmp_path) as service:
+        service.ask(experiment, trials)
 
-        (child,) = second.parameter_assignments
-        best = first.parameter_assignments[0].trial_name  # the loss counts up
-        assert child.labels[PARENT_LABEL] == trials[0].name == best
+        (child,) = service.reply.parameter_assignments
+        assert child.labels[PARENT_LABEL] == best
         assert (tmp_path / "data" / "demo" / child.trial_name / "weights").read_text() == best
 
         shutil.rmtree(tmp_path / "data" / "demo")
         with pytest.raises(grpc.RpcError, match=f"the checkpoint of trial {best} is gone"):
-            api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=PATIENCE_SECONDS)
+            service.ask(experiment, trials)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

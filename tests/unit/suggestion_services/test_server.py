@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -22,6 +24,7 @@ from suggestion_services.algorithms import Entry, find_entry
 from suggestion_services.base.server import _entries, _parser
 from suggestion_services.base.servicer import EXHAUSTED_METADATA
 from tests.support.processes import Launch, signal_another_thread
+from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import Service, a_trial, an_experiment, served_here
 
 SERVING = 1
@@ -50,6 +53,18 @@ def end_of_input(process: subprocess.Popen[str]) -> None:
     process.stdin = None
 
 
+@contextmanager
+def running(start: Start, folder: Path, algorithm: str, *options: str) -> Iterator[Service]:
+    """Start a service that serves, and end it, after which it has written nothing."""
+    process = start(algorithm, f"unix:{folder}/s", *options)
+    with grpc.insecure_channel(f"unix:{folder}/s") as channel:
+        service = Service(channel)
+        assert service.health() == SERVING
+        yield service
+    process.terminate()
+    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
+
+
 def ask_once(algorithm: str, address: str) -> None:
     with grpc.insecure_channel(address) as channel:
         service = Service(channel)
@@ -60,17 +75,11 @@ def ask_once(algorithm: str, address: str) -> None:
 
 
 def test_one_process_serves_all_early_stopping_algorithms(start: Start, tmp_path: Path) -> None:
-    address = f"unix:{tmp_path}/s"
-    process = start("", address, "--early-stopping")
-    with grpc.insecure_channel(address) as channel:
-        assert Service(channel).health("") == SERVING
-        stub = api_pb2_grpc.EarlyStoppingStub(channel)
+    with running(start, tmp_path, "", "--early-stopping") as service:
+        stub = api_pb2_grpc.EarlyStoppingStub(service.channel)
         for name in ("medianstop", "asha"):
             spec = pb.EarlyStoppingSpec(algorithm_name=name)
             stub.ValidateEarlyStoppingSettings(pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec), timeout=60)
-    process.terminate()
-
-    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
 
 
 @pytest.mark.parametrize("algorithm", ["random", "bayesianoptimization"])
@@ -87,21 +96,15 @@ def test_a_service_prints_nothing_and_stops_at_the_end_of_its_input(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_service_stops_promptly_on_a_signal(start: Start, number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("send", [os.kill, signal_another_thread], ids=["any-thread", "another-thread"])
+def test_a_service_stops_promptly_on_a_signal(
+    start: Start, send: Callable[[int, int], None], number: signal.Signals, tmp_path: Path
+) -> None:
+    """A signal that comes to another thread, or before the service waits, is not lost."""
     address = f"unix:{tmp_path}/s"
     process = start("random", address)
     ask_once("random", address)
-    process.send_signal(number)
-
-    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
-    assert process.returncode == 0
-
-
-def test_a_signal_before_the_service_waits_is_not_lost(start: Start, tmp_path: Path) -> None:
-    address = f"unix:{tmp_path}/s"
-    process = start("random", address)
-    ask_once("random", address)
-    signal_another_thread(process.pid, signal.SIGTERM)
+    send(process.pid, number)
 
     assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
     assert process.returncode == 0
@@ -130,14 +133,9 @@ def test_a_socket_left_by_a_killed_service_is_taken_over(start: Start, tmp_path:
     assert (tmp_path / "s").exists()
 
 
-def in_use() -> tuple[socket.socket, str]:
-    taken = socket.create_server(("127.0.0.1", 0))
-    return taken, f"127.0.0.1:{taken.getsockname()[1]}"
-
-
 def test_a_port_in_use_is_one_line(start: Start) -> None:
-    taken, address = in_use()
-    with taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = start("random", address)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
@@ -173,18 +171,15 @@ def test_health_knows_its_own_names_only(name: str, *, known: bool) -> None:
     with served_here("random") as service:
         if known:
             assert service.health(name) == SERVING
-            return
-        with pytest.raises(grpc.RpcError) as caught:
-            service.health(name)
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        else:
+            assert refusal(service.health, name)[0] == grpc.StatusCode.NOT_FOUND
 
 
 def test_an_unknown_algorithm_is_refused_literally() -> None:
-    with served_here("random") as service, pytest.raises(grpc.RpcError) as caught:
-        service.validate(an_experiment("hyperband"))
+    with served_here("random") as service:
+        refused = refusal(service.validate, an_experiment("hyperband"))
 
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == "unknown algorithm name hyperband"
+    assert refused == (INVALID, "unknown algorithm name hyperband")
 
 
 def test_requests_larger_than_the_default_limit_are_received() -> None:
@@ -223,34 +218,19 @@ def test_a_random_service_takes_a_fraction_of_a_second_to_start(start: Start, tm
 
 
 def test_one_process_serves_several_algorithms(start: Start, tmp_path: Path) -> None:
-    address = f"unix:{tmp_path}/s"
-    process = start("random", address, "--algorithm", "sobol")
-    with grpc.insecure_channel(address) as channel:
-        service = Service(channel)
-        assert service.health() == SERVING
-        names = ("random", "sobol")
-        points = [service.ask(an_experiment(name), count=2) for name in names]
-        with pytest.raises(grpc.RpcError) as caught:
-            service.ask(an_experiment("tpe"))
-    process.terminate()
+    with running(start, tmp_path, "random", "--algorithm", "sobol") as service:
+        points = [service.ask(an_experiment(name), count=2) for name in ("random", "sobol")]
+        refused = refusal(service.ask, an_experiment("tpe"))
 
     assert points[0] != points[1]
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == "unknown algorithm name tpe"
-    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
+    assert refused == (INVALID, "unknown algorithm name tpe")
 
 
 def test_an_image_without_arguments_serves_all_suggestion_algorithms(start: Start, tmp_path: Path) -> None:
     """The command of `images/suggestion`, with another address."""
-    address = f"unix:{tmp_path}/s"
-    process = start("", address, "--suggestion")
-    with grpc.insecure_channel(address) as channel:
-        assert Service(channel).health() == SERVING
+    with running(start, tmp_path, "", "--suggestion") as service:
         for name in ("random", "tpe", "cmaes"):
-            assert len(Service(channel).ask(an_experiment(name), count=2)) == 2
-    process.terminate()
-
-    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
+            assert len(service.ask(an_experiment(name), count=2)) == 2
 
 
 def test_a_service_that_is_told_no_algorithm_says_what_to_name(start: Start) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, integer, mapping
+from katib.local.findings import Findings, Part, integer, mapping, mapping_at
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
-from katib.local.jobs.batch.rules import INDEXED, check_job_rules
-from katib.local.jobs.batch.spec import JobSpec
+from katib.local.jobs.batch.rules import check_job_rules
+from katib.local.jobs.batch.spec import INDEXED, JobSpec
 from katib.local.jobs.kind import (
     LabelValues,
     NewPod,
@@ -46,11 +46,11 @@ class BatchJob:
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a Job from running here, but for its pod template."""
-        check_job_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+        check_job_rules(Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the one template; the pods of a Job need not run together, so it counts once."""
-        return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
+        return {TEMPLATE_PATH: (mapping_at(job, "spec.template"), 1)}
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods."""
@@ -64,7 +64,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
     name, uid = metadata["name"], metadata.get("uid", "")
     stem = name if index is None else f"{name}-{index}"
     marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
-    told = {} if index is None else {INDEX_VARIABLE: str(index)}
+    variables = {} if index is None else {INDEX_VARIABLE: str(index)}
     owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
     return NewPod(
         name=f"{stem}-",
@@ -73,7 +73,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
         labels={**owner, **marks},
         annotations={**marks, **_failure_annotations(start)},
         hostname="" if index is None else stem,
-        variables=dict.fromkeys(container_names(template, init=True), told),
+        variables=dict.fromkeys(container_names(template, init=True), variables),
         restarts_on_failure=JobSpec.of(job).restarts_on_failure,
     )
 

@@ -28,6 +28,7 @@ from katib.local.jobs.conditions import (
     true_condition,
     with_condition,
     with_message,
+    with_suspension,
 )
 from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
 from katib.local.jobs.outcomes import Outcome, deadline_of, earliest, early_outcome, failure, overdue, settled, success
@@ -38,6 +39,8 @@ FAILURES: Final = "failures"
 
 IGNORED_FAILURES: Final = "ignoredFailures"
 """Detail of such a start: how often its index has failed without that counting."""
+
+_SUSPENSION: Final = ("JobSuspended", "JobResumed")
 
 
 class _Starts(NamedTuple):
@@ -80,9 +83,7 @@ def _finish(
 
 
 def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
-    conditions = with_condition(
-        conditions, JobCondition.SUSPENDED, reason="JobSuspended", message="Job suspended", now=now
-    )
+    conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=True)
     status = _status(_stopped(counts, counts.active), conditions, None)
     return Plan(status, stop=tuple(p.name for p in counts.active), waiting="the job is suspended")
 
@@ -91,10 +92,7 @@ def _go_on(
     spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime, delays: Delays
 ) -> Plan:
     now = moment.wall
-    if true_condition(conditions, JobCondition.SUSPENDED):
-        conditions = with_condition(
-            conditions, JobCondition.SUSPENDED, holds=False, reason="JobResumed", message="Job resumed", now=now
-        )
+    conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
     if text := _retry_message(spec, counts, delays):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
     surplus = _surplus(spec, counts)
@@ -106,7 +104,7 @@ def _go_on(
         started_at=started_at,
         wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
         waiting=_waiting(counts, starts),
-        anew=bool(starts.pods) and counts.is_lost,
+        restarts_log=bool(starts.pods) and counts.is_lost,
     )
 
 

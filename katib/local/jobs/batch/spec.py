@@ -9,6 +9,7 @@ from typing import Any
 from katib.local.pods.records import ContainerExit
 from katib.runtime.objects import Object
 
+INDEXED = "Indexed"
 UNLIMITED = 2**31 - 1
 DEFAULT_BACKOFF_LIMIT = 0
 """Nothing here evicts a pod or loses a node: a program that failed would only fail again, and a user waits for it. On
@@ -88,7 +89,7 @@ class JobSpec:
         return cls(
             parallelism=1 if parallelism is None else parallelism,
             completions=completions,
-            indexed=spec.get("completionMode") == "Indexed",
+            indexed=spec.get("completionMode") == INDEXED,
             backoff_limit=spec.get("backoffLimit", default_limit),
             backoff_limit_per_index=per_index,
             max_failed_indexes=spec.get("maxFailedIndexes"),

@@ -1,4 +1,4 @@
-"""What the nodes of a TrainJob are told about each other. Pure but for the ports that a wiring gives.
+"""What the nodes of a TrainJob find in their environment about each other. Pure but for the ports that a wiring gives.
 
 On a cluster the first node listens on port 29500 of its own address. Here it listens on the port of this job.
 """
@@ -41,7 +41,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[str, str]:
-    """Return what the container `node` of a node is told.
+    """Return the variables of the container `node` of a node.
 
     Args:
         training: The TrainJob.

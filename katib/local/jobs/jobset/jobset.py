@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from katib.local.findings import Findings, integer, mapping, mappings
+from katib.local.findings import Findings, Part, integer, mapping, mapping_at, mappings
 from katib.local.jobs.batch.job import batch_labels, batch_pod
 from katib.local.jobs.jobset.plan import plan
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
@@ -36,7 +36,7 @@ _SET_LATER: Final = (
     "replicatedjob-replicas",
     "restart-attempt",
 )
-"""Labels of `job_labels` that nobody selects pods by before the job runs."""
+"""Labels of `job_labels` that are known only when the job runs."""
 
 
 class JobSet:
@@ -54,15 +54,15 @@ class JobSet:
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a JobSet from running here, but for its pod templates."""
-        check_jobset_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+        check_jobset_rules(Part(job, path, findings)["spec"])
 
-    def addresses_told(self, _job: Object) -> str:
-        """Return nothing: a JobSet tells its pods no addresses."""
+    def address_variables(self, _job: Object) -> str:
+        """Return nothing: a JobSet gives its pods no addresses."""
         return ""
 
     def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
         """Find names of pods that are spelled out, which lead nowhere on the network of this machine."""
-        check_peers(mapping(job.get("spec")), f"{path}.spec", findings)
+        check_peers(Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""
@@ -99,7 +99,7 @@ def jobset_templates(jobset: Object) -> Mapping[str, tuple[Mapping[str, Any], in
     """Return the pod templates of a JobSet that may be malformed, by path, each with its number of pods."""
     found: dict[str, tuple[Mapping[str, Any], int]] = {}
     for position, item in mappings(mapping(jobset.get("spec")).get("replicatedJobs")):
-        spec = mapping(mapping(item.get("template")).get("spec"))
+        spec = mapping_at(item, "template.spec")
         replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
         count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
         found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)

@@ -11,11 +11,10 @@ stored, the condition is written.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_remark
 from katib.local.jobs.batch.plan import plan as plan_job
@@ -28,11 +27,21 @@ from katib.local.jobs.conditions import (
     true_condition,
     with_condition,
     with_message,
+    with_suspension,
     without_probes,
 )
 from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
 from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.outcomes import DOUBT_SECONDS, Outcome, early_outcome, going, settled
+from katib.local.jobs.outcomes import (
+    Outcome,
+    earliest,
+    early_outcome,
+    going,
+    held_until,
+    may_yet_fail,
+    settled,
+    without_port,
+)
 from katib.local.pods.records import Phase, PodRecord
 
 _RESTART = "RestartJobSet"
@@ -40,37 +49,51 @@ _RESTART_FREELY = "RestartJobSetAndIgnoreMaxRestarts"
 _RESTART_JOB = "RestartJob"
 _RESTART_JOB_FREELY = "RestartJobAndIgnoreMaxRestarts"
 ACTIONS = ("FailJobSet", _RESTART, _RESTART_FREELY, _RESTART_JOB, _RESTART_JOB_FREELY)
-_PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 _COUNTED = frozenset({_RESTART, _RESTART_JOB})
 
 
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """A Job of the JobSet that was created: what its last plan returned.
+class _Observation(NamedTuple):
+    """What the plan of a Job depends on, besides the time and what it remembers."""
+
+    replicated: ReplicatedJob
+    suspend: bool
+    pods: tuple[PodRecord, ...]
+
+
+class _Child(NamedTuple):
+    """A Job of the JobSet that was created.
 
     Attributes:
-        status: Its status.
-        started_at: From when its deadline counts.
-        memory: What its plan remembers.
-        wake_at: When it is to be planned again even if nothing happens.
-        waiting: Why nothing more of it is started.
-        settled_for: What its last plan looked at if it wanted nothing: as long as that is so, it wants nothing again.
+        last: Its last plan.
+        settled_for: What that looked at if it wanted nothing: as long as that is so, it wants nothing again.
     """
 
-    status: Mapping[str, Any] = field(default_factory=dict)
-    started_at: datetime | None = None
-    memory: Mapping[str, Any] = field(default_factory=dict)
-    wake_at: datetime | None = None
-    waiting: str = ""
-    settled_for: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]] | None = None
+    last: Plan = Plan({})
+    settled_for: _Observation | None = None
 
     @property
-    def end(self) -> Mapping[str, Any] | None:
-        return end_of(self.status)
+    def end(self) -> Mapping[str, Any]:
+        """The condition that says it is over; empty while it is not."""
+        return end_of(self.last.status) or {}
 
     @property
     def is_complete(self) -> bool:
-        return self.end is not None and self.end["type"] == JobCondition.COMPLETE
+        return self.end.get("type") == JobCondition.COMPLETE
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.end) and not self.is_complete
+
+    def is_ready(self, replicated: ReplicatedJob) -> bool:
+        """Return whether all its pods are ready or have succeeded."""
+        job, status = replicated.template.get("spec", {}), self.last.status
+        wanted = min(job.get("parallelism", 1), job.get("completions", job.get("parallelism", 1)))
+        return self.is_complete or status.get("ready", 0) + status.get("succeeded", 0) >= wanted
+
+    def failure(self, reason: str, role: str, more: str = "") -> Outcome:
+        """Return the failure of the JobSet because of this Job."""
+        text = f"job {role} failed ({self.end.get('reason', '')}): {self.end.get('message', '')}"
+        return Outcome(success=False, reason=reason, message=with_remark(text, more) if more else text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +125,6 @@ class _State:
     outcome: Outcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """What the Jobs want now."""
-
-    children: Mapping[str, _Child]
-    start: tuple[PodStart, ...] = ()
-    stop: tuple[str, ...] = ()
-    wake_at: datetime | None = None
-    waiting: str = ""
-    anew: bool = False
-
-
 def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = False) -> Plan:
     """Decide about a JobSet.
 
@@ -123,291 +134,245 @@ def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = Fal
         moves: Whether its pods get their ports from us, so that they can move when one is taken.
     """
     spec = JobSetSpec.of(observed.job)
-    if done := settled(observed, spec):
-        return done
-    state: _State = observed.memory.get("jobset", _State())
-    outcome = state.outcome or early_outcome(p for p in observed.pods if p.name not in state.retired) or ending
-    if outcome is not None:
-        return _finish(observed, spec, state, outcome)
-    if moves and (until := _doubt(observed, state)):
-        return _go_on(observed, spec, state, _Turn(state.children, wake_at=until))
-    state, turn = _turned(observed, spec, state)
-    failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
-    if failed:
-        taken = _port_taken(observed.pods, state) if moves and not state.has_moved else None
-        return _move(observed, spec, state, taken) if taken else _answer_failure(observed, spec, state, failed)
-    if outcome := _success(spec, turn.children):
-        return _finish(observed, spec, state, outcome)
-    return _go_on(observed, spec, state, turn)
-
-
-# --- the Jobs ---------------------------------------------------------------------------------------------------------
-
-
-def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
-    """Plan every Job that exists, and create those whose time has come."""
-    children = dict(state.children)
-    ending = {pod.role for pod in observed.pods if pod.name in state.retired and not pod.is_finished}
-    pods: dict[str, list[PodRecord]] = {}
-    for pod in observed.pods:
-        if pod.name not in state.retired:
-            pods.setdefault(pod.role, []).append(pod)
-    start: list[PodStart] = []
-    stop: list[str] = []
-    anew = state.is_void
-    moments: list[datetime] = []
-    waiting: list[str] = []
-    held = state.not_before is not None and observed.moment.steady < state.not_before
-    if held and state.not_before is not None:
-        moments.append(state.not_before)
-        waiting.append(state.failure)
-    for replicated in spec.replicated_jobs:
-        missing = next((d for d in replicated.depends_on if not _is_reached(d, spec, children)), None)
-        if missing is not None:
-            waiting.append(f"replicated job {replicated.name} waits for {missing.name} to be {missing.status}")
-        for index, role in enumerate(replicated.roles()):
-            if role not in children:
-                whole_set_ends = bool(ending) and not children
-                if held or missing is not None or role in ending or whole_set_ends:
-                    continue
-                children[role] = _Child()
-            child, looked_at = children[role], (replicated, spec.suspend, tuple(pods.get(role, ())))
-            is_due = child.wake_at is not None and child.wake_at <= observed.moment.steady
-            if child.settled_for != looked_at or is_due:
-                decision = _plan_child(observed, looked_at, index, child)
-                child = children[role] = _Child(
-                    decision.status,
-                    decision.started_at,
-                    decision.memory,
-                    decision.wake_at,
-                    decision.waiting,
-                    None if decision.start or decision.stop else looked_at,
-                )
-                attempt = state.restarts + state.attempts.get(role, 0)
-                start += [PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start]
-                stop += decision.stop
-                anew = anew or decision.anew
-            moments += [] if child.wake_at is None else [child.wake_at]
-            waiting += [child.waiting] if child.waiting else []
-    counting = (  # what these reported counts whatever becomes of others
-        not pod.is_finished or (pod.name not in state.retired and pod.phase is Phase.SUCCEEDED) for pod in observed.pods
-    )
-    anew = anew and bool(start) and not any(counting)
-    first = next(iter(waiting), "")
-    turn = _Turn(children, tuple(start), tuple(stop), min(moments, default=None), first, anew)
-    return replace(state, children=children, is_void=state.is_void and not anew), turn
-
-
-def _plan_child(
-    observed: Observed, looked_at: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]], index: int, child: _Child
-) -> Plan:
-    replicated, suspend, pods = looked_at
-    job = child_job(observed.job, replicated, index, suspend=suspend) | {"status": child.status}
-    return plan_job(replace(observed, job=job, pods=pods, started_at=child.started_at, memory=child.memory))
-
-
-def _is_reached(dependency: Dependency, spec: JobSetSpec, children: Mapping[str, _Child]) -> bool:
-    found = next((job for job in spec.replicated_jobs if job.name == dependency.name), None)
-    if found is None:
-        return False
-    of_it = [children.get(role) for role in found.roles()]
-    if dependency.status == COMPLETE:
-        return all(child is not None and child.is_complete for child in of_it)
-    return all(child is not None and _is_ready(found, child) for child in of_it)
-
-
-def _is_ready(replicated: ReplicatedJob, child: _Child) -> bool:
-    job = replicated.template.get("spec", {})
-    wanted = min(job.get("parallelism", 1), job.get("completions", job.get("parallelism", 1)))
-    return child.is_complete or child.status.get("ready", 0) + child.status.get("succeeded", 0) >= wanted
-
-
-# --- the outcome ------------------------------------------------------------------------------------------------------
-
-
-def _success(spec: JobSetSpec, children: Mapping[str, _Child]) -> Outcome | None:
-    targets = [job for job in spec.replicated_jobs if not spec.success_targets or job.name in spec.success_targets]
-    states = [role in children and children[role].is_complete for job in targets for role in job.roles()]
-    done = any(states) if spec.success_operator == "Any" else bool(states) and all(states)
-    if not done:
-        return None
-    ends = [children[role].end for job in targets for role in job.roles() if role in children]
-    texts = [end["message"].partition("; ")[2] for end in ends if end]  # such as a log that was cut short
-    message = "; ".join(["jobset completed successfully", *dict.fromkeys(filter(None, texts))])
-    return Outcome(success=True, reason="AllJobsCompleted", message=message)
-
-
-def _answer_failure(observed: Observed, spec: JobSetSpec, state: _State, failed: Mapping[str, _Child]) -> Plan:
-    """Do what the failure policy says; without one a failed Job fails the JobSet."""
-    first = min(failed, key=lambda role: _ended_at(failed[role]))
-    if spec.failure_rules is None:
-        return _finish(observed, spec, state, _failure("FailedJobs", first, failed[first]))
-    role, action = next(
-        (
-            (role, rule.action)
-            for rule in spec.failure_rules
-            for role, child in sorted(failed.items(), key=lambda item: _ended_at(item[1]))
-            if rule.fits(spec.replicated_job(role)[0].name, *_how(child))
-        ),
-        (first, _RESTART),
-    )
-    if action == "FailJobSet":
-        return _finish(observed, spec, state, _failure("FailJobSetFailurePolicyAction", role, failed[role]))
-    if action in _COUNTED and state.counted >= spec.max_restarts:
-        outcome = _failure("ReachedMaxRestarts", role, failed[role], f"all {spec.max_restarts} restarts were made")
-        return _finish(observed, spec, state, outcome)
-    return _restart(observed, spec, state, role, action, failed[role])
-
-
-def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, action: str, failed: _Child) -> Plan:
-    """Stop the pods of all Jobs, or of the one that failed, so that they are made again."""
-    alone = action in {_RESTART_JOB, _RESTART_JOB_FREELY}
-    made = state.restarts + sum(state.attempts.values())
-    pause = timedelta(seconds=observed.delays.restart.pause_seconds(made))
-    _, message = _how(failed)
-    which = f"job {role}" if alone else "the JobSet"
-    state = replace(
-        state,
-        attempts={**state.attempts, role: state.attempts.get(role, 0) + 1} if alone else state.attempts,
-        restarts=state.restarts + (not alone),
-        counted=state.counted + (action in _COUNTED),
-        not_before=observed.moment.steady + pause,
-        failure=f"{failure_cause(message)}; {which} starts again, restart {made + 1}",
-    )
-    return _anew(observed, spec, state, role if alone else "")
-
-
-def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -> Plan:
-    """Begin once more with other ports; that is no restart that counts."""
-    failure = f"pod {pod.name} found its port taken: {pod.last_output}; all pods start again with other ports"
-    moved = replace(state, has_moved=True, is_void=True, failure=failure)
-    return replace(_anew(observed, spec, moved, ""), new_addresses=True)
-
-
-def _anew(observed: Observed, spec: JobSetSpec, state: _State, role: str) -> Plan:
-    """Retire the pods of a Job, or of all Jobs, and stop those that still run; when none does, go on at once."""
-    pods = [p for p in observed.pods if p.name not in state.retired and (not role or p.role == role)]
-    state = replace(
-        state,
-        children={r: c for r, c in state.children.items() if role and r != role},
-        retired=state.retired | {pod.name for pod in pods},
-    )
-    if all(pod.is_finished for pod in pods):
-        return _go_on(observed, spec, *_turned(observed, spec, state))
-    stop = tuple(pod.name for pod in going(pods))
-    return _go_on(observed, spec, state, _Turn(state.children, stop=stop, waiting=state.failure))
-
-
-def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:
-    """Return a pod that could not listen on its port because another program does; None when there is none."""
-    current = (pod for pod in pods if pod.name not in state.retired and pod.phase is Phase.FAILED)
-    return next((pod for pod in current if _PORT_TAKEN.search(pod.last_output)), None)
-
-
-def _doubt(observed: Observed, state: _State) -> datetime | None:
-    """Return until when a failure is held back: a pod that runs may be about to end because its port is taken."""
-    current = [pod for pod in observed.pods if pod.name not in state.retired and not pod.stopping]
-    ends = [p.finished_at for p in current if p.phase is Phase.FAILED and p.finished_at is not None]
-    goes_on = any(not pod.is_finished and not pod.failures for pod in current)
-    if state.has_moved or not ends or not goes_on or _port_taken(observed.pods, state):
-        return None
-    until = max(ends) + timedelta(seconds=DOUBT_SECONDS)
-    return until if observed.moment.steady < until else None
-
-
-def _how(child: _Child) -> tuple[str, str]:
-    end = child.end or {}
-    return end.get("reason", ""), end.get("message", "")
-
-
-def _ended_at(child: _Child) -> str:
-    return str((child.end or {}).get("lastTransitionTime", ""))
-
-
-def _failure(reason: str, role: str, child: _Child, more: str = "") -> Outcome:
-    why, message = _how(child)
-    text = f"job {role} failed ({why}): {message}"
-    return Outcome(success=False, reason=reason, message=with_remark(text, more) if more else text)
-
-
-# --- the plan ---------------------------------------------------------------------------------------------------------
-
-
-def _go_on(observed: Observed, spec: JobSetSpec, state: _State, turn: _Turn) -> Plan:
-    now = observed.moment.wall
-    conditions = conditions_of(observed.job.get("status") or {})
-    if spec.suspend:
-        reason, message = "SuspendedJobs", "jobset is suspended"
-        conditions = with_condition(conditions, "Suspended", reason=reason, message=message, now=now)
-    elif true_condition(conditions, "Suspended"):
-        reason, message = "ResumeJobs", "jobset is resumed"
-        conditions = with_condition(conditions, "Suspended", holds=False, reason=reason, message=message, now=now)
-    if spec.in_order and not spec.suspend:
-        conditions = _startup(conditions, spec, turn.children, now)
-    tries = (true_condition(conditions_of(child.status), JobCondition.RETRYING) for child in turn.children.values())
-    if text := next((held["message"] for held in tries if held), state.failure):
-        conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    return Plan(
-        _status(conditions, spec, state),
-        start=turn.start,
-        stop=turn.stop,
-        started_at=None if spec.suspend else observed.started_at or observed.moment.steady,
-        wake_at=turn.wake_at,
-        waiting="the job is suspended" if spec.suspend else turn.waiting,
-        memory={**observed.memory, "jobset": state},
-        anew=turn.anew,
+    return settled(observed, spec) or _Planning(observed, spec, observed.memory.get("jobset", _State())).plan(
+        ending, moves=moves
     )
 
 
-def _finish(observed: Observed, spec: JobSetSpec, state: _State, outcome: Outcome) -> Plan:
-    """Stop what still runs; say how it ended when nothing does."""
-    state = replace(state, outcome=outcome)
-    open_ = [pod for pod in observed.pods if not pod.is_finished]
-    conditions = conditions_of(observed.job.get("status") or {})
-    terminal = ""
-    if not open_:
-        conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)
-        terminal = "Completed" if outcome.success else "Failed"
-        conditions = with_condition(
-            conditions, terminal, reason=outcome.reason, message=outcome.message, now=observed.moment.wall
+@dataclass(slots=True)
+class _Planning:
+    """One decision about a JobSet that is not over; its state becomes what the next one starts from."""
+
+    observed: Observed
+    spec: JobSetSpec
+    state: _State
+
+    def plan(self, ending: Outcome | None, *, moves: bool) -> Plan:
+        outcome = self.state.outcome or early_outcome(self._current) or ending
+        if outcome is not None:
+            return self._finish(outcome)
+        can_move = moves and not self.state.has_moved
+        if can_move and not without_port(self._current):
+            failed_at = [p.finished_at for p in self._current if p.phase is Phase.FAILED and not p.stopping]
+            if (until := held_until(failed_at)) and self._now < until and may_yet_fail(self._current):
+                return self._go_on(Plan({}, wake_at=until))
+        jobs = self._plan_jobs()
+        failed = {role: child for role, child in self.state.children.items() if child.has_failed}
+        if failed:
+            taken = without_port(self._current) if can_move else None
+            return self._move(taken) if taken else self._answer_failure(failed)
+        outcome = self._success()
+        return self._go_on(jobs) if outcome is None else self._finish(outcome)
+
+    @property
+    def _now(self) -> datetime:
+        return self.observed.moment.steady
+
+    @property
+    def _current(self) -> tuple[PodRecord, ...]:
+        """The pods of Jobs that were not replaced."""
+        return tuple(pod for pod in self.observed.pods if pod.name not in self.state.retired)
+
+    # --- the Jobs -----------------------------------------------------------------------------------------------------
+
+    def _plan_jobs(self) -> Plan:
+        """Plan every Job that exists, create those whose time has come, and return what all of them want."""
+        state, is_first = self.state, not self.state.children
+        children = dict(state.children)
+        ending = {p.role for p in self.observed.pods if p.name in state.retired and not p.is_finished}
+        held = state.not_before is not None and self._now < state.not_before
+        plans = [Plan({}, wake_at=state.not_before, waiting=state.failure)] if held else []
+        for replicated in self.spec.replicated_jobs:
+            missing = next((d for d in replicated.depends_on if not self._is_reached(d, children)), None)
+            if missing is not None:
+                waiting = f"replicated job {replicated.name} waits for {missing.name} to be {missing.status}"
+                plans.append(Plan({}, waiting=waiting))
+            may_begin = not held and missing is None and not (is_first and ending)
+            for index, role in enumerate(replicated.roles()):
+                if role in children or (may_begin and role not in ending):
+                    children[role], wanted = self._plan_job(replicated, index, children.get(role, _Child()))
+                    plans.append(wanted)
+        starts = tuple(start for wanted in plans for start in wanted.start)
+        is_void = state.is_void or any(wanted.restarts_log for wanted in plans)
+        restarts_log = is_void and bool(starts) and not any(self._counting())
+        self.state = replace(state, children=children, is_void=state.is_void and not restarts_log)
+        return Plan(
+            {},
+            start=starts,
+            stop=tuple(name for wanted in plans for name in wanted.stop),
+            wake_at=earliest(*(wanted.wake_at for wanted in plans)),
+            waiting=next((wanted.waiting for wanted in plans if wanted.waiting), ""),
+            restarts_log=restarts_log,
         )
-    return Plan(
-        _status(conditions, spec, state, terminal),
-        stop=tuple(pod.name for pod in going(open_)),
-        started_at=observed.started_at,
-        memory={**observed.memory, "jobset": state},
-    )
 
+    def _plan_job(self, replicated: ReplicatedJob, index: int, child: _Child) -> tuple[_Child, Plan]:
+        """Plan a Job unless nothing has changed for it, and return what it wants."""
+        role, last = replicated.roles()[index], child.last
+        seen = _Observation(replicated, self.spec.suspend, tuple(p for p in self._current if p.role == role))
+        if child.settled_for == seen and (last.wake_at is None or last.wake_at > self._now):
+            return child, last  # which wants nothing
+        job = child_job(self.observed.job, replicated, index, suspend=seen.suspend) | {"status": last.status}
+        decision = plan_job(
+            replace(self.observed, job=job, pods=seen.pods, started_at=last.started_at, memory=last.memory)
+        )
+        attempt = self.state.restarts + self.state.attempts.get(role, 0)
+        starts = (PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start)
+        is_settled = not decision.start and not decision.stop
+        return _Child(decision, seen if is_settled else None), replace(decision, start=tuple(starts))
 
-def _startup(conditions: Conditions, spec: JobSetSpec, children: Mapping[str, _Child], now: datetime) -> Conditions:
-    over = all(_is_reached(Dependency(job.name, "Ready"), spec, children) for job in spec.replicated_jobs)
-    if true_condition(conditions, "StartupPolicyCompleted"):
-        return conditions
-    type_, other = ("StartupPolicyCompleted", "StartupPolicyInProgress")[:: 1 if over else -1]
-    text = "startup policy has completed" if over else "startup policy is in progress"
-    others = tuple(c for c in conditions if c["type"] != other)
-    return with_condition(others, type_, reason=type_, message=text, now=now)
+    def _counting(self) -> Iterator[bool]:
+        """Yield of each pod whether what it reported counts whatever becomes of others."""
+        current = {pod.name for pod in self._current}
+        for pod in self.observed.pods:
+            yield not pod.is_finished or (pod.name in current and pod.phase is Phase.SUCCEEDED)
 
+    def _is_reached(self, dependency: Dependency, children: Mapping[str, _Child]) -> bool:
+        found = next((job for job in self.spec.replicated_jobs if job.name == dependency.name), None)
+        if found is None:
+            return False
+        of_it = [children.get(role) for role in found.roles()]
+        is_complete = dependency.status == COMPLETE
+        return all(c is not None and (c.is_complete if is_complete else c.is_ready(found)) for c in of_it)
 
-def _status(conditions: Conditions, spec: JobSetSpec, state: _State, terminal: str = "") -> dict[str, Any]:
-    status: dict[str, Any] = {
-        "conditions": without_probes(conditions),
-        "replicatedJobsStatus": [_counts(job, spec, state) for job in spec.replicated_jobs],
-        "restarts": state.restarts,
-        "restartsCountTowardsMax": state.counted,
-    }
-    return status | ({"terminalState": terminal} if terminal else {})
+    # --- the outcome --------------------------------------------------------------------------------------------------
 
+    def _success(self) -> Outcome | None:
+        spec, children = self.spec, self.state.children
+        targets = [job for job in spec.replicated_jobs if not spec.success_targets or job.name in spec.success_targets]
+        jobs = [children.get(role, _Child()) for job in targets for role in job.roles()]
+        states = [child.is_complete for child in jobs]
+        done = any(states) if spec.success_operator == "Any" else bool(states) and all(states)
+        if not done:
+            return None
+        texts = [child.end.get("message", "").partition("; ")[2] for child in jobs]  # such as a log that was cut short
+        message = "; ".join(["jobset completed successfully", *dict.fromkeys(filter(None, texts))])
+        return Outcome(success=True, reason="AllJobsCompleted", message=message)
 
-def _counts(replicated: ReplicatedJob, spec: JobSetSpec, state: _State) -> dict[str, Any]:
-    """Return how many Jobs of a replicated job stand how."""
-    of_it = [state.children[role] for role in replicated.roles() if role in state.children]
-    open_ = [] if state.outcome is not None else [child for child in of_it if child.end is None]
-    return {
-        "name": replicated.name,
-        "ready": sum(_is_ready(replicated, child) for child in open_),
-        "succeeded": sum(child.is_complete for child in of_it),
-        "failed": sum(child.end is not None and not child.is_complete for child in of_it),
-        "active": sum(bool(child.status.get("active")) for child in open_),
-        "suspended": len(open_) if spec.suspend else 0,
-    }
+    def _answer_failure(self, failed: Mapping[str, _Child]) -> Plan:
+        """Do what the failure policy says; without one a failed Job fails the JobSet."""
+        spec = self.spec
+        in_order = sorted(failed.items(), key=lambda item: str(item[1].end.get("lastTransitionTime", "")))
+        first, child = in_order[0]
+        if spec.failure_rules is None:
+            return self._finish(child.failure("FailedJobs", first))
+        role, action = next(
+            (
+                (role, rule.action)
+                for rule in spec.failure_rules
+                for role, child in in_order
+                if rule.fits(
+                    spec.replicated_job(role)[0].name, child.end.get("reason", ""), child.end.get("message", "")
+                )
+            ),
+            (first, _RESTART),
+        )
+        if action == "FailJobSet":
+            return self._finish(failed[role].failure("FailJobSetFailurePolicyAction", role))
+        if action in _COUNTED and self.state.counted >= spec.max_restarts:
+            more = f"all {spec.max_restarts} restarts were made"
+            return self._finish(failed[role].failure("ReachedMaxRestarts", role, more))
+        return self._restart(role, action, failed[role])
+
+    def _restart(self, role: str, action: str, failed: _Child) -> Plan:
+        """Stop the pods of all Jobs, or of the one that failed, so that they are made again."""
+        state, alone = self.state, action in {_RESTART_JOB, _RESTART_JOB_FREELY}
+        made = state.restarts + sum(state.attempts.values())
+        which = f"job {role}" if alone else "the JobSet"
+        self.state = replace(
+            state,
+            attempts={**state.attempts, role: state.attempts.get(role, 0) + 1} if alone else state.attempts,
+            restarts=state.restarts + (not alone),
+            counted=state.counted + (action in _COUNTED),
+            not_before=self._now + timedelta(seconds=self.observed.delays.restart.pause_seconds(made)),
+            failure=f"{failure_cause(failed.end.get('message', ''))}; {which} starts again, restart {made + 1}",
+        )
+        return self._replace_jobs(role if alone else "")
+
+    def _move(self, pod: PodRecord) -> Plan:
+        """Begin once more with other ports; that is no restart that counts."""
+        failure = f"pod {pod.name} found its port taken: {pod.last_output}; all pods start again with other ports"
+        self.state = replace(self.state, has_moved=True, is_void=True, failure=failure)
+        return replace(self._replace_jobs(), new_addresses=True)
+
+    def _replace_jobs(self, role: str = "") -> Plan:
+        """Retire the pods of a Job, or of all Jobs, and stop those that still run; when none does, go on at once."""
+        pods = [pod for pod in self._current if role in {"", pod.role}]
+        self.state = replace(
+            self.state,
+            children={r: c for r, c in self.state.children.items() if role and r != role},
+            retired=self.state.retired | {pod.name for pod in pods},
+        )
+        if all(pod.is_finished for pod in pods):
+            return self._go_on(self._plan_jobs())
+        return self._go_on(Plan({}, stop=tuple(pod.name for pod in going(pods)), waiting=self.state.failure))
+
+    # --- the plan -----------------------------------------------------------------------------------------------------
+
+    def _go_on(self, jobs: Plan) -> Plan:
+        """Return a plan with what the Jobs want, and the status of a JobSet that goes on."""
+        now, suspend, retrying = self.observed.moment.wall, self.spec.suspend, JobCondition.RETRYING
+        conditions = conditions_of(self.observed.job.get("status") or {})
+        reasons = ("SuspendedJobs", "ResumeJobs")
+        conditions = with_suspension(conditions, "jobset is", reasons, now, suspended=suspend)
+        if self.spec.in_order and not suspend:
+            conditions = self._startup(conditions)
+        tries = (true_condition(conditions_of(c.last.status), retrying) for c in self.state.children.values())
+        if text := next((held["message"] for held in tries if held), self.state.failure):
+            conditions = with_message(conditions, retrying, reason=Reason.POD_FAILED, message=text, now=now)
+        return replace(
+            jobs,
+            status=self._status(conditions),
+            started_at=None if suspend else self.observed.started_at or self._now,
+            waiting="the job is suspended" if suspend else jobs.waiting,
+            memory={**self.observed.memory, "jobset": self.state},
+        )
+
+    def _finish(self, outcome: Outcome) -> Plan:
+        """Stop what still runs; say how it ended when nothing does."""
+        self.state = replace(self.state, outcome=outcome)
+        open_ = [pod for pod in self.observed.pods if not pod.is_finished]
+        conditions = conditions_of(self.observed.job.get("status") or {})
+        terminal = "" if open_ else "Completed" if outcome.success else "Failed"
+        if terminal:
+            others, now = (c for c in conditions if c["type"] != JobCondition.RETRYING), self.observed.moment.wall
+            conditions = with_condition(
+                tuple(others), terminal, reason=outcome.reason, message=outcome.message, now=now
+            )
+        return Plan(
+            self._status(conditions) | ({"terminalState": terminal} if terminal else {}),
+            stop=tuple(pod.name for pod in going(open_)),
+            started_at=self.observed.started_at,
+            memory={**self.observed.memory, "jobset": self.state},
+        )
+
+    def _startup(self, conditions: Conditions) -> Conditions:
+        jobs, done = self.spec.replicated_jobs, "StartupPolicyCompleted"
+        if true_condition(conditions, done):
+            return conditions
+        over = all(self._is_reached(Dependency(job.name, "Ready"), self.state.children) for job in jobs)
+        type_, text = (done, "has completed") if over else ("StartupPolicyInProgress", "is in progress")
+        others = tuple(c for c in conditions if not over or c["type"] != "StartupPolicyInProgress")
+        return with_condition(
+            others, type_, reason=type_, message=f"startup policy {text}", now=self.observed.moment.wall
+        )
+
+    def _status(self, conditions: Conditions) -> dict[str, Any]:
+        return {
+            "conditions": without_probes(conditions),
+            "replicatedJobsStatus": [self._counts(job) for job in self.spec.replicated_jobs],
+            "restarts": self.state.restarts,
+            "restartsCountTowardsMax": self.state.counted,
+        }
+
+    def _counts(self, replicated: ReplicatedJob) -> dict[str, Any]:
+        """Return how many Jobs of a replicated job stand how."""
+        of_it = [self.state.children[role] for role in replicated.roles() if role in self.state.children]
+        open_ = [] if self.state.outcome is not None else [child for child in of_it if not child.end]
+        return {
+            "name": replicated.name,
+            "ready": sum(child.is_ready(replicated) for child in open_),
+            "succeeded": sum(child.is_complete for child in of_it),
+            "failed": sum(child.has_failed for child in of_it),
+            "active": sum(bool(child.last.status.get("active")) for child in open_),
+            "suspended": len(open_) if self.spec.suspend else 0,
+        }

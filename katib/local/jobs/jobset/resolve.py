@@ -1,7 +1,7 @@
 """How a TrainJob and its runtime become a JobSet. Pure.
 
 The order is that of Kubeflow Trainer: the template of the runtime, the patches of the TrainJob, then what its trainer
-and its initializers say. Everything is read so that malformed parts count as not given; admission tells of them.
+and its initializers say. Everything is read so that malformed parts count as not given; admission reports them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from decimal import ROUND_CEILING
 from pathlib import PurePath
 from typing import Any, Final
 
-from katib.local.findings import integer, mapping, mappings, text, texts
-from katib.local.jobs.jobset.merge import merged, merged_list
+from katib.local.findings import integer, mapping, mapping_at, mappings, text, texts
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION
 from katib.local.jobs.launcher import amount_of, with_resources_of
@@ -30,6 +29,22 @@ WORKSPACE_VOLUME: Final = "initializer"
 _IDLE: Final = frozenset({"sshd", "sleep"})
 """Programs of MPI nodes that only wait for the launcher to come in; here it starts their processes itself."""
 
+_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "replicatedJobs": "name",
+    "schedulingGates": "name",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Lists that are merged entry by entry, and the field that says which entries are the same. Others are replaced."""
+
+_WHOLE: Final = frozenset({"volumes"})
+"""Lists whose entries replace those of the same key: two sources cannot be one volume."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
@@ -38,15 +53,15 @@ class TrainingSet:
     Attributes:
         jobset: The JobSet that it is.
         runtime: Its runtime.
-        trainer: The replicated job whose container `node` is told about the others; empty when there is none.
+        trainer: The replicated job whose container `node` gets the addresses of the others; empty when there is none.
         policy: Name of the ML policy; empty when there is none.
         nodes: How many nodes.
-        processes: Processes for each node, as the policy tells it.
+        processes: Processes for each node, as the policy gives it.
         gpus: GPUs of each node.
         hosts: How many hosts an MPI launcher finds in its host file.
         idle: Replicated jobs that are not started here, because they would only wait for an MPI launcher.
         shared: Path by which containers know the directory that initializers fill; empty when there is none.
-        is_told: Whether the nodes are told about each other: not without a trainer, as on a cluster.
+        has_trainer: Whether the TrainJob has a trainer: without it the nodes get no addresses, as on a cluster.
     """
 
     jobset: Object
@@ -59,12 +74,18 @@ class TrainingSet:
     hosts: int
     idle: tuple[str, ...]
     shared: str
-    is_told: bool
+    has_trainer: bool
 
     @property
     def slots(self) -> int:
         """How many processes an MPI launcher may start."""
         return self.hosts * int(self.processes)
+
+    @property
+    def node(self) -> Mapping[str, Any] | None:
+        """The container that trains; None when there is none."""
+        jobs = (job for _, job in mappings(self.jobset["spec"]["replicatedJobs"]))
+        return container_of(next((job for job in jobs if text(job.get("name")) == self.trainer), {}), NODE)
 
 
 def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
@@ -77,12 +98,12 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
     spec, metadata = mapping(train_job.get("spec")), mapping(train_job.get("metadata"))
     trainer, ml_policy = mapping(spec.get("trainer")), mapping(runtime.spec.get("mlPolicy"))
     policy = next((name for name in POLICIES if ml_policy.get(name) is not None), "")
-    template = _patched(mapping(runtime.spec.get("template")), spec)
-    jobs = [job for _, job in mappings(mapping(template.get("spec")).get("replicatedJobs"))]
+    template = _patched(mapping_at(runtime.spec, "template"), spec)
+    jobs = [job for _, job in mappings(mapping_at(template, "spec").get("replicatedJobs"))]
     nodes = integer(trainer.get("numNodes")) or integer(ml_policy.get("numNodes"))
     trains = next((text(job.get("name")) for job in jobs if _step(job) == "trainer"), "")
     nodes = nodes or max((_parallelism(job) for job in jobs if text(job.get("name")) == trains), default=1)
-    as_node = policy == "mpi" and mapping(ml_policy.get("mpi")).get("runLauncherAsNode") is True
+    as_node = policy == "mpi" and mapping_at(ml_policy, "mpi").get("runLauncherAsNode") is True
     jobs = [_overridden(job, spec, nodes, policy, launcher_is_node=as_node) for job in jobs]
     of_trainer = next((job for job in jobs if text(job.get("name")) == trains), {})
     resources = mapping((container_of(of_trainer, NODE) or {}).get("resources"))
@@ -103,12 +124,12 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
             "metadata": {
                 **{key: metadata[key] for key in ("name", "namespace", "uid") if key in metadata},
                 "labels": {
-                    **mapping(mapping(template.get("metadata")).get("labels")),
+                    **mapping_at(template, "metadata.labels"),
                     **mapping(metadata.get("labels")),
                     **mapping(spec.get("labels")),
                 },
                 "annotations": {
-                    **mapping(mapping(template.get("metadata")).get("annotations")),
+                    **mapping_at(template, "metadata.annotations"),
                     **mapping(spec.get("annotations")),
                 },
             },
@@ -123,7 +144,7 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
         hosts=max(nodes - 1, 1) + 1 if as_node else nodes,
         idle=idle,
         shared=shared,
-        is_told=isinstance(spec.get("trainer"), Mapping),
+        has_trainer=isinstance(spec.get("trainer"), Mapping),
     )
 
 
@@ -131,21 +152,16 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
 
 
 def _step(job: Mapping[str, Any]) -> str:
-    labels = mapping(mapping(mapping(job.get("template")).get("metadata")).get("labels"))
-    return text(labels.get(STEP_LABEL))
-
-
-def _job_spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping(mapping(job.get("template")).get("spec"))
+    return text(mapping_at(job, "template.metadata.labels").get(STEP_LABEL))
 
 
 def _parallelism(job: Mapping[str, Any]) -> int:
-    return integer(_job_spec(job).get("parallelism")) or 1
+    return integer(mapping_at(job, "template.spec").get("parallelism")) or 1
 
 
 def pod_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec of the pods of a replicated job."""
-    return mapping(mapping(_job_spec(job).get("template")).get("spec"))
+    return mapping_at(job, "template.spec.template.spec")
 
 
 def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -155,8 +171,9 @@ def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
 
 def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return a replicated job with another spec of its pods."""
-    template = {**mapping(_job_spec(job).get("template")), "spec": pod}
-    return {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": template}}}
+    template = {**mapping_at(job, "template.spec.template"), "spec": pod}
+    spec = {**mapping_at(job, "template.spec"), "template": template}
+    return {**job, "template": {**mapping_at(job, "template"), "spec": spec}}
 
 
 # --- patches ----------------------------------------------------------------------------------------------------------
@@ -165,18 +182,59 @@ def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
 def _patched(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Lay the patches over the runtime's template, in their order; older forms of them count too."""
     for _, patch in mappings(spec.get("runtimePatches")):
-        template = merged(template, mapping(mapping(patch.get("trainingRuntimeSpec")).get("template")))
+        template = _merged(template, mapping_at(patch, "trainingRuntimeSpec.template"))
     older = [(field, item) for field in PATCHES[1:] for _, item in mappings(spec.get(field))]
     for field, item in older:
         targets = [text(target.get("name")) for _, target in mappings(item.get("targetJobs"))]  # none means all
         pod = {key: value for key, value in item.items() if key not in {"targetJobs", "manager"}}
         patch = {"template": {"spec": {"template": {"spec": pod} if field == "podSpecOverrides" else pod}}}
         jobs = [
-            merged(job, patch) if not targets or text(job.get("name")) in targets else job
-            for _, job in mappings(mapping(template.get("spec")).get("replicatedJobs"))
+            _merged(job, patch) if not targets or text(job.get("name")) in targets else job
+            for _, job in mappings(mapping_at(template, "spec").get("replicatedJobs"))
         ]
         template = {**template, "spec": {**mapping(template.get("spec")), "replicatedJobs": jobs}}
     return template
+
+
+def _merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with a patch laid over it: mappings are merged, null removes, entries of lists meet by name."""
+    result = dict(base)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = _merged(result[key], value)
+        elif key in _KEYS and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = _merged_list(result[key], value, _KEYS[key], whole=key in _WHOLE)
+        else:
+            result[key] = value
+    return result
+
+
+def _merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: bool = False) -> list[Any]:
+    """Return a list of mappings with those of a patch laid over the entries that have the same key; new ones follow.
+
+    Args:
+        base: The list.
+        patch: What is laid over it.
+        key: The field that says which entries are the same.
+        whole: Entries replace each other instead of being merged.
+    """
+    result = list(base)
+    places = {name: i for i, item in enumerate(result) if (name := _name_of(item, key))}
+    for item in patch:
+        place = places.get(_name_of(item, key))
+        if place is None:
+            result.append(item)
+        else:
+            result[place] = item if whole else _merged(result[place], item)
+    return result
+
+
+def _name_of(item: object, key: str) -> str:
+    """Return the text under a key; empty where there is none, as in a malformed list."""
+    value = item.get(key) if isinstance(item, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 # --- what the TrainJob says itself ------------------------------------------------------------------------------------
@@ -192,7 +250,7 @@ def _overridden(
         job = {**job, "replicas": 1} if policy == "mpi" else _in_parallel(job, nodes)
         return _with_trainer(job, trainer)
     for kind, name in INITIALIZERS.items():
-        given = mapping(spec.get("initializer")).get(kind)
+        given = mapping_at(spec, "initializer").get(kind)
         if step == name:
             job = {**job, "replicas": 1}
             return _with_initializer(job, name, given) if isinstance(given, Mapping) else job
@@ -200,7 +258,7 @@ def _overridden(
 
 
 def _in_parallel(job: Mapping[str, Any], count: int) -> dict[str, Any]:
-    return merged({**job, "replicas": 1}, {"template": {"spec": {"parallelism": count, "completions": count}}})
+    return _merged({**job, "replicas": 1}, {"template": {"spec": {"parallelism": count, "completions": count}}})
 
 
 def _with_trainer(job: Mapping[str, Any], trainer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -212,9 +270,9 @@ def _with_trainer(job: Mapping[str, Any], trainer: Mapping[str, Any]) -> Mapping
         if trainer.get(field):
             changed[field] = trainer[field]
     if trainer.get("env"):
-        changed["env"] = merged_list(_items(node.get("env")), _items(trainer["env"]), "name", whole=True)
+        changed["env"] = _merged_list(_items(node.get("env")), _items(trainer["env"]), "name", whole=True)
     if isinstance(trainer.get("resourcesPerNode"), Mapping):
-        changed["resources"] = merged(mapping(node.get("resources")), trainer["resourcesPerNode"])
+        changed["resources"] = _merged(mapping(node.get("resources")), trainer["resourcesPerNode"])
     return _with_container(job, changed)
 
 
@@ -222,8 +280,8 @@ def _with_initializer(job: Mapping[str, Any], name: str, given: Mapping[str, Any
     container = container_of(job, name)
     if container is None:
         return job
-    told = [{"name": "STORAGE_URI", "value": given["storageUri"]}] if given.get("storageUri") else []
-    env = merged_list(_items(container.get("env")), [*told, *_items(given.get("env"))], "name", whole=True)
+    uri = [{"name": "STORAGE_URI", "value": given["storageUri"]}] if given.get("storageUri") else []
+    env = _merged_list(_items(container.get("env")), [*uri, *_items(given.get("env"))], "name", whole=True)
     changed = {**container, "env": env}
     if given.get("secretRef"):
         changed["envFrom"] = [*_items(container.get("envFrom")), {"secretRef": given["secretRef"]}]
@@ -259,8 +317,8 @@ def _without_idle(
     for job in jobs:
         node = container_of(job, NODE)
         if text(job.get("name")) in idle and node is not None:
-            told = {**node, "resources": merged(mapping(node.get("resources")), per_node)}
-            nodes.append((pod_of(_with_container(job, told)), _parallelism(job)))
+            node = {**node, "resources": _merged(mapping(node.get("resources")), per_node)}
+            nodes.append((pod_of(_with_container(job, node)), _parallelism(job)))
     found: list[Mapping[str, Any]] = []
     for job in jobs:
         if text(job.get("name")) in idle:

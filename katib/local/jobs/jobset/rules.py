@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from katib.api.wording import did_you_mean, shown
-from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
+from katib.local.findings import Part
 from katib.local.jobs.batch.rules import check_job_rules
 from katib.local.jobs.jobset.plan import ACTIONS
 from katib.local.jobs.jobset.spec import COMPLETE, MANAGER, READY, job_template
-from katib.local.jobs.jobset.structure import JOB_SET_SPEC, check_job_template, check_structure
+from katib.local.jobs.jobset.structures import JOB_SET_SPEC
+from katib.local.jobs.structure import check_job_template, check_structure
 from katib.templates import has_placeholder
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -23,142 +23,119 @@ _REASONS: Final = (
     "MaxFailedIndexesExceeded",
     "PodFailurePolicy",
 )
-_STRATEGIES: Final = ("Recreate", "BlockingRecreate")
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_CLUSTER = "submit the experiment to Kubernetes"
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_CLUSTER: Final = "submit the experiment to Kubernetes"
 
 
-def check_jobset_rules(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    """Check a JobSet's spec.
-
-    Args:
-        spec: The spec; may be malformed.
-        path: Where it stands.
-        findings: Takes what is found.
-    """
-    check_structure(spec, JOB_SET_SPEC, path, findings, "JobSet")
-    _check_replicated_jobs(spec, path, findings)
-    names = [text(item.get("name")) for _, item in mappings(spec.get("replicatedJobs"))]
-    _check_dependencies(spec, path, findings)
-    success, place = mapping(spec.get("successPolicy")), f"{path}.successPolicy"
-    findings.choice(success.get("operator"), ("All", "Any"), f"{place}.operator")
-    _check_targets(success.get("targetReplicatedJobs"), f"{place}.targetReplicatedJobs", names, findings)
-    _check_failure(mapping(spec.get("failurePolicy")), f"{path}.failurePolicy", names, findings)
-    order = mapping(spec.get("startupPolicy")).get("startupPolicyOrder")
-    findings.choice(order, ("AnyOrder", "InOrder"), f"{path}.startupPolicy.startupPolicyOrder")
-    findings.below(0, spec.get("ttlSecondsAfterFinished"), f"{path}.ttlSecondsAfterFinished")
-    findings.all_below({"jobIndex": 0, "podIndex": 0}, mapping(spec.get("coordinator")), f"{path}.coordinator")
-    _check_surroundings(spec, path, findings)
+def check_jobset_rules(spec: Part) -> None:
+    """Check the spec of a JobSet."""
+    check_structure(spec, JOB_SET_SPEC, "JobSet")
+    _check_replicated_jobs(spec["replicatedJobs"])
+    names = [job["name"].text for job in spec["replicatedJobs"]]
+    _check_dependencies(spec)
+    spec["successPolicy.operator"].choice("All", "Any")
+    _check_targets(spec["successPolicy.targetReplicatedJobs"], names)
+    _check_failure(spec["failurePolicy"], names)
+    spec["startupPolicy.startupPolicyOrder"].choice("AnyOrder", "InOrder")
+    spec.at_least(ttlSecondsAfterFinished=0)
+    spec["coordinator"].at_least(jobIndex=0, podIndex=0)
+    spec.run_by(MANAGER, "JobSet")
+    remedy = f"use an emptyDir or a path of this machine, or {_CLUSTER}"
+    spec["volumeClaimPolicies"].refuse("volumes are not claimed on this machine", remedy, "jobset-unsupported")
+    spec["network"].note("there is no cluster network here, so pods have no names in it")
 
 
-def check_peers(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    """Find names of other pods that a JobSet's containers spell out and that are no hosts here.
-
-    Args:
-        spec: The spec; may be malformed.
-        path: Where it stands.
-        findings: Takes what is found.
-    """
-    jobs = list(mappings(spec.get("replicatedJobs")))
-    names = [re.escape(name) for _, item in jobs if (name := text(item.get("name")))]
+def check_peers(spec: Part) -> None:
+    """Find names of other pods that a JobSet's containers spell out and that are no hosts here."""
+    names = [re.escape(job["name"].text) for job in spec["replicatedJobs"] if job["name"].text]
     pattern = re.compile(rf"-((?:{'|'.join(names)})-\d+-\d+)\b")
-    for i, item in jobs if names else ():
-        pod = mapping(mapping(job_template(item).get("template")).get("spec"))
-        place = f"{path}.replicatedJobs[{i}].template.spec.template.spec"
-        for list_ in ("initContainers", "containers"):
-            for j, container in mappings(pod.get(list_)):
-                if found := spelled_out(container, pattern):
-                    field, name = found
-                    cause = f"the host name of a pod, as in {shown(name)}, leads nowhere on this machine"
-                    remedy = f"use 127.0.0.1, or {_CLUSTER}"
-                    findings.error(f"{place}.{list_}[{j}].{field}", cause, remedy, "jobset-peer-name")
+    for job in spec["replicatedJobs"] if names else ():
+        pod = job["template.spec.template.spec"]
+        for container in [container for field in ("initContainers", "containers") for container in pod[field]]:
+            check_spelled_out(container, pattern, "a pod", f"use 127.0.0.1, or {_CLUSTER}")
 
 
-def spelled_out(container: Mapping[str, Any], pattern: re.Pattern[str]) -> tuple[str, str] | None:
-    """Return which field of a container holds what a pattern's group finds, and what; None when none does."""
-    values = [value for _, entry in mappings(container.get("env")) if isinstance(value := entry.get("value"), str)]
-    for field, words in (
-        ("command", texts(container.get("command"))),
-        ("args", texts(container.get("args"))),
-        ("env", values),
-    ):
-        if match := next(filter(None, map(pattern.search, words)), None):
-            return field, match.group(1)
-    return None
+def check_spelled_out(container: Part, pattern: re.Pattern[str], whose: str, remedy: str) -> None:
+    """Find the host name of a pod that a container spells out.
+
+    Args:
+        container: The container.
+        pattern: Its group finds the name.
+        whose: What the pod is, in words.
+        remedy: What to do.
+    """
+    values = [value for entry in container["env"] if isinstance(value := entry["value"].value, str)]
+    words = {field: [word.value for word in container[field].words] for field in ("command", "args")} | {"env": values}
+    for field, said in words.items():
+        if match := next(filter(None, map(pattern.search, said)), None):
+            cause = f"the host name of {whose}, as in {shown(match.group(1))}, leads nowhere on this machine"
+            container[field].error(cause, remedy, "jobset-peer-name")
+            return
 
 
-def _check_replicated_jobs(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    jobs = list(mappings(spec.get("replicatedJobs")))
-    if not jobs and not has_placeholder(spec.get("replicatedJobs")):
-        findings.error(f"{path}.replicatedJobs", "it is missing or empty", "give at least one", "jobset-empty")
+def _check_replicated_jobs(jobs: Part) -> None:
+    if not list(jobs) and not has_placeholder(jobs.value):
+        jobs.error("it is missing or empty", "give at least one", "jobset-empty")
     seen: set[str] = set()
-    for i, item in jobs:
-        place, name = f"{path}.replicatedJobs[{i}]", text(item.get("name"))
-        if not is_given(item.get("name")):
-            findings.error(f"{place}.name", "it is missing", "name the replicated job", "job-field-missing")
-        elif name and not _NAME.fullmatch(name):
-            cause = f"{shown(name)} is not a valid DNS label"
-            findings.error(f"{place}.name", cause, "use lower case letters, digits and hyphens", "jobset-name")
-        elif name in seen:
-            cause = f"{shown(name)} is used twice"
-            findings.error(f"{place}.name", cause, "give it a name of its own", "jobset-name")
-        seen.add(name)
-        findings.below(0, item.get("replicas"), f"{place}.replicas")
-        check_job_template(item.get("template"), f"{place}.template", findings)
-        if not is_given(mapping(mapping(item.get("template")).get("spec")).get("template")):
-            cause = "it is missing"
-            findings.error(f"{place}.template.spec.template", cause, "give the pod template", "job-field-missing")
+    for job in jobs:
+        name = job["name"]
+        if not name.require("name the replicated job"):
+            pass
+        elif name.text and not _NAME.fullmatch(name.text):
+            cause = f"{shown(name.text)} is not a valid DNS label"
+            name.error(cause, "use lower case letters, digits and hyphens", "jobset-name")
+        elif name.text in seen:
+            name.error(f"{shown(name.text)} is used twice", "give it a name of its own", "jobset-name")
+        seen.add(name.text)
+        job.at_least(replicas=0)
+        check_job_template(job["template"])
+        if not job["template.spec.template"].require("give the pod template"):
             continue
-        rules = job_template(item)
-        if (integer(rules.get("completions")) or 1) > 1:
+        rules = job_template(job.value)
+        if (job["template.spec.completions"].integer or 1) > 1:
             rules["completions"] = 1  # whose metrics count is for the labels of primary pods to say
-        check_job_rules(rules, f"{place}.template.spec", findings)
-        job = mapping(item.get("template"))
-        parts = (job, mapping(mapping(job.get("spec")).get("template")))
-        if any(EXCLUSIVE in mapping(mapping(part.get("metadata")).get("annotations")) for part in parts):
+        check_job_rules(Part(rules, job["template.spec"].path, job.findings))
+        parts = (job["template"], job["template.spec.template"])
+        if any(EXCLUSIVE in part["metadata.annotations"].fields for part in parts):
             cause = "a Job cannot have a part of this machine to itself"
             remedy = f"remove the annotation {EXCLUSIVE}, or {_CLUSTER}"
-            findings.error(f"{place}.template.metadata.annotations", cause, remedy, "jobset-unsupported")
+            job["template.metadata.annotations"].error(cause, remedy, "jobset-unsupported")
 
 
-def _check_dependencies(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    in_order = mapping(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
+def _check_dependencies(spec: Part) -> None:
+    in_order = spec["startupPolicy.startupPolicyOrder"].value == "InOrder"
     earlier: list[str] = []
-    for i, item in mappings(spec.get("replicatedJobs")):
-        for j, dependency in mappings(item.get("dependsOn")):
-            place, name = f"{path}.replicatedJobs[{i}].dependsOn[{j}]", text(dependency.get("name"))
+    for job in spec["replicatedJobs"]:
+        for dependency in job["dependsOn"]:
+            name = dependency["name"]
             if in_order:
                 remedy = "remove it, or the startupPolicy"
-                findings.error(place, "startupPolicy InOrder already says the order", remedy, "jobset-depends-on")
-            if name and name not in earlier:
-                cause = f"no replicated job before this one is named {shown(name)}"
-                remedy = did_you_mean(name, earlier) if earlier else "remove it: the first one cannot depend on others"
-                findings.error(f"{place}.name", cause, remedy, "jobset-depends-on")
-            findings.choice(dependency.get("status"), (READY, COMPLETE), f"{place}.status")
-        earlier.append(text(item.get("name")))
+                dependency.error("startupPolicy InOrder already says the order", remedy, "jobset-depends-on")
+            if name.text and name.text not in earlier:
+                cause = f"no replicated job before this one is named {shown(name.text)}"
+                remedy = "remove it: the first one cannot depend on others"
+                name.error(cause, did_you_mean(name.text, earlier) if earlier else remedy, "jobset-depends-on")
+            dependency["status"].choice(READY, COMPLETE)
+        earlier.append(job["name"].text)
 
 
-def _check_failure(policy: Mapping[str, Any], path: str, names: list[str], findings: Findings) -> None:
-    findings.below(0, policy.get("maxRestarts"), f"{path}.maxRestarts")
-    if policy.get("restartStrategy") == "InPlaceRestart":
-        cause = "pods are not restarted in place here"
-        findings.error(f"{path}.restartStrategy", cause, "use Recreate", "jobset-unsupported")
+def _check_failure(policy: Part, names: list[str]) -> None:
+    policy.at_least(maxRestarts=0)
+    strategy = policy["restartStrategy"]
+    if strategy.value == "InPlaceRestart":
+        strategy.error("pods are not restarted in place here", "use Recreate", "jobset-unsupported")
     else:
-        findings.choice(policy.get("restartStrategy"), _STRATEGIES, f"{path}.restartStrategy")
-    for i, rule in mappings(policy.get("rules")):
-        place = f"{path}.rules[{i}]"
-        if not is_given(rule.get("action")):
-            remedy = f"give one of {', '.join(ACTIONS)}"
-            findings.error(f"{place}.action", "it is missing", remedy, "job-field-missing")
-        findings.choice(rule.get("action"), ACTIONS, f"{place}.action")
-        _check_targets(rule.get("targetReplicatedJobs"), f"{place}.targetReplicatedJobs", names, findings)
-        for j, reason in enumerate(texts(rule.get("onJobFailureReasons"))):
-            findings.choice(reason, _REASONS, f"{place}.onJobFailureReasons[{j}]")
-        for j, pattern in enumerate(texts(rule.get("onJobFailureMessagePatterns"))):
-            if not _is_pattern(pattern):
-                remedy = "write a regular expression"
-                cause = f"{shown(pattern)} is not a valid regular expression"
-                findings.error(f"{place}.onJobFailureMessagePatterns[{j}]", cause, remedy, "jobset-pattern")
+        strategy.choice("Recreate", "BlockingRecreate")
+    for rule in policy["rules"]:
+        rule["action"].require(f"give one of {', '.join(ACTIONS)}")
+        rule["action"].choice(*ACTIONS)
+        _check_targets(rule["targetReplicatedJobs"], names)
+        for reason in rule["onJobFailureReasons"].words:
+            reason.choice(*_REASONS)
+        for pattern in rule["onJobFailureMessagePatterns"].words:
+            if not _is_pattern(pattern.value):
+                cause = f"{shown(pattern.value)} is not a valid regular expression"
+                pattern.error(cause, "write a regular expression", "jobset-pattern")
 
 
 def _is_pattern(pattern: str) -> bool:
@@ -169,20 +146,8 @@ def _is_pattern(pattern: str) -> bool:
     return True
 
 
-def _check_targets(value: object, path: str, names: list[str], findings: Findings) -> None:
-    for i, name in enumerate(texts(value)):
-        if text(name) and name not in names:
-            cause = f"there is no replicated job {shown(name)}"
-            findings.error(f"{path}[{i}]", cause, did_you_mean(name, names), "jobset-target")
-
-
-def _check_surroundings(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    findings.managed_by(spec.get("managedBy"), MANAGER, f"{path}.managedBy", "JobSet")
-    if is_given(spec.get("volumeClaimPolicies")):
-        remedy = f"use an emptyDir or a path of this machine, or {_CLUSTER}"
-        cause = "volumes are not claimed on this machine"
-        findings.error(f"{path}.volumeClaimPolicies", cause, remedy, "jobset-unsupported")
-    if spec.get("suspend") is True:
-        findings.notice(f"{path}.suspend", "every trial starts suspended and waits until its JobSet is resumed")
-    if is_given(spec.get("network")):
-        findings.notice(f"{path}.network", "there is no cluster network here, so pods have no names in it")
+def _check_targets(targets: Part, names: list[str]) -> None:
+    for target in targets.words:
+        if target.text and target.text not in names:
+            cause = f"there is no replicated job {shown(target.text)}"
+            target.error(cause, did_you_mean(target.text, names), "jobset-target")

@@ -12,7 +12,7 @@ import yaml
 
 from katib.api.wording import closest, shown
 from katib.errors import FieldError
-from katib.local.findings import mapping, text
+from katib.local.findings import mapping, mapping_at, text
 from katib.runtime.objects import Key, Kind, Object
 
 API_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
@@ -56,7 +56,7 @@ def runtime_of(train_job: Object, find: Find) -> Runtime | None:
         train_job: The TrainJob; may be malformed.
         find: Where stored objects are.
     """
-    reference = mapping(mapping(train_job.get("spec")).get("runtimeRef"))
+    reference = mapping_at(train_job, "spec.runtimeRef")
     name, kind = text(reference.get("name")), RUNTIME_KINDS.get(str(reference.get("kind") or CLUSTER_RUNTIME.kind))
     if not name or kind is None or (reference.get("apiGroup") or GROUP) != GROUP:
         return None
@@ -82,7 +82,7 @@ def unknown_runtime(train_job: Object, path: str) -> FieldError | None:
         train_job: The TrainJob; may be malformed.
         path: Where its reference stands.
     """
-    reference = mapping(mapping(train_job.get("spec")).get("runtimeRef"))
+    reference = mapping_at(train_job, "spec.runtimeRef")
     name, kind, group = (text(reference.get(field)) for field in ("name", "kind", "apiGroup"))
     if group and group != GROUP:
         return FieldError(f"{path}.apiGroup", f"{shown(group)} is not known", f"write {GROUP}", "runtime-reference")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from katib.local.findings import mapping
+from katib.local.findings import mapping, mapping_at
 from katib.runtime.objects import Object
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
@@ -152,7 +152,7 @@ def _failure_rule(rule: Mapping[str, Any]) -> FailureRule:
 
 def job_template(replicated_job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the spec of the Jobs of a replicated job with the defaults that a JobSet gives; it may be malformed."""
-    spec = dict(mapping(mapping(replicated_job.get("template")).get("spec")))
+    spec = dict(mapping_at(replicated_job, "template.spec"))
     spec.setdefault("completionMode", "Indexed")
     if "parallelism" not in spec and "completions" not in spec:
         spec |= {"parallelism": 1, "completions": 1}

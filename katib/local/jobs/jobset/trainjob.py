@@ -10,9 +10,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from katib.errors import invalid
-from katib.local.findings import Findings
+from katib.local.findings import Findings, Part
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
-from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition, without_probes
+from katib.local.jobs.conditions import (
+    conditions_of,
+    end_of,
+    true_condition,
+    with_condition,
+    with_suspension,
+    without_probes,
+)
 from katib.local.jobs.jobset.environment import (
     ADDRESSES,
     HOST_DIRECTORY,
@@ -59,7 +66,9 @@ class TrainJob:
         training: TrainingSet | None = observed.memory.get("training")
         if training is None:
             runtime, findings = runtime_of(observed.job, self._find), Findings()
-            check_train_job(observed.job, observed.job["kind"], findings, runtime)  # changed since admission, perhaps
+            check_train_job(
+                Part(observed.job, observed.job["kind"], findings), runtime
+            )  # changed since admission, perhaps
             if findings.errors or runtime is None:
                 reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, findings.errors))
                 now = observed.moment.wall
@@ -73,48 +82,48 @@ class TrainJob:
         training: TrainingSet | None = start.details.get("training") or self._resolve(job)
         if training is None:
             raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
-        return _told(jobset_pod(training.jobset, start), training, start, wiring)
+        return _with_variables(jobset_pod(training.jobset, start), training, start, wiring)
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
-        check_train_job(job, path, findings, runtime_of(job, self._find))
+        check_train_job(Part(job, path, findings), runtime_of(job, self._find))
 
-    def addresses_told(self, job: Object) -> str:
+    def address_variables(self, job: Object) -> str:
         """Return which variables hold the address of the first node; empty when none do."""
-        training = self._resolve(job) if is_readable(job) else None
-        return ADDRESSES.get(training.policy, "") if training is not None and training.is_told else ""
+        training = self._resolve(job)
+        return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""
 
     def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
         """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         if training is not None:
-            check_node_names(training, f"{path}.spec", findings)
+            check_node_names(training, Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has with what the TrainJob says."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return {} if training is None else jobset_templates(training.jobset)
 
     def written_at(self, job: Object, place: str) -> str:
         """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return place if training is None else written_at(job, training, place)
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods, as its runtime makes them."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return () if training is None else jobset_labels(training.jobset)
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         if training is None or not training.trainer:
             return {}
         first = {} if training.policy == "mpi" else {INDEX_ANNOTATION: "0"}
         return {REPLICATED_JOB_LABEL: training.trainer, **first}
 
     def _resolve(self, job: Object) -> TrainingSet | None:
-        runtime = runtime_of(job, self._find)
+        runtime = runtime_of(job, self._find) if is_readable(job) else None
         return None if runtime is None else training_set(job, runtime)
 
 
@@ -148,16 +157,11 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
     before = conditions_of(observed.job.get("status") or {})
     now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] == "Suspended")
     theirs = conditions_of(of_jobset)
-    if true_condition(theirs, "Suspended"):
-        conditions = with_condition(
-            conditions, "Suspended", reason="Suspended", message="TrainJob is suspended", now=now
-        )
-    elif true_condition(conditions, "Suspended"):
-        message = "TrainJob is resumed"
-        conditions = with_condition(conditions, "Suspended", holds=False, reason="Resumed", message=message, now=now)
+    suspended = true_condition(theirs, "Suspended") is not None
+    conditions = with_suspension(conditions, "TrainJob is", ("Suspended", "Resumed"), now, suspended=suspended)
     kept = [c for c in theirs if c["type"] in {*_TERMINAL, "Retrying"}]
     ends = tuple({**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept)
-    running = end_of(of_jobset) is None and not true_condition(theirs, "Suspended")
+    running = end_of(of_jobset) is None and not suspended
     waiting = {"ready": int(running), "succeeded": 0, "failed": 0, "active": int(running), "suspended": 0}
     return {
         "conditions": without_probes(conditions + ends),
@@ -168,7 +172,7 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
 # --- the pods ---------------------------------------------------------------------------------------------------------
 
 
-def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
+def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
     """Return a pod with the variables of its node and the directories that it shares."""
     replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
     if training.shared:
@@ -178,11 +182,11 @@ def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -
     if training.policy == "mpi":
         files, rewrites = {HOST_FILE: host_file(training)}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
         pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots)
-    if not training.is_told:
+    if not training.has_trainer:
         return pod
-    told = node_variables(training, start.index or 0, wiring)
+    variables = node_variables(training, start.index or 0, wiring)
     if training.policy not in RESERVED:
         node = next(c for c in pod.template["spec"]["containers"] if c["name"] == NODE)
         own = {entry["name"] for entry in node.get("env") or ()}
-        told = {name: value for name, value in told.items() if name not in own}
-    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **told}})
+        variables = {name: value for name, value in variables.items() if name not in own}
+    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **variables}})

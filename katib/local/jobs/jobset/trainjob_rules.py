@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from katib.api.wording import shown
-from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
+from katib.local.findings import Findings, Part
 from katib.local.jobs.jobset.environment import RESERVED
 from katib.local.jobs.jobset.resolve import (
     INITIALIZERS,
@@ -15,62 +14,52 @@ from katib.local.jobs.jobset.resolve import (
     PATCHES,
     POLICIES,
     STEP_LABEL,
+    TrainingSet,
     container_of,
     training_set,
 )
-from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
-from katib.local.jobs.jobset.rules import check_jobset_rules, spelled_out
+from katib.local.jobs.jobset.rules import check_jobset_rules, check_spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
-from katib.local.jobs.jobset.structure import (
-    RUNTIME,
-    RUNTIME_SPEC,
-    TRAIN_JOB_SPEC,
-    check_resources,
-    check_structure,
-)
+from katib.local.jobs.jobset.structures import RUNTIME, RUNTIME_SPEC, TRAIN_JOB_SPEC
+from katib.local.jobs.structure import check_in_container, check_structure, has_structure
 from katib.runtime.objects import Object
 from katib.templates import has_placeholder
 from katib.templates.devices import device_errors
 
 MANAGER: Final = "trainer.kubeflow.org/trainjob-controller"
-_CLUSTER = "submit the experiment to Kubernetes"
-_TORCHTUNE = ["tune", "run"]
-_PROCESS_WORDS = ("auto", "cpu", "gpu")
-_CONTAINER = re.compile(
+_CLUSTER: Final = "submit the experiment to Kubernetes"
+_TORCHTUNE: Final = ["tune", "run"]
+_PROCESS_WORDS: Final = ("auto", "cpu", "gpu")
+_CONTAINER: Final = re.compile(
     r"spec\.replicatedJobs\[(?P<job>\d+)\]\.template\.spec\.template\.spec\.containers\[(?P<container>\d+)\]"
     r"(?:\.(?P<field>\w+)(?P<rest>.*))?"
 )
 
 
-def check_train_job(job: Object, path: str, findings: Findings, runtime: Runtime | None) -> None:
+def check_train_job(job: Part, runtime: Runtime | None) -> None:
     """Check a TrainJob and its runtime, but for the pod templates.
 
     Args:
-        job: The TrainJob; may be malformed or hold placeholders.
-        path: Where it stands.
-        findings: Takes what is found.
+        job: The TrainJob.
         runtime: Its runtime; None when there is none.
     """
-    spec, place = mapping(job.get("spec")), f"{path}.spec"
-    check_structure(job.get("spec"), TRAIN_JOB_SPEC, place, findings, "TrainJob")
-    trainer = mapping(spec.get("trainer"))
-    _check_counts(spec, place, findings)
-    if is_given(trainer.get("resourcesPerNode")):
-        check_resources(trainer["resourcesPerNode"], f"{place}.trainer.resourcesPerNode", findings)
-    findings.managed_by(spec.get("managedBy"), MANAGER, f"{place}.managedBy", "TrainJob")
-    if spec.get("suspend") is True:
-        findings.notice(f"{place}.suspend", "every trial starts suspended and waits until its TrainJob is resumed")
-    _check_patches(spec, place, findings)
-    reference = mapping(spec.get("runtimeRef")).get("name")
-    if not is_given(reference):
-        cause, remedy = "it is missing", "name a runtime, such as torch-distributed"
-        findings.error(f"{place}.runtimeRef.name", cause, remedy, "job-field-missing")
-    elif runtime is not None:
-        _check_with_runtime(job, place, findings, runtime)
-    elif error := unknown_runtime(job, f"{place}.runtimeRef"):
-        findings.error(error.path, error.cause, error.remedy, error.origin)
-    elif has_placeholder(reference):
-        findings.notice(f"{place}.runtimeRef.name", "which runtime it is is known only when a trial starts")
+    spec, reference = job["spec"], job["spec.runtimeRef.name"]
+    trainer = spec["trainer"]
+    check_structure(spec, TRAIN_JOB_SPEC, "TrainJob")
+    _check_counts(spec, trainer)
+    if trainer["resourcesPerNode"].is_given:
+        check_in_container("resources", trainer["resourcesPerNode"])
+    spec.run_by(MANAGER, "TrainJob")
+    for pod in _patched_pods(spec):
+        _check_patched_pod(pod)
+    if not reference.require("name a runtime, such as torch-distributed"):
+        return
+    if runtime is not None:
+        _check_with_runtime(job, runtime)
+    elif error := unknown_runtime(job.value, spec["runtimeRef"].path):
+        job.findings.errors.append(error)
+    elif has_placeholder(reference.value):
+        reference.notice("which runtime it is is known only when a trial starts")
 
 
 def check_runtime(runtime: Object, findings: Findings) -> None:
@@ -80,169 +69,132 @@ def check_runtime(runtime: Object, findings: Findings) -> None:
         runtime: The object; may be malformed.
         findings: Takes what is found, with paths in the object.
     """
-    check_structure(runtime, RUNTIME, "", findings, "training runtime")
-    if not is_given(runtime.get("spec")):
-        findings.error("spec", "it is missing", "write what the runtime is", "job-field-missing")
+    whole = Part(runtime, "", findings)
+    check_structure(whole, RUNTIME, "training runtime")
+    whole["spec"].require("write what the runtime is")
     if not findings.errors:
-        spec = mapping(runtime.get("spec"))
-        _check_policy(mapping(spec.get("mlPolicy")), "spec.mlPolicy", findings)
-        template = mapping(mapping(spec.get("template")).get("spec"))
+        _check_policy(whole["spec.mlPolicy"])
+        template = whole["spec.template.spec"]
         # Whether initializers fill a claimed volume is known with the TrainJob.
-        jobset = {key: value for key, value in template.items() if key != "volumeClaimPolicies"}
-        check_jobset_rules(jobset, "spec.template.spec", findings)
-        findings.errors += device_errors(jobset, "spec.template.spec")
+        jobset = {key: part.value for key, part in template.fields.items() if key != "volumeClaimPolicies"}
+        check_jobset_rules(Part(jobset, template.path, findings))
+        findings.errors += device_errors(jobset, template.path)
 
 
 def is_readable(job: Object) -> bool:
     """Return whether a TrainJob has the structure of one, so that it can be laid over its runtime."""
-    findings = Findings()
-    check_structure(job.get("spec"), TRAIN_JOB_SPEC, "spec", findings, "TrainJob")
-    return not findings.errors
+    return has_structure(job.get("spec"), TRAIN_JOB_SPEC)
 
 
-def _check_counts(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    trainer = mapping(spec.get("trainer"))
-    for field in ("numNodes", "numProcPerNode"):
-        number = integer(trainer.get(field))
-        if number is not None and number < 1:
-            findings.error(f"{path}.trainer.{field}", f"{number} is less than 1", "give 1 or more", "train-job-count")
-    processes = trainer.get("numProcPerNode")
-    is_word = isinstance(processes, str) and (processes in _PROCESS_WORDS or processes.isdecimal())
-    if is_given(processes) and integer(processes) is None and not is_word and not has_placeholder(processes):
-        cause = f"{shown(processes)} is not a number of processes"
-        findings.error(f"{path}.trainer.numProcPerNode", cause, "give a whole number, or auto", "train-job-count")
-    seconds = integer(spec.get("activeDeadlineSeconds"))
-    if seconds is not None and seconds < 1:
-        cause = f"{seconds} is less than 1"
-        findings.error(f"{path}.activeDeadlineSeconds", cause, "give 1 or more", "train-job-count")
+def _check_counts(spec: Part, trainer: Part) -> None:
+    processes = trainer["numProcPerNode"]
+    for part in (trainer["numNodes"], processes, spec["activeDeadlineSeconds"]):
+        if part.integer is not None and part.integer < 1:
+            part.error(f"{part.integer} is less than 1", "give 1 or more", "train-job-count")
+    value = processes.value
+    is_word = isinstance(value, str) and (value in _PROCESS_WORDS or value.isdecimal())
+    if processes.is_given and processes.integer is None and not is_word and not has_placeholder(value):
+        cause = f"{shown(value)} is not a number of processes"
+        processes.error(cause, "give a whole number, or auto", "train-job-count")
 
 
-def _check_patches(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+def _patched_pods(spec: Part) -> list[Part]:
+    runtimes = [patch["trainingRuntimeSpec.template.spec.replicatedJobs"] for patch in spec["runtimePatches"]]
+    return [
+        *(job["template.spec.template.spec"] for jobs in runtimes for job in jobs),
+        *(item["spec"] for item in spec["podTemplateOverrides"]),
+        *spec["podSpecOverrides"],
+    ]
+
+
+def _check_patched_pod(pod: Part) -> None:
     """Refuse patches of variables that the TrainJob has fields for."""
-    for i, patch in mappings(spec.get("runtimePatches")):
-        template = mapping(mapping(patch.get("trainingRuntimeSpec")).get("template"))
-        for j, job in mappings(mapping(template.get("spec")).get("replicatedJobs")):
-            pod = mapping(mapping(mapping(mapping(job.get("template")).get("spec")).get("template")).get("spec"))
-            place = f"{path}.runtimePatches[{i}].trainingRuntimeSpec.template.spec.replicatedJobs[{j}]"
-            _check_patched_pod(pod, f"{place}.template.spec.template.spec", findings)
-    for i, item in mappings(spec.get("podTemplateOverrides")):
-        _check_patched_pod(mapping(item.get("spec")), f"{path}.podTemplateOverrides[{i}].spec", findings)
-    for i, item in mappings(spec.get("podSpecOverrides")):
-        _check_patched_pod(item, f"{path}.podSpecOverrides[{i}]", findings)
-
-
-def _check_patched_pod(pod: Mapping[str, Any], path: str, findings: Findings) -> None:
     own = {NODE: "trainer.env", **{name: f"initializer.{kind}.env" for kind, name in INITIALIZERS.items()}}
-    for i, container in mappings(pod.get("containers")):
-        name = text(container.get("name"))
-        if is_given(container.get("env")) and name in own:
+    for container in pod["containers"]:
+        if (name := container["name"].text) in own:
             cause = f"variables of the container {shown(name)} cannot be patched"
-            findings.error(f"{path}.containers[{i}].env", cause, f"give them in {own[name]}", "train-job-patch")
+            container["env"].refuse(cause, f"give them in {own[name]}", "train-job-patch")
 
 
 # --- with the runtime -------------------------------------------------------------------------------------------------
 
 
-def _check_with_runtime(job: Object, path: str, findings: Findings, runtime: Runtime) -> None:
-    place = f"{path}.runtimeRef({runtime.name}).spec"
+def _check_with_runtime(job: Part, runtime: Runtime) -> None:
+    spec, findings = job["spec"], job.findings
+    of_runtime = Part(runtime.spec, f"{spec.path}.runtimeRef({runtime.name}).spec", findings)
     if not runtime.is_shipped:
         before = len(findings.errors)
-        check_structure(runtime.spec, RUNTIME_SPEC, place, findings, "training runtime")
+        check_structure(of_runtime, RUNTIME_SPEC, "training runtime")
         if len(findings.errors) > before:
             return
-    _check_policy(mapping(runtime.spec.get("mlPolicy")), f"{place}.mlPolicy", findings)
-    if is_given(runtime.spec.get("podGroupPolicy")):
-        findings.notice(f"{place}.podGroupPolicy", "the pods of a job start together here anyway")
-    if not is_readable(job):
+    _check_policy(of_runtime["mlPolicy"])
+    of_runtime["podGroupPolicy"].note("the pods of a job start together here anyway")
+    if not is_readable(job.value):
         return
-    training = training_set(job, runtime)
+    training = training_set(job.value, runtime)
     jobset = {key: value for key, value in training.jobset["spec"].items() if key != "suspend"}
-    check_jobset_rules(jobset, f"{place}.template.spec", findings)
-    _check_trainer(mapping(job.get("spec")), path, findings, training)
-    _check_initializers(mapping(job.get("spec")), path, findings, training)
+    check_jobset_rules(Part(jobset, of_runtime["template.spec"].path, findings))
+    jobs = training.jobset["spec"]["replicatedJobs"]
+    _check_trainer(spec["trainer"], of_runtime["template.spec.replicatedJobs"], training)
+    for kind, name in INITIALIZERS.items():
+        if all(container_of(replicated, name) is None for replicated in jobs):
+            cause = f"the runtime {runtime.name} has no replicated job with a container {name}"
+            remedy = "use a runtime that has one, or fetch the data in the trainer"
+            spec["initializer"][kind].refuse(cause, remedy, "train-job-initializer")
     if training.shared:
-        why = "what initializers fetch goes to a directory of the trial that its pods share"
-        findings.notice(f"{path}.initializer", why)
+        spec["initializer"].notice("what initializers fetch goes to a directory of the trial that its pods share")
 
 
-def _check_policy(policy: Mapping[str, Any], path: str, findings: Findings) -> None:
-    given = [name for name in POLICIES if policy.get(name) is not None]
+def _check_policy(policy: Part) -> None:
+    given = [name for name in POLICIES if policy[name].value is not None]
     if len(given) > 1:
-        findings.error(path, f"it has {' and '.join(given)}", "keep one of them", "runtime-policy")
+        policy.error(f"it has {' and '.join(given)}", "keep one of them", "runtime-policy")
     if "flux" in given:
-        findings.error(f"{path}.flux", "Flux does not run on this machine", f"use mpi, or {_CLUSTER}", "runtime-policy")
-    implementation = text(mapping(policy.get("mpi")).get("mpiImplementation"))
-    if implementation not in {"", "OpenMPI"}:
-        cause = f"{shown(implementation)} is not started here"
-        findings.error(f"{path}.mpi.mpiImplementation", cause, f"use OpenMPI, or {_CLUSTER}", "runtime-policy")
-    torch = mapping(policy.get("torch"))
-    if is_given(torch.get("elasticPolicy")):
-        why = "the number of nodes does not change while a job runs here"
-        findings.notice(f"{path}.torch.elasticPolicy", why)
-    if is_given(torch.get("envInjection")):
-        cause = "other containers than node are not told about the nodes here"
-        findings.error(f"{path}.torch.envInjection", cause, f"remove it, or {_CLUSTER}", "runtime-policy")
+        policy["flux"].error("Flux does not run on this machine", f"use mpi, or {_CLUSTER}", "runtime-policy")
+    implementation = policy["mpi.mpiImplementation"]
+    if implementation.text not in {"", "OpenMPI"}:
+        cause = f"{shown(implementation.text)} is not started here"
+        implementation.error(cause, f"use OpenMPI, or {_CLUSTER}", "runtime-policy")
+    policy["torch.elasticPolicy"].note("the number of nodes does not change while a job runs here")
+    cause = "other containers than node do not get the addresses of nodes here"
+    policy["torch.envInjection"].refuse(cause, f"remove it, or {_CLUSTER}", "runtime-policy")
 
 
-def _check_trainer(spec: Mapping[str, Any], path: str, findings: Findings, training: _TrainingSet) -> None:
-    trainer = mapping(spec.get("trainer"))
-    jobs = {text(job.get("name")): job for job in training.jobset["spec"]["replicatedJobs"]}
-    node = container_of(jobs.get(training.trainer, {}), NODE)
-    reference = f"{path}.runtimeRef({training.runtime.name})"
+def _check_trainer(trainer: Part, jobs_of_runtime: Part, training: TrainingSet) -> None:
+    node = training.node
     if node is None:
         cause = f"no replicated job with the label {STEP_LABEL}: trainer has a container {NODE}"
         remedy = "label the replicated job that trains, and name its container so"
-        findings.error(f"{reference}.spec.template.spec.replicatedJobs", cause, remedy, "runtime-trainer")
+        jobs_of_runtime.error(cause, remedy, "runtime-trainer")
         return
-    if texts(node.get("command"))[:2] == _TORCHTUNE and len(texts(node.get("command"))) == len(_TORCHTUNE):
+    if [word.value for word in Part(node, "")["command"].words] == _TORCHTUNE:
         cause = "the arguments of torchtune are not generated here"
-        findings.error(f"{path}.trainer.command", cause, "write the whole command out", "train-job-torchtune")
-    if training.policy and not training.is_told:
-        why = "without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
-        findings.notice(f"{path}.trainer", why)
-    reserved = RESERVED.get(training.policy, ())
-    for i, entry in mappings(trainer.get("env")):
-        if entry.get("name") in reserved:
-            cause = f"{entry['name']} is set for each node by the policy {training.policy}"
-            findings.error(f"{path}.trainer.env[{i}].name", cause, "remove it", "train-job-reserved")
+        trainer["command"].error(cause, "write the whole command out", "train-job-torchtune")
+    if training.policy and not training.has_trainer:
+        trainer.notice("without it the nodes get no addresses of each other, as on a cluster; `trainer: {}` is enough")
+    for entry in trainer["env"]:
+        if (name := entry["name"].value) in RESERVED.get(training.policy, ()):
+            cause = f"{name} is set for each node by the policy {training.policy}"
+            entry["name"].error(cause, "remove it", "train-job-reserved")
 
 
-def check_node_names(training: _TrainingSet, path: str, findings: Findings) -> None:
+def check_node_names(training: TrainingSet, spec: Part) -> None:
     """Find names of other nodes that the user wrote out and that are no hosts here.
 
     Args:
         training: A TrainJob with its runtime.
-        path: Where its spec stands.
-        findings: Takes what is found.
+        spec: The spec of the TrainJob.
     """
-    jobs = [job for _, job in mappings(training.jobset["spec"]["replicatedJobs"])]
-    node = container_of(next((job for job in jobs if text(job.get("name")) == training.trainer), {}), NODE)
-    if node is None:
-        return
     pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+\b)")
-    told = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
-    remedy = f"use {told[training.policy]}" if training.policy in told else "use 127.0.0.1"
-    if found := spelled_out(node, pattern):
-        field, name = found
-        cause = f"the host name of a node, as in {shown(name)}, leads nowhere on this machine"
-        findings.error(f"{path}.trainer.{field}", cause, remedy, "jobset-peer-name")
-
-
-def _check_initializers(spec: Mapping[str, Any], path: str, findings: Findings, training: _TrainingSet) -> None:
-    jobs: Sequence[Mapping[str, Any]] = training.jobset["spec"]["replicatedJobs"]
-    for kind, name in INITIALIZERS.items():
-        containers = [found for job in jobs if (found := container_of(job, name)) is not None]
-        given = is_given(mapping(spec.get("initializer")).get(kind))
-        if given and not containers:
-            cause = f"the runtime {training.runtime.name} has no replicated job with a container {name}"
-            remedy = "use a runtime that has one, or fetch the data in the trainer"
-            findings.error(f"{path}.initializer.{kind}", cause, remedy, "train-job-initializer")
+    variables = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
+    remedy = f"use {variables.get(training.policy, '127.0.0.1')}"
+    check_spelled_out(Part(training.node, spec["trainer"].path, spec.findings), pattern, "a node", remedy)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-def written_at(job: Object, training: _TrainingSet, place: str) -> str:
+def written_at(job: Object, training: TrainingSet, place: str) -> str:
     """Return where a TrainJob says what stands at a place of its pod templates.
 
     Args:
@@ -253,30 +205,30 @@ def written_at(job: Object, training: _TrainingSet, place: str) -> str:
     Returns:
         A path in the TrainJob, or one behind the name of its runtime; empty for what a shipped runtime says.
     """
-    trainer = mapping(mapping(job.get("spec")).get("trainer"))
-    match = _CONTAINER.match(place)
+    spec, match = Part(job, "")["spec"], _CONTAINER.match(place)
+    trainer = spec["trainer"]
     if match is not None:
         replicated = training.jobset["spec"]["replicatedJobs"][int(match["job"])]
-        container = mapping(replicated["template"]["spec"]["template"]["spec"]["containers"][int(match["container"])])
+        container = Part(replicated, "")["template.spec.template.spec"].value["containers"][int(match["container"])]
         field, rest = match["field"] or "", match["rest"] or ""
-        if replicated.get("name") == training.trainer and container.get("name") == NODE:
-            if field in {"command", "args", "image"} and (trainer.get(field) or field == "command"):
-                return f"spec.trainer.{field}{rest}"
-            if field == "resources" and trainer.get("resourcesPerNode"):
-                return f"spec.trainer.resourcesPerNode{rest}"
-            if field == "env" and (own := _own_variable(trainer, container, rest)):
+        if replicated.get("name") == training.trainer and Part(container, "")["name"].value == NODE:
+            if field in {"command", "args", "image"} and (trainer[field].value or field == "command"):
+                return f"{trainer.path}.{field}{rest}"
+            if field == "resources" and trainer["resourcesPerNode"].value:
+                return f"{trainer.path}.resourcesPerNode{rest}"
+            if field == "env" and (own := _own_variable(trainer["env"], container["env"], rest)):
                 return own
     if not training.runtime.is_shipped:
         return f"spec.runtimeRef({training.runtime.name}).spec.template.{place}"
-    patched = next((field for field in PATCHES if mapping(job.get("spec")).get(field)), "")
+    patched = next((field for field in PATCHES if spec[field].value), "")
     is_image = match is not None and match["field"] == "image"
     return f"spec.{patched}" if patched and not is_image else ""
 
 
-def _own_variable(trainer: Mapping[str, Any], container: Mapping[str, Any], rest: str) -> str:
+def _own_variable(own: Part, entries: list[object], rest: str) -> str:
     match = re.match(r"\[(\d+)\](.*)", rest)
     if match is None:
-        return "spec.trainer.env" if trainer.get("env") else ""
-    name = mapping(container["env"][int(match[1])]).get("name")
-    names = [entry.get("name") for _, entry in mappings(trainer.get("env"))]
-    return f"spec.trainer.env[{names.index(name)}]{match[2]}" if name in names else ""
+        return own.path if own.value else ""
+    name = Part(entries[int(match[1])], "")["name"].value
+    found = (entry for entry in own if entry["name"].value == name)
+    return next((f"{entry.path}{match[2]}" for entry in found), "")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
 
-from katib.local.findings import Findings, mapping
+from katib.local.findings import Part
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.rules import check_some
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import WORKER, Peers, Port, TrainingKind
 from katib.runtime.objects import Kind
-
-WORKER: Final = "worker"
 
 
 class JAXJob(TrainingKind):
@@ -44,7 +41,6 @@ class JAXJob(TrainingKind):
             "PROCESS_ID": str(index),
         }
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check that there is a worker."""
-        given = replicas_by_type(mapping(spec.get(self.replicas_field)), self.types)
-        check_some(self, given, "Worker", path, findings)
+        check_some(self, spec, "Worker")

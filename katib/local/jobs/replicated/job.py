@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, integer, is_given, mapping
+from katib.local.findings import Findings, Part, integer, is_given, mapping, mapping_at
 from katib.local.jobs.kind import (
     NewPod,
     Observed,
@@ -59,34 +59,34 @@ class ReplicatedJob:
         is_primary = (role, index) in training.primary(spec)
         labels = training.labels(job["metadata"]["name"], role, index, is_primary=is_primary)
         peers = Peers(job, spec, training.port, training.container, wiring)
-        told = dict(training.variables(peers, role, index))
+        variables = dict(training.variables(peers, role, index))
         pod = NewPod(
             name=name,
             template=template,
             path=f"spec.{training.replicas_field}.{replica.key}.template",
             labels={**self._older_labels(labels, template), **labels},
             aliases=names_in_domain(name, job["metadata"]["namespace"]),
-            variables=dict.fromkeys(training.told(template), told),
+            variables=dict.fromkeys(training.receivers(template), variables),
             restarts_on_failure=spec.restarts_in_place(role),
         )
         return training.complete(pod, peers, role, index)
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a job from running here, but for its pod templates."""
-        check_training_job(self._training, job, path, findings)
+        check_training_job(self._training, Part(job, path, findings))
 
-    def addresses_told(self, _job: Object) -> str:
-        """Return which variables tell a program where its peers listen; empty when none do."""
+    def address_variables(self, _job: Object) -> str:
+        """Return which variables hold the addresses of peers; empty when none do."""
         return self._training.address_variables if self._training.gives_ports else ""
 
     def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
         """Find names of replicas that are spelled out, which lead nowhere on the network of this machine."""
-        check_peer_names(self._training, job, path, findings)
+        check_peer_names(self._training, Part(job, path, findings))
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""
         training = self._training
-        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        given = mapping_at(job, f"spec.{training.replicas_field}")
         places, roles = {}, {}
         for type_, (key, replica) in replicas_by_type(given, training.types).items():
             if "template" in mapping(replica):
@@ -99,7 +99,7 @@ class ReplicatedJob:
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its replicas, of each type the first and all others; of those that run here."""
         training = self._training
-        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        given = mapping_at(job, f"spec.{training.replicas_field}")
         known = replicas_by_type(given, training.types)
         if len(known) < len(given):
             return ()

@@ -14,18 +14,18 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
-from katib.api.wording import did_you_mean, shown
-from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
+from katib.api.wording import shown
+from katib.local.findings import Part, mapping, mapping_at, mappings, texts
 from katib.local.jobs.kind import NewPod, names_in_domain
 from katib.local.jobs.launcher import with_resources_of
 from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, REPLICA_TYPE
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import Peers, Port, Roles, TrainingKind, pod_name
+from katib.local.jobs.replicated.training_kind import WORKER, Peers, Port, Roles, TrainingKind, pod_name
+from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind, Object
 
 LAUNCHER: Final = "launcher"
-WORKER: Final = "worker"
 MOUNT: Final = "/etc/mpi"
 DIRECTORY: Final = "mpi"
 """Stands for the mount in the pod's directory."""
@@ -42,7 +42,6 @@ _HOST_FILE_VARIABLES: Final = {
 
 _WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
 _HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
-_IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
 
 class MPIJob(TrainingKind):
@@ -58,11 +57,7 @@ class MPIJob(TrainingKind):
     gives_ports = False
     older_operator = "mpi"
     endless = frozenset({WORKER})
-    fields: ClassVar[Mapping[str, str]] = {
-        "cleanPodPolicy": "text",
-        "mainContainer": "text",
-        "slotsPerWorker": "integer",
-    }
+    fields: ClassVar[Structure] = structure(text="cleanPodPolicy mainContainer", integer="slotsPerWorker")
 
     def default_replicas(self, role: str) -> int:
         """Return one launcher, and no worker."""
@@ -104,7 +99,7 @@ class MPIJob(TrainingKind):
         role = labels[REPLICA_TYPE]
         return {**super().older_labels(labels), "mpi-job-role": role, "mpi_role_type": role}
 
-    def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
+    def receivers(self, template: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the first container: it runs `mpirun`."""
         containers = (template.get("spec") or {}).get("containers") or ()
         return tuple(container.get("name", "") for container in containers[:1])
@@ -128,30 +123,29 @@ class MPIJob(TrainingKind):
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         """Return whether the launcher is a host too: it is when it has a limit of cards."""
         containers = _containers(spec.roles[LAUNCHER].template)
-        limits = [mapping(mapping(container.get("resources")).get("limits")) for container in containers]
+        limits = [mapping_at(container, "resources.limits") for container in containers]
         return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for given in limits for name in given)
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check the launcher, its commands, and what workers do."""
-        given = mapping(spec.get(self.replicas_field))
-        launcher = mapping(given.get("Launcher"))
-        place = f"{path}.{self.replicas_field}"
-        if given and "Launcher" not in given:
-            findings.error(f"{place}.Launcher", "it is missing", "describe the pod that runs mpirun", "mpi-launcher")
-        elif integer(launcher.get("replicas")) not in {None, 1}:
-            cause = f"{shown(launcher.get('replicas'))} launchers: there is one"
-            findings.error(f"{place}.Launcher.replicas", cause, "write 1, or leave it out", "mpi-launcher")
-        slots = integer(spec.get("slotsPerWorker"))
-        if slots is not None and slots < 1:
-            findings.error(f"{path}.slotsPerWorker", f"{slots} is below 1", "give 1 or more", "mpi-slots")
-        pod = mapping(mapping(launcher.get("template")).get("spec"))
-        for i, container in mappings(pod.get("containers")):
-            _check_hosts(container, f"{place}.Launcher.template.spec.containers[{i}]", findings)
-        worker = mapping(mapping(given.get("Worker")).get("template"))
-        if worker and _only_waits(worker):
-            findings.notice(f"{place}.Worker", "workers that only wait are not started: mpirun starts all processes")
-        elif worker:
-            findings.notice(f"{place}.Worker", "workers run their own command here, and mpirun does not enter them")
+        replicas, slots = spec[self.replicas_field], spec["slotsPerWorker"]
+        launcher, worker = replicas["Launcher"], replicas["Worker"]
+        if replicas.fields and "Launcher" not in replicas.fields:
+            launcher.error("it is missing", "describe the pod that runs mpirun", "mpi-launcher")
+        elif launcher["replicas"].integer not in {None, 1}:
+            cause = f"{shown(launcher['replicas'].value)} launchers: there is one"
+            launcher["replicas"].error(cause, "write 1, or leave it out", "mpi-launcher")
+        if slots.integer is not None and slots.integer < 1:
+            slots.error(f"{slots.integer} is below 1", "give 1 or more", "mpi-slots")
+        for container in launcher["template.spec.containers"]:
+            for word in (word for field in ("command", "args") for word in container[field].words):
+                if word.value.split("=")[0] in _HOST_OPTIONS:
+                    cause = f"{shown(word.value)} names hosts, and the workers have no names on this machine"
+                    word.error(cause, "leave it out: mpirun reads the host file by itself", "mpi-hosts")
+        if template := mapping(worker["template"].value):
+            idle = "workers that only wait are not started: mpirun starts all processes"
+            busy = "workers run their own command here, and mpirun does not enter them"
+            worker.notice(idle if _only_waits(template) else busy)
 
 
 class MPIOperatorJob(MPIJob):
@@ -159,13 +153,11 @@ class MPIOperatorJob(MPIJob):
 
     kind = Kind("kubeflow.org/v2beta1", "MPIJob")
     restart_policy = "OnFailure"
-    fields: ClassVar[Mapping[str, str]] = {
-        "launcherCreationPolicy": "text",
-        "mpiImplementation": "text",
-        "runLauncherAsWorker": "boolean",
-        "slotsPerWorker": "integer",
-        "sshAuthMountPath": "text",
-    }
+    fields: ClassVar[Structure] = structure(
+        text="launcherCreationPolicy mpiImplementation sshAuthMountPath",
+        boolean="runLauncherAsWorker",
+        integer="slotsPerWorker",
+    )
 
     def pod_name(self, job: Object, role: str, index: int) -> str:
         """Return the name of a pod; the launcher's is that of a Job's pod, with a random suffix."""
@@ -190,20 +182,15 @@ class MPIOperatorJob(MPIJob):
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         return spec.fields.get("runLauncherAsWorker") is True
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check what this operator has beyond the other one."""
-        super().check(spec, path, findings)
-        implementation = text(spec.get("mpiImplementation"))
-        if implementation and implementation not in _IMPLEMENTATIONS:
-            remedy = did_you_mean(implementation, _IMPLEMENTATIONS)
-            cause = f"{shown(implementation)} is not known"
-            findings.error(f"{path}.mpiImplementation", cause, remedy, "mpi-implementation")
-        if is_given(spec.get("sshAuthMountPath")):
-            findings.notice(f"{path}.sshAuthMountPath", "no keys are made: mpirun starts all processes on this machine")
+        super().check(spec)
+        spec["mpiImplementation"].spelled(("OpenMPI", "Intel", "MPICH"), "mpi-implementation")
+        spec["sshAuthMountPath"].note("no keys are made: mpirun starts all processes on this machine")
 
 
 def _containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [container for _, container in mappings(mapping(template.get("spec")).get("containers"))]
+    return [container for _, container in mappings(mapping_at(template, "spec").get("containers"))]
 
 
 def _only_waits(template: Mapping[str, Any]) -> bool:
@@ -222,12 +209,3 @@ def _files(slots: int) -> dict[str, str]:
         f"{DIRECTORY}/hydra-hostfile": f"{HOST}:{slots}\n",
         f"{DIRECTORY}/discover_hosts.sh": f"#!/bin/sh\necho {HOST}:{slots}\n",
     }
-
-
-def _check_hosts(container: Mapping[str, Any], path: str, findings: Findings) -> None:
-    for field in ("command", "args"):
-        for i, word in enumerate(texts(container.get(field))):
-            if word.split("=")[0] in _HOST_OPTIONS:
-                cause = f"{shown(word)} names hosts, and the workers have no names on this machine"
-                remedy = "leave it out: mpirun reads the host file by itself"
-                findings.error(f"{path}.{field}[{i}]", cause, remedy, "mpi-hosts")

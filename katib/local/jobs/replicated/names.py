@@ -59,8 +59,3 @@ def before_the_run(labels: Mapping[str, str], indexes: range | None) -> dict[str
         elif name.endswith(("job-name", "job_name")):
             values[name] = None
     return values
-
-
-def selector(labels: dict[str, str]) -> str:
-    """Return labels as text that selects the pods which have them."""
-    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
-from katib.local.findings import Findings, is_given, mapping
+from katib.local.findings import Part
 from katib.local.jobs.kind import NewPod
 from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.rules import check_fields, check_some
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.rules import check_some
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
+from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind
-
-MASTER: Final = "master"
-WORKER: Final = "worker"
-
-_ELASTIC_FIELDS = {"maxReplicas": "integer", "maxRestarts": "integer", "metrics": "list", "minReplicas": "integer"}
 
 
 class PaddleJob(TrainingKind):
@@ -30,7 +26,9 @@ class PaddleJob(TrainingKind):
     port = Port("master", 36543)
     restart_policy = "OnFailure"
     address_variables = "PADDLE_MASTER"
-    fields: ClassVar[Mapping[str, str]] = {"elasticPolicy": "mapping"}
+    fields: ClassVar[Structure] = {
+        "elasticPolicy": structure(integer="maxReplicas maxRestarts minReplicas", list="metrics")
+    }
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the masters; workers alone have no role."""
@@ -48,11 +46,11 @@ class PaddleJob(TrainingKind):
         """Return what `paddle.distributed.launch` reads.
 
         The operator leaves it to the launchers that the first worker becomes rank 0: the others are not where the
-        rendezvous is. Here all are, and one of them would win by chance, so each is told its rank.
+        rendezvous is. Here all are, and one of them would win by chance, so each gets its rank.
         """
         spec = peers.spec
         host, port = peers.address(MASTER if spec.count(MASTER) else WORKER, 0)
-        told = {
+        variables = {
             "PYTHONUNBUFFERED": "1",
             "PADDLE_JOB_ID": str(peers.job["metadata"]["name"]),
             "PADDLE_NNODES": str(spec.total),
@@ -60,10 +58,10 @@ class PaddleJob(TrainingKind):
             "PADDLE_MASTER": f"{host}:{port}",
         }
         if spec.count(MASTER):
-            told["PADDLE_SERVER_NUM" if role == MASTER else "PADDLE_TRAINER_NUM"] = "1"
+            variables["PADDLE_SERVER_NUM" if role == MASTER else "PADDLE_TRAINER_NUM"] = "1"
         elif spec.total > 1:
-            told["PADDLE_RANK"] = str(index)
-        return told
+            variables["PADDLE_RANK"] = str(index)
+        return variables
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
         """Return a pod whose launcher has a directory of its own for what its processes print.
@@ -72,13 +70,10 @@ class PaddleJob(TrainingKind):
         """
         return replace(pod, defaults={**pod.defaults, "PADDLE_LOG_DIR": f"log/{pod.name}"})
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check that there is a replica, and what needs a cluster."""
-        given = replicas_by_type(mapping(spec.get(self.replicas_field)), self.types)
-        for type_ in given:
-            check_some(self, given, type_, path, findings)
-        elastic, place = mapping(spec.get("elasticPolicy")), f"{path}.elasticPolicy"
-        check_fields(elastic, _ELASTIC_FIELDS, place, "PaddleJob's elasticPolicy", findings)
-        findings.all_below({"maxReplicas": 1, "maxRestarts": 0, "minReplicas": 1}, elastic, place)
-        if is_given(elastic.get("metrics")) or elastic.get("minReplicas") != elastic.get("maxReplicas"):
-            findings.notice(place, "the number of replicas does not change while a job runs on this machine")
+        check_some(self, spec, *self.types)
+        elastic = spec["elasticPolicy"]
+        elastic.at_least(maxReplicas=1, maxRestarts=0, minReplicas=1)
+        if elastic["metrics"].is_given or elastic["minReplicas"].value != elastic["maxReplicas"].value:
+            elastic.notice("the number of replicas does not change while a job runs on this machine")

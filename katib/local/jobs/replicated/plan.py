@@ -28,16 +28,18 @@ from katib.api.types import format_time
 from katib.local.jobs.conditions import Conditions, Reason, conditions_of
 from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.outcomes import (
-    DOUBT_SECONDS,
     FORGIVEN_LOSSES,
     Outcome,
     deadline_of,
     early_outcome,
     failure,
     going,
+    held_until,
+    may_yet_fail,
     overdue,
     settled,
     success,
+    without_port,
 )
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
@@ -125,7 +127,7 @@ class _Planning:
             type_ = TrainingCondition.SUCCEEDED if outcome.success else TrainingCondition.FAILED
             cut = [f"{p.role}-{p.index}" for p in self.replicas.newest.values() if p.stopping and not p.verdict]
             message = outcome.message + (f"; stopped then: {', '.join(cut)}" if outcome.success and cut else "")
-            conditions = with_condition(conditions, type_, reason=outcome.reason, message=message, now=now.wall)
+            conditions = self._with(conditions, type_, message, outcome.reason)
         return Plan(
             self._status(conditions, ended=is_over, success=outcome.success),
             stop=tuple(p.name for p in self._going if p.name not in may_end),
@@ -135,10 +137,7 @@ class _Planning:
         )
 
     def _suspend(self) -> Plan:
-        reason, message = self._reason("Suspended"), f"{self._title} is suspended."
-        conditions = with_condition(
-            self._conditions, TrainingCondition.SUSPENDED, reason=reason, message=message, now=self._wall
-        )
+        conditions = self._with(self._conditions, TrainingCondition.SUSPENDED, f"{self._title} is suspended.")
         return Plan(
             self._status(conditions, replicas=self._no_replicas(), suspended=True),
             stop=tuple(p.name for p in self._going),
@@ -152,7 +151,7 @@ class _Planning:
         if (pod := self.replicas.lost) and memory.losses < FORGIVEN_LOSSES:
             memory = memory._replace(losses=memory.losses + 1)
             cause = f"{pod.message}, with what had started it; all replicas start again"
-        elif (pod := self.replicas.address_in_use) and memory.renewals < RENEWALS:
+        elif (pod := without_port(self.replicas.newest.values())) and memory.renewals < RENEWALS:
             memory = memory._replace(renewals=memory.renewals + 1)
             cause = f"{failure_cause(_explained(pod))}; all replicas start again with new ports"
         else:
@@ -160,7 +159,7 @@ class _Planning:
         memory = memory._replace(first=next_first, needs_addresses=True, doubted=None)
         conditions = self._started_conditions()
         for type_ in (TrainingCondition.RESTARTING, TrainingCondition.RETRYING):
-            conditions = with_condition(conditions, type_, reason=self._reason(type_), message=cause, now=self._wall)
+            conditions = self._with(conditions, type_, cause)
         return Plan(
             self._status(conditions, replicas=self._no_replicas()),
             stop=tuple(p.name for p in self._going),
@@ -175,7 +174,7 @@ class _Planning:
         if outcome.success or not outcome.leaves_time(self._steady) or self.memory.renewals >= RENEWALS:
             return False
         listening = (self.replicas.newest.get(place) for place in self.kind.listeners(self.spec))
-        return any(pod is not None and pod in self.replicas.active and not pod.failures for pod in listening)
+        return may_yet_fail(pod for pod in listening if pod is not None)
 
     def _hold_back(self, doubted: Outcome) -> Plan:
         """Let everything go on for a moment, but start nothing."""
@@ -203,7 +202,7 @@ class _Planning:
             waiting=next((p.waiting for p in self.replicas.active if p.waiting), ""),
             memory=self.memory._replace(needs_addresses=self.memory.needs_addresses and not renewed)._asdict(),
             new_addresses=renewed,
-            anew=renewed,
+            restarts_log=renewed,
         )
 
     # --- the outcome --------------------------------------------------------------------------------------------------
@@ -253,41 +252,34 @@ class _Planning:
         return failure(self._reason("Failed"), message)
 
     def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> Outcome:
-        return failure(self._reason(reason), message, pod, self._steady + timedelta(seconds=DOUBT_SECONDS))
+        return failure(self._reason(reason), message, pod, held_until([self._steady]))
 
     # --- conditions and status ----------------------------------------------------------------------------------------
 
+    def _with(
+        self, conditions: Conditions, type_: TrainingCondition, message: str, reason: str = "", *, holds: bool = True
+    ) -> Conditions:
+        """Return conditions with one more; without a reason that of its type."""
+        reason = reason or self._reason(type_)
+        return with_condition(conditions, type_, reason=reason, message=message, now=self._wall, holds=holds)
+
     def _started_conditions(self) -> Conditions:
         """Return the conditions of a job that is not suspended."""
-        conditions = self._conditions
-        suspended = next((c for c in conditions if c["type"] == TrainingCondition.SUSPENDED), None)
-        if suspended is None:
+        conditions, type_ = self._conditions, TrainingCondition.SUSPENDED
+        if all(c["type"] != type_ for c in conditions):
             return conditions
-        reason, message = self._reason("Resumed"), f"{self._title} is resumed."
-        return with_condition(
-            conditions, TrainingCondition.SUSPENDED, reason=reason, message=message, now=self._wall, holds=False
-        )
+        return self._with(conditions, type_, f"{self._title} is resumed.", self._reason("Resumed"), holds=False)
 
     def _going_conditions(self, missing: list[tuple[str, int]]) -> Conditions:
-        conditions, now = self._started_conditions(), self._wall
+        conditions = self._started_conditions()
         if self._runs():
-            conditions = with_condition(
-                conditions,
-                TrainingCondition.RUNNING,
-                reason=self._reason("Running"),
-                message=f"{self._title} is running.",
-                now=now,
-            )
+            conditions = self._with(conditions, TrainingCondition.RUNNING, f"{self._title} is running.")
         if text := self._retry_message():
-            conditions = with_condition(
-                conditions, TrainingCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now
-            )
+            conditions = self._with(conditions, TrainingCondition.RETRYING, text, Reason.POD_FAILED)
         again = [self.replicas.newest[place] for place in missing if place in self.replicas.newest]
         if again:
             message = f"{self._title} is restarting because {', '.join(f'{p.role}-{p.index}' for p in again)} failed."
-            conditions = with_condition(
-                conditions, TrainingCondition.RESTARTING, reason=self._reason("Restarting"), message=message, now=now
-            )
+            conditions = self._with(conditions, TrainingCondition.RESTARTING, message)
         return conditions
 
     def _runs(self) -> bool:
@@ -341,10 +333,7 @@ class _Planning:
         conditions = conditions_of(self.observed.job.get("status") or {})
         if conditions:
             return conditions
-        message = f"{self._title} is created."
-        return with_condition(
-            (), TrainingCondition.CREATED, reason=self._reason("Created"), message=message, now=self._wall
-        )
+        return self._with((), TrainingCondition.CREATED, f"{self._title} is created.")
 
     # --- facts --------------------------------------------------------------------------------------------------------
 

@@ -5,35 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from katib.api.wording import did_you_mean, either, shown
-from katib.local.findings import Findings, is_given, mapping, text
+from katib.api.wording import either, shown
+from katib.local.findings import Part, mapping
 from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.rules import check_fields, check_single, check_some
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
+from katib.local.jobs.structure import Structure, structure
 from katib.local.pods.tokens import Request
 from katib.runtime.objects import Kind
 
 _PROCESSES: Final = ("auto", "cpu", "gpu")
 _BACKENDS: Final = ("c10d", "etcd", "etcd-v2")
-_ELASTIC_FIELDS: Final = {
-    "maxReplicas": "integer",
-    "maxRestarts": "integer",
-    "metrics": "list",
-    "minReplicas": "integer",
-    "nProcPerNode": "integer",
-    "rdzvBackend": "text",
-    "rdzvConf": "list",
-    "rdzvHost": "text",
-    "rdzvId": "text",
-    "rdzvPort": "integer",
-    "standalone": "boolean",
-}
-
-_LOWEST: Final = {"maxReplicas": 1, "maxRestarts": 0, "minReplicas": 1, "nProcPerNode": 1, "rdzvPort": 1}
-
-MASTER: Final = "master"
-WORKER: Final = "worker"
+_ELASTIC: Final = structure(
+    integer="maxReplicas maxRestarts minReplicas nProcPerNode rdzvPort",
+    list="metrics rdzvConf",
+    text="rdzvBackend rdzvHost rdzvId",
+    boolean="standalone",
+)
 
 
 class PyTorchJob(TrainingKind):
@@ -47,7 +36,7 @@ class PyTorchJob(TrainingKind):
     restart_policy = "OnFailure"
     address_variables = "MASTER_ADDR and MASTER_PORT"
     older_operator = "pytorch"
-    fields: ClassVar[Mapping[str, str]] = {"elasticPolicy": "mapping", "nprocPerNode": "text"}
+    fields: ClassVar[Structure] = structure(text="nprocPerNode", elasticPolicy=_ELASTIC)
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the master, else the first worker."""
@@ -67,12 +56,12 @@ class PyTorchJob(TrainingKind):
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
         """Return the variables of a node; on this machine all nodes have one address."""
-        spec, told = peers.spec, {"PYTHONUNBUFFERED": "1"}
+        spec, variables = peers.spec, {"PYTHONUNBUFFERED": "1"}
         elastic = mapping(spec.fields.get("elasticPolicy"))
         if spec.count(MASTER):
             host, port = peers.address(MASTER, 0)
             rank = str(0 if role == MASTER else index + 1)
-            told |= {
+            variables |= {
                 "MASTER_PORT": str(port),
                 "PET_MASTER_PORT": str(port),
                 "MASTER_ADDR": host,
@@ -81,27 +70,25 @@ class PyTorchJob(TrainingKind):
                 "RANK": rank,
                 "PET_NODE_RANK": rank,
             }
-        told["PET_NPROC_PER_NODE"] = _processes(spec, role)
-        told["PET_NNODES"] = _nodes(spec, elastic)
-        return {**told, **(_elastic_variables(elastic, peers) if "elasticPolicy" in spec.fields else {})}
+        variables["PET_NPROC_PER_NODE"] = _processes(spec, role)
+        variables["PET_NNODES"] = _nodes(spec, elastic)
+        return {**variables, **(_elastic_variables(elastic, peers) if "elasticPolicy" in spec.fields else {})}
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check the master's count, the number of processes and the elastic policy."""
-        given = replicas_by_type(mapping(spec.get(self.replicas_field)), self.types)
-        check_single(self, given, "Master", path, findings)
-        check_some(self, given, "Worker", path, findings)
-        elastic, place = mapping(spec.get("elasticPolicy")), f"{path}.elasticPolicy"
-        _check_processes(spec, elastic, path, findings)
-        if "elasticPolicy" not in spec:
+        check_single(self, spec, "Master")
+        check_some(self, spec, "Worker")
+        elastic = spec["elasticPolicy"]
+        _check_processes(spec["nprocPerNode"], elastic["nProcPerNode"])
+        if "elasticPolicy" not in spec.fields:
             return
-        check_fields(elastic, _ELASTIC_FIELDS, place, "PyTorchJob's elasticPolicy", findings)
-        findings.all_below(_LOWEST, elastic, place)
-        if "Worker" not in given:
-            findings.error(place, "only workers are elastic, and there are none", "add a Worker", "replica-elastic")
-        _check_rendezvous(elastic, place, findings)
-        low, high = elastic.get("minReplicas"), elastic.get("maxReplicas")
-        if is_given(elastic.get("metrics")) or (low is not None and high is not None and low != high):
-            findings.notice(place, "the number of replicas does not change while a job runs on this machine")
+        elastic.at_least(maxReplicas=1, maxRestarts=0, minReplicas=1, nProcPerNode=1, rdzvPort=1)
+        if "Worker" not in replicas_of(self, spec):
+            elastic.error("only workers are elastic, and there are none", "add a Worker", "replica-elastic")
+        _check_rendezvous(elastic)
+        low, high = elastic["minReplicas"].value, elastic["maxReplicas"].value
+        if elastic["metrics"].is_given or (low is not None and high is not None and low != high):
+            elastic.notice("the number of replicas does not change while a job runs on this machine")
 
 
 def _declared_processes(spec: TrainingSpec) -> int:
@@ -137,39 +124,34 @@ def _elastic_variables(elastic: Mapping[str, Any], peers: Peers) -> dict[str, st
     host, port = peers.address(WORKER, 0)
     if given := elastic.get("rdzvHost"):
         host, port = str(given), int(elastic.get("rdzvPort") or peers.port.number)
-    told = {"PET_RDZV_ENDPOINT": f"{host}:{port}", "PET_RDZV_BACKEND": str(elastic.get("rdzvBackend") or "c10d")}
+    variables = {"PET_RDZV_ENDPOINT": f"{host}:{port}", "PET_RDZV_BACKEND": str(elastic.get("rdzvBackend") or "c10d")}
     if elastic.get("maxRestarts") is not None:
-        told["PET_MAX_RESTARTS"] = str(elastic["maxRestarts"])
+        variables["PET_MAX_RESTARTS"] = str(elastic["maxRestarts"])
     if elastic.get("rdzvId"):
-        told["PET_RDZV_ID"] = str(elastic["rdzvId"])
+        variables["PET_RDZV_ID"] = str(elastic["rdzvId"])
     if pairs := elastic.get("rdzvConf"):
-        told["PET_RDZV_CONF"] = ",".join(f"{pair.get('key')}={pair.get('value')}" for pair in pairs)
+        variables["PET_RDZV_CONF"] = ",".join(f"{pair.get('key')}={pair.get('value')}" for pair in pairs)
     if elastic.get("standalone"):
-        told["PET_STANDALONE"] = ""
-    return told
+        variables["PET_STANDALONE"] = ""
+    return variables
 
 
-def _check_processes(spec: Mapping[str, Any], elastic: Mapping[str, Any], path: str, findings: Findings) -> None:
-    of_elastic, of_job = elastic.get("nProcPerNode"), text(spec.get("nprocPerNode"))
-    if is_given(of_elastic) and is_given(spec.get("nprocPerNode")):
+def _check_processes(of_job: Part, of_elastic: Part) -> None:
+    if of_job.is_given:
         cause = "it is given beside nprocPerNode, which means the same"
-        findings.error(f"{path}.elasticPolicy.nProcPerNode", cause, "keep nprocPerNode", "replica-processes")
-    if of_job and of_job not in _PROCESSES and not of_job.isdecimal():
+        of_elastic.refuse(cause, "keep nprocPerNode", "replica-processes")
+    if of_job.text in _PROCESSES:
+        of_job.notice("the replicas share this machine: each starts as many processes as it requests GPUs, or one")
+    elif of_job.text and not of_job.text.isdecimal():
         remedy = f"use a number in quotes, or {either(_PROCESSES)}"
-        findings.error(f"{path}.nprocPerNode", f"{shown(of_job)} is not known", remedy, "replica-processes")
-    elif of_job in _PROCESSES:
-        why = "the replicas share this machine: each starts as many processes as it requests GPUs, or one"
-        findings.notice(f"{path}.nprocPerNode", why)
+        of_job.error(f"{shown(of_job.text)} is not known", remedy, "replica-processes")
 
 
-def _check_rendezvous(elastic: Mapping[str, Any], path: str, findings: Findings) -> None:
-    backend = text(elastic.get("rdzvBackend"))
-    if backend and backend not in _BACKENDS:
-        remedy = did_you_mean(backend, _BACKENDS)
-        findings.error(f"{path}.rdzvBackend", f"{shown(backend)} is not known", remedy, "replica-rendezvous")
-    elif backend.startswith("etcd") and not is_given(elastic.get("rdzvHost")):
+def _check_rendezvous(elastic: Part) -> None:
+    backend, has_host = elastic["rdzvBackend"], elastic["rdzvHost"].is_given
+    backend.spelled(_BACKENDS, "replica-rendezvous")
+    if backend.text in _BACKENDS[1:] and not has_host:
         cause = "there is no etcd on this machine that we know of"
-        remedy = "use c10d, or give rdzvHost and rdzvPort"
-        findings.error(f"{path}.rdzvBackend", cause, remedy, "replica-rendezvous")
-    elif not is_given(elastic.get("rdzvHost")) and is_given(elastic.get("rdzvPort")):
-        findings.notice(f"{path}.rdzvPort", "the first worker listens on a free port here, not on this one")
+        backend.error(cause, "use c10d, or give rdzvHost and rdzvPort", "replica-rendezvous")
+    elif backend.text in {"", _BACKENDS[0]} and not has_host:
+        elastic["rdzvPort"].note("the first worker listens on a free port here, not on this one")

@@ -15,8 +15,8 @@ FIRST_RETRYABLE_CODE = 128
 """Of a program that did not end by itself: 128 and the number of the signal that killed it."""
 
 UNLIMITED_FAILURES = 6
-"""After how many failures in a row a replica is given up whose restarts nobody limits. On a cluster it is restarted
-forever, and its trial never ends."""
+"""After how many failures in a row a replica is given up whose job sets no limit of restarts. On a cluster it is
+restarted forever, and its trial never ends."""
 
 RESET_SECONDS = 600.0
 """A replica that went on for so long after a failure has it forgiven, as the kubelet does."""
@@ -115,12 +115,6 @@ class Replicas:
                 break
             count, later = count + 1, pod.finished_at
         return count
-
-    @property
-    def address_in_use(self) -> PodRecord | None:
-        """A replica whose program failed because somebody else listens on its port; None when there is none."""
-        found = (p for p in self.newest.values() if p.address_in_use and not p.stopping)
-        return next((p for p in found if p.failures or p.phase is Phase.FAILED), None)
 
     @property
     def lost(self) -> PodRecord | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from katib.api.types import format_time
 from katib.local.jobs.conditions import Conditions
-from katib.local.jobs.replicated.names import role_labels, selector
+from katib.local.jobs.replicated.names import role_labels
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.pods.records import Phase
 
@@ -67,15 +67,8 @@ def with_condition(
 
 
 def _ended(condition: dict[str, Any], reason: str, moment: str) -> dict[str, Any]:
-    if condition["status"] == "False":
-        return condition
-    return {
-        **condition,
-        "status": "False",
-        "reason": reason,
-        "lastUpdateTime": moment,
-        "lastTransitionTime": moment,
-    }
+    changed = {"status": "False", "reason": reason, "lastUpdateTime": moment, "lastTransitionTime": moment}
+    return condition if condition["status"] == "False" else {**condition, **changed}
 
 
 def replica_statuses(kind: str, job: str, replicas: Replicas, *, idle: frozenset[str], succeeded: bool) -> Any:
@@ -101,6 +94,6 @@ def replica_statuses(kind: str, job: str, replicas: Replicas, *, idle: frozenset
         counts = {"active": active, "failed": failed, "succeeded": done}
         found[spec.type] = {
             **{name: count for name, count in counts.items() if count},
-            "selector": selector(role_labels(kind, job, role)),
+            "selector": ",".join(f"{name}={value}" for name, value in sorted(role_labels(kind, job, role).items())),
         }
     return found

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from katib.api.wording import did_you_mean, shown
-from katib.local.findings import Findings, is_given, mapping, text
+from katib.local.findings import Part
 from katib.local.jobs.kind import container_names
 from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.rules import replicas_of
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import WORKER, Peers, Port, TrainingKind
+from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind
 
 CHIEFS: Final = ("chief", "master")
-WORKER: Final = "worker"
-
 _ALL_WORKERS: Final = "AllWorkers"
 
 
@@ -30,7 +30,7 @@ class TFJob(TrainingKind):
     port = Port("tfjob-port", 2222)
     address_variables = "TF_CONFIG"
     older_operator = "tf"
-    fields: ClassVar[Mapping[str, str]] = {"enableDynamicWorker": "boolean", "successPolicy": "text"}
+    fields: ClassVar[Structure] = structure(boolean="enableDynamicWorker", text="successPolicy")
     endless = frozenset({"ps"})
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
@@ -62,27 +62,24 @@ class TFJob(TrainingKind):
         config = {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}
         return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 
-    def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
+    def receivers(self, template: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the container that trains, alone."""
         return tuple(name for name in container_names(template) if name == self.container)
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check that the job can end, and what needs a cluster."""
-        given = replicas_by_type(mapping(spec.get(self.replicas_field)), self.types)
-        place = f"{path}.{self.replicas_field}"
+        given, replicas = replicas_of(self, spec), spec[self.replicas_field]
         if "Chief" in given and "Master" in given:
-            cause = "Chief and Master are the same role"
-            findings.error(place, cause, "keep one of them", "replica-type")
+            replicas.error("Chief and Master are the same role", "keep one of them", "replica-type")
         elif given and not given.keys() & {"Chief", "Master", "Worker"}:
             cause = "without Chief, Master or Worker a TFJob never succeeds"
-            findings.error(place, cause, "add a Worker", "replica-type")
-        if is_given(spec.get("enableDynamicWorker")):
-            cause = "workers cannot be added while a job runs on this machine"
-            findings.error(f"{path}.enableDynamicWorker", cause, "remove it", "replica-scaling")
-        policy = text(spec.get("successPolicy"))
-        if policy and policy != _ALL_WORKERS:
-            remedy = f"{did_you_mean(policy, [_ALL_WORKERS])}, or remove it: the first worker decides"
-            findings.error(f"{path}.successPolicy", f"{shown(policy)} is not known", remedy, "job-choice")
+            replicas.error(cause, "add a Worker", "replica-type")
+        cause = "workers cannot be added while a job runs on this machine"
+        spec["enableDynamicWorker"].refuse(cause, "remove it", "replica-scaling")
+        policy = spec["successPolicy"]
+        if policy.text not in {"", _ALL_WORKERS}:
+            remedy = f"{did_you_mean(policy.text, [_ALL_WORKERS])}, or remove it: the first worker decides"
+            policy.error(f"{shown(policy.text)} is not known", remedy, "job-choice")
 
 
 def _chief(spec: TrainingSpec) -> str:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-from katib.local.findings import Findings
+from katib.local.findings import Part
 from katib.local.jobs.kind import Address, NewPod, Wiring, container_names
 from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, older_labels, role_labels
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Kind, Object
+
+__all__ = ["MASTER", "WORKER", "Peers", "Port", "Roles", "TrainingKind", "listening_port", "pod_name"]
+
+WORKER: Final = "worker"
 
 Roles = Mapping[str, tuple[Mapping[str, Any], int]]
 """By role, the pod template of its replicas and their number."""
@@ -81,12 +86,12 @@ class TrainingKind(Protocol):
     """Whether they are variables, in which replicas find ports of their own."""
     restart_policy: ClassVar[str] = "Never"
     """What a replica that says nothing does when its program fails."""
-    fields: ClassVar[Mapping[str, str]] = {}
-    """Further fields of the spec and their types: as `rules.check_fields` takes them."""
+    fields: ClassVar[Structure] = {}
+    """Further fields of the spec."""
     older_operator: ClassVar[str] = ""
     """What the labels of the operator that the kind once had of its own begin with; empty where there was none."""
     endless: ClassVar[frozenset[str]] = frozenset()
-    """Roles whose programs never end by themselves: nobody waits for them after a success."""
+    """Roles whose programs never end by themselves: a job that has succeeded does not wait for them."""
 
     def default_replicas(self, _role: str) -> int:
         """Return how many replicas a role has that does not say it."""
@@ -96,7 +101,7 @@ class TrainingKind(Protocol):
         """Return role and index of the replicas that have the job role master."""
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return role and index of the replicas whose addresses the others are told."""
+        """Return role and index of the replicas whose addresses the others get."""
         return self.primary(spec)
 
     def has_succeeded(self, replicas: Replicas) -> bool:
@@ -119,10 +124,10 @@ class TrainingKind(Protocol):
         return frozenset(given.keys() - self.as_run(given).keys())
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
-        """Return what a replica is told in its environment, in the operator's order."""
+        """Return what a replica finds in its environment, in the operator's order."""
 
-    def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of the containers that are told: all but init containers."""
+    def receivers(self, template: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the containers that get these variables: all but init containers."""
         return container_names(template)
 
     def pod_name(self, job: Object, role: str, index: int) -> str:
@@ -142,21 +147,15 @@ class TrainingKind(Protocol):
         return {**role_labels(self.kind.kind, job, role), REPLICA_INDEX: str(index), **marks}
 
     def older_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return what operators before this one would add to these labels, for who still selects pods by them."""
+        """Return what operators before this one would add to these labels, for those that still select pods by them."""
         return older_labels(self.older_operator, labels)
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
         """Return a pod with what else this kind gives it, such as files."""
         return pod
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-        """Find what keeps such a job from running here, besides what holds for all kinds.
-
-        Args:
-            spec: The spec of the job; may be malformed or hold placeholders.
-            path: Where it stands.
-            findings: Takes what is found.
-        """
+    def check(self, spec: Part) -> None:
+        """Find in the spec what keeps such a job from running here, besides what holds for all kinds."""
 
 
 def pod_name(job: Object, role: str, index: int) -> str:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from katib.local.findings import Findings, integer, mapping
+from katib.local.findings import Part
 from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.rules import check_single
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.rules import check_single, replicas_of
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
 from katib.runtime.objects import Kind
 
-MASTER: Final = "master"
-WORKER: Final = "worker"
-
 PEERS_VARIABLE: Final = "KATIB_PEERS"
-"""Host and port of every replica by rank, joined by commas. The operator tells one port for all workers, which have
-addresses of their own on a cluster; here they share one."""
+"""Host and port of every replica by rank, joined by commas. The operator names one port for all workers, which
+have addresses of their own on a cluster; here they share one."""
 
 
 class XGBoostJob(TrainingKind):
@@ -44,10 +41,10 @@ class XGBoostJob(TrainingKind):
         return replicas.has_succeeded(MASTER, 0)
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
-        """Return rank, size and addresses; a worker is told its own port as that of the workers."""
+        """Return rank, size and addresses; a worker gets its own port as that of the workers."""
         spec = peers.spec
         host, port = peers.address(MASTER, 0)
-        told = {
+        variables = {
             "MASTER_PORT": str(port),
             "MASTER_ADDR": host,
             "WORLD_SIZE": str(spec.total),
@@ -55,24 +52,21 @@ class XGBoostJob(TrainingKind):
             "PYTHONUNBUFFERED": "1",
         }
         if spec.total == 1:
-            return told
+            return variables
         workers = [peers.address(WORKER, i) for i in range(spec.count(WORKER))]
         own = workers[index if role == WORKER else 0]
-        everybody = [(host, port), *workers]
         return {
-            **told,
+            **variables,
             "WORKER_PORT": str(own.port),
             "WORKER_ADDRS": ",".join(worker.host for worker in workers),
-            PEERS_VARIABLE: ",".join(f"{host}:{port}" for host, port in everybody),
+            PEERS_VARIABLE: ",".join(f"{host}:{port}" for host, port in [(host, port), *workers]),
         }
 
-    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    def check(self, spec: Part) -> None:
         """Check that there is one master, and say what LightGBM needs here."""
-        given = replicas_by_type(mapping(spec.get(self.replicas_field)), self.types)
-        check_single(self, given, "Master", path, findings, required=True)
-        key, worker = given.get("Worker", ("", None))
-        count = integer(mapping(worker).get("replicas")) if worker is not None else 0
-        if count is not None and count > 1:
-            why = "the workers share one address here and each is told a WORKER_PORT of its own; LightGBM finds the"
-            why += f" addresses of all in {PEERS_VARIABLE}"
-            findings.notice(f"{path}.{self.replicas_field}.{key}", why)
+        check_single(self, spec, "Master", required=True)
+        worker = replicas_of(self, spec).get("Worker")
+        count = 0 if worker is None or worker.value is None else worker["replicas"].integer
+        if worker is not None and count is not None and count > 1:
+            why = "the workers share one address here and each gets a WORKER_PORT of its own; LightGBM finds the"
+            worker.notice(f"{why} addresses of all in {PEERS_VARIABLE}")

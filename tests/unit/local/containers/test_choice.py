@@ -40,7 +40,7 @@ def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
     assert str(error).endswith('"lxc" is not a way to run images; use auto, never, podman or docker')
 
 
-def test_never_asks_nobody(tmp_path: Path) -> None:
+def test_never_asks_no_runtime(tmp_path: Path) -> None:
     program(tmp_path, "podman", "exit 1")
 
     assert choose(Choice.NEVER, environ(tmp_path), tmp_path) is None

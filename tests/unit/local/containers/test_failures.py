@@ -18,148 +18,121 @@ PULL_DENIED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("program", "code", "output", "origin", "cause"),
-    [
-        pytest.param(
-            PODMAN,
-            127,
+ABSENT = ("container-command", 'command "train" is not in image "train:1"')
+FORBIDDEN = ("container-command", 'command "train" of image "train:1" may not be executed')
+LIMITS = ("container-limits", 'podman cannot limit image "train:1"')
+FAILURES = {
+    "podman with crun, no such command": (
+        PODMAN,
+        127,
+        (
             "Error: crun: executable file `train` not found in $PATH: No such file or directory: "
-            "OCI runtime attempted to invoke a command that was not found\n",
-            "container-command",
-            'command "train" is not in image "train:1"',
-            id="podman with crun, no such command",
+            "OCI runtime attempted to invoke a command that was not found\n"
         ),
-        pytest.param(
-            PODMAN,
-            127,
+        ABSENT,
+    ),
+    "podman with runc, no such command": (
+        PODMAN,
+        127,
+        (
             'Error: runc: runc create failed: unable to start container process: exec: "train": executable file not '
-            "found in $PATH: OCI runtime attempted to invoke a command that was not found\n",
-            "container-command",
-            'command "train" is not in image "train:1"',
-            id="podman with runc, no such command",
+            "found in $PATH: OCI runtime attempted to invoke a command that was not found\n"
         ),
-        pytest.param(
-            PODMAN,
-            126,
-            "Error: crun: open executable: Permission denied: OCI permission denied\n",
-            "container-command",
-            'command "train" of image "train:1" may not be executed',
-            id="podman, no program",
-        ),
-        pytest.param(
-            PODMAN,
-            1,
-            "ERROR (catatonit:6): failed to exec pid1: Permission denied\n",
-            "container-command",
-            'command "train" of image "train:1" may not be executed',
-            id="catatonit, no program",
-        ),
-        pytest.param(
-            DOCKER,
-            127,
-            "[FATAL tini (7)] exec train failed: No such file or directory\n",
-            "container-command",
-            'command "train" is not in image "train:1"',
-            id="tini, no such command",
-        ),
-        pytest.param(
-            PODMAN,
-            1,
-            "ERROR (catatonit:2): failed to exec pid1: Exec format error\n",
-            "container-command",
-            'command "train" of image "train:1" is not a program of this machine',
-            id="another processor",
-        ),
-        pytest.param(
-            DOCKER,
-            127,
+        ABSENT,
+    ),
+    "podman, no program": (
+        PODMAN,
+        126,
+        "Error: crun: open executable: Permission denied: OCI permission denied\n",
+        FORBIDDEN,
+    ),
+    "catatonit, no program": (PODMAN, 1, "ERROR (catatonit:6): failed to exec pid1: Permission denied\n", FORBIDDEN),
+    "tini, no such command": (DOCKER, 127, "[FATAL tini (7)] exec train failed: No such file or directory\n", ABSENT),
+    "another processor": (
+        PODMAN,
+        1,
+        "ERROR (catatonit:2): failed to exec pid1: Exec format error\n",
+        ("container-command", 'command "train" of image "train:1" is not a program of this machine'),
+    ),
+    "docker, no such command": (
+        DOCKER,
+        127,
+        (
             "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI "
             'runtime create failed: runc create failed: unable to start container process: exec: "train": executable '
-            "file not found in $PATH: unknown.\n\nRun 'docker run --help' for more information\n",
-            "container-command",
-            'command "train" is not in image "train:1"',
-            id="docker, no such command",
+            "file not found in $PATH: unknown.\n\nRun 'docker run --help' for more information\n"
         ),
-        pytest.param(
-            PODMAN,
-            125,
-            "Error: initializing source docker://train:1: reading manifest 1 in train: manifest unknown\n",
-            "image-missing",
-            'image "train:1" cannot be pulled: initializing source',
-            id="podman, no such image in the registry",
-        ),
-        pytest.param(
-            PODMAN,
-            125,
+        ABSENT,
+    ),
+    "podman, no such image in the registry": (
+        PODMAN,
+        125,
+        "Error: initializing source docker://train:1: reading manifest 1 in train: manifest unknown\n",
+        ("image-missing", 'image "train:1" cannot be pulled: initializing source'),
+    ),
+    "podman, no registry": (
+        PODMAN,
+        125,
+        (
             'Error: short-name "train:1" did not resolve to an alias and no unqualified-search registries are defined '
-            'in "/etc/containers/registries.conf"\n',
-            "image-missing",
-            'image "train:1" cannot be pulled: short-name "train:1" did not resolve',
-            id="podman, no registry",
+            'in "/etc/containers/registries.conf"\n'
         ),
-        pytest.param(
-            PODMAN,
-            125,
-            "Error: initializing source docker://x/train:1: pinging container registry x: Get dial tcp: i/o timeout\n",
-            "image-pull",
-            'image "train:1" cannot be pulled: initializing source',
-            id="podman, registry away",
-        ),
-        pytest.param(
-            DOCKER, 125, PULL_DENIED, "image-missing", 'image "train:1" cannot be pulled', id="docker, denied"
-        ),
-        pytest.param(
-            DOCKER,
-            125,
+        ("image-missing", 'image "train:1" cannot be pulled: short-name "train:1" did not resolve'),
+    ),
+    "podman, registry away": (
+        PODMAN,
+        125,
+        "Error: initializing source docker://x/train:1: pinging container registry x: Get dial tcp: i/o timeout\n",
+        ("image-pull", 'image "train:1" cannot be pulled: initializing source'),
+    ),
+    "docker, denied": (DOCKER, 125, PULL_DENIED, ("image-missing", 'image "train:1" cannot be pulled')),
+    "docker, no daemon": (
+        DOCKER,
+        125,
+        (
             "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n"
-            "See 'docker run --help'.\n",
-            "container-runtime-down",
-            "docker does not answer: Cannot connect",
-            id="docker, no daemon",
+            "See 'docker run --help'.\n"
         ),
-        pytest.param(
-            PODMAN,
-            126,
-            "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied\n",
-            "container-limits",
-            'podman cannot limit image "train:1"',
-            id="podman, limits of the process",
-        ),
-        pytest.param(
-            PODMAN,
-            126,
-            "Error: OCI runtime error: crun: the requested cgroup controller `cpu` is not available\n",
-            "container-limits",
-            'podman cannot limit image "train:1"',
-            id="podman, no controller",
-        ),
-        pytest.param(
-            PODMAN,
-            125,
+        ("container-runtime-down", "docker does not answer: Cannot connect"),
+    ),
+    "podman, limits of the process": (
+        PODMAN,
+        126,
+        "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied\n",
+        LIMITS,
+    ),
+    "podman, no controller": (
+        PODMAN,
+        126,
+        "Error: OCI runtime error: crun: the requested cgroup controller `cpu` is not available\n",
+        LIMITS,
+    ),
+    "podman, rootless without ids": (
+        PODMAN,
+        125,
+        (
             "Error: copying system image from manifest list: writing blob: adding layer with blob: potentially "
-            "insufficient UIDs or GIDs available in user namespace\n",
-            "container-user-ids",
-            'podman has too few user ids for image "train:1"',
-            id="podman, rootless without ids",
+            "insufficient UIDs or GIDs available in user namespace\n"
         ),
-        pytest.param(
-            PODMAN,
-            125,
-            "Error: something that nobody has seen\n",
-            "container-start",
-            'podman cannot start image "train:1": something that nobody has seen',
-            id="anything else",
-        ),
-    ],
-)
+        ("container-user-ids", 'podman has too few user ids for image "train:1"'),
+    ),
+    "anything else": (
+        PODMAN,
+        125,
+        "Error: something that is not known\n",
+        ("container-start", 'podman cannot start image "train:1": something that is not known'),
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "code", "output", "expected"), FAILURES.values(), ids=FAILURES)
 def test_each_failure_has_its_cause_and_a_remedy(
-    program: Program, code: int, output: str, origin: str, cause: str
+    program: Program, code: int, output: str, expected: tuple[str, str]
 ) -> None:
     error = start_failure(program, RUN, code, f"earlier line\n{output}")
 
     assert error is not None
-    assert (error.origin, error.cause[: len(cause)]) == (origin, cause)
+    assert (error.origin, error.cause[: len(expected[1])]) == expected
     assert "\n" not in str(error)
     assert error.remedy
 

@@ -93,7 +93,7 @@ def test_an_engine_says_what_an_earlier_one_left_and_nothing_of_its_own(
 
 
 @pytest.mark.parametrize(("late", "is_clean"), [("", True), ("c\n", False)], ids=["removed by others", "still there"])
-def test_what_somebody_else_removes_at_the_same_time_is_removed(tmp_path: Path, late: str, is_clean: bool) -> None:
+def test_what_another_process_removes_at_the_same_time_is_removed(tmp_path: Path, late: str, is_clean: bool) -> None:
     path = client(tmp_path, "a\n", late=late, code=1)
 
     assert remove_all(Program.DOCKER, str(path), "owner", {"PATH": "/usr/bin:/bin"}) is is_clean

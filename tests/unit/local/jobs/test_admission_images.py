@@ -64,7 +64,7 @@ def test_a_user_that_the_runtime_cannot_take_is_refused(rights: dict[str, Any], 
     assert places_of(job, IMAGES) == [(f"{CONTAINER}.securityContext.{field}", "pod-rights")]
 
 
-def test_limits_that_the_account_cannot_set_are_told() -> None:
+def test_limits_that_the_account_cannot_set_are_a_notice() -> None:
     host = dataclasses.replace(IMAGES, limits=frozenset({"memory"}))
     job = a_job(image="i", resources={"limits": {"cpu": "1", "memory": "1Gi"}})
 

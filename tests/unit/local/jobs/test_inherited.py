@@ -68,7 +68,7 @@ def test_python_need_not_be_on_the_path_to_be_accepted(monkeypatch: pytest.Monke
     assert HostCapacity.detect().provided == {"python", "python3"}
 
 
-@pytest.mark.parametrize("chosen", [{}, {"GRPC_VERBOSITY": "DEBUG"}], ids=["by nobody", "by the user"])
+@pytest.mark.parametrize("chosen", [{}, {"GRPC_VERBOSITY": "DEBUG"}], ids=["by default", "by the user"])
 def test_how_much_grpc_prints_in_the_engine_is_no_matter_of_trials(tmp_path: Path, chosen: dict[str, str]) -> None:
     environ = {"VIRTUAL_ENV": "/env", **chosen}
 

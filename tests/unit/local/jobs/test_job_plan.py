@@ -1,103 +1,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from katib.local.jobs.batch.plan import plan
-from katib.local.jobs.kind import Moment, Observed, Plan
 from katib.local.jobs.outcomes import FORGIVEN_LOSSES
-from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+from katib.local.pods.records import Delays, Phase
+from tests.support.planned_jobs import START, PlannedJob
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
 
-
-class Simulation:
-    """A job on a virtual clock: starts what the plan says, stops it at once, and ends pods as the test says."""
+class Simulation(PlannedJob):
+    """A Job on a virtual clock."""
 
     def __init__(self, *, restart: str = "Never", delays: Delays | None = None, **spec: Any) -> None:
         template = {"spec": {"restartPolicy": restart, "containers": [{"name": "main", "command": ["x"]}]}}
-        self.spec: dict[str, Any] = {**spec, "template": template}
-        self.status: dict[str, Any] = {}
-        self.pods: list[PodRecord] = []
-        self.starts: list[float] = []
-        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
-        self.now = START
-        self.polite = True  # stopped pods end at once
-        self.wall_jump = timedelta()  # what somebody did to the wall clock
-        self._delays = delays or Delays()
-        self._started_at: datetime | None = None
+        super().__init__({"metadata": {"name": "j"}, "spec": {**spec, "template": template}}, plan, delays=delays)
 
-    @property
-    def elapsed(self) -> float:
-        return (self.now - START).total_seconds()
-
-    @property
-    def running(self) -> list[PodRecord]:
-        return [p for p in self.pods if not p.is_finished and not p.stopping]
-
-    def step(self) -> Plan:
-        """Plan and act until nothing changes."""
-        while True:
-            decision = self._plan()
-            self.status, self._started_at = decision.status, decision.started_at
-            self.anew += [len(self.pods)] * decision.anew
-            for start in decision.start:
-                self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING))
-                self.starts.append(self.elapsed)
-            for name in decision.stop:
-                self._change(name, stopping=True)
-                if self.polite:
-                    self._change(name, phase=Phase.FAILED, finished_at=self.now)
-            if not decision.start and not decision.stop:
-                return decision
-
-    def end(self, code: int = 0, *, index: int | None = None, container: str = "main", lost: bool = False) -> None:
+    def end(self, code: int = 0, *, index: int | None = None, **changes: Any) -> None:
         """End the first running pod, or that of an index, and step."""
-        pod = next(p for p in self.running if index is None or p.index == index)
-        phase = Phase.SUCCEEDED if code == 0 else Phase.FAILED
-        text = f"exited with {code}"
-        self._change(
-            pod.name,
-            phase=phase,
-            finished_at=self.now,
-            exits=(ContainerExit(container, code, text, lost),),
-            message="" if code == 0 else f'container "{container}" of pod {pod.name} {text}',
-        )
+        self.finish(next(p for p in self.unstopped if index is None or p.index == index), code, **changes)
         self.step()
 
     def restart(self) -> None:
-        pod = self.running[0]
-        self._change(pod.name, restarts=pod.restarts + 1, message="it exited with 1")
-        self.step()
-
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-        self.step()
-
-    def advance_to_wake(self) -> None:
-        wake_at = self._plan().wake_at
-        assert wake_at is not None
-        self.now = wake_at
-        self.step()
-
-    def conditions(self) -> list[tuple[str, str]]:
-        """Return what holds, in Kubernetes' terms; `message` tells of retries."""
-        held = [c for c in self.status.get("conditions", []) if c["status"] == "True"]
-        return [(c["type"], c["reason"]) for c in held if c["type"] != "Retrying"]
-
-    def message(self) -> str:
-        return str(self.status["conditions"][-1]["message"])
-
-    def _plan(self) -> Plan:
-        job = {"metadata": {"name": "j"}, "spec": self.spec, "status": self.status}
-        moment = Moment(self.now + self.wall_jump, self.now)
-        return plan(Observed(job, tuple(self.pods), moment, self._delays, started_at=self._started_at))
-
-    def _change(self, name: str, **changes: Any) -> None:
-        self.pods = [replace(p, **changes) if p.name == name else p for p in self.pods]
+        pod = self.unstopped[0]
+        self.change(pod.name, restarts=pod.restarts + 1, message="it exited with 1")
 
 
 def started(**options: Any) -> Simulation:
@@ -120,13 +49,13 @@ class TestCompletion:
 
     def test_completions_run_as_parallelism_allows(self) -> None:
         s = started(completions=3, parallelism=2)
-        assert len(s.running) == 2
+        assert len(s.unstopped) == 2
 
         s.end(0)
-        assert len(s.running) == 2
+        assert len(s.unstopped) == 2
 
         s.end(0)
-        assert len(s.running) == 1
+        assert len(s.unstopped) == 1
 
         s.end(0)
         assert s.status["succeeded"] == 3
@@ -134,7 +63,7 @@ class TestCompletion:
     def test_a_work_queue_starts_nothing_after_the_first_success(self) -> None:
         s = started(parallelism=3)
         s.end(0)
-        assert len(s.running) == 2
+        assert len(s.unstopped) == 2
         assert s.conditions() == []
 
         s.end(0)
@@ -151,7 +80,7 @@ class TestCompletion:
 
         s.step()
 
-        assert [p.name for p in s.running] == ["p0"]
+        assert [p.name for p in s.unstopped] == ["p0"]
         assert "failed" not in s.status
 
     def test_complete_waits_for_pods_that_still_end(self) -> None:
@@ -175,7 +104,7 @@ class TestBackOff:
     def test_never_runs_limit_plus_one_times_with_doubling_delays(self) -> None:
         s = started(backoffLimit=2)
         s.end(1)
-        assert s.running == []
+        assert s.unstopped == []
         assert s.conditions() == []
         assert s.message() == "its program ended with exit code 1; try 2 of 3 begins at 2024-01-01T00:00:10Z"
         s.advance_to_wake()
@@ -193,7 +122,7 @@ class TestBackOff:
     def test_the_delay_ends_at_ten_minutes(self) -> None:
         assert [Delays().recreate.pause_seconds(k) for k in (0, 1, 2, 3, 7, 8, 5000)] == [0, 10, 20, 40, 600, 600, 600]
 
-    def test_the_delay_starts_anew_after_a_success(self) -> None:
+    def test_the_delay_starts_again_after_a_success(self) -> None:
         s = started(completions=3, backoffLimit=6)
         s.end(1)
         s.advance(10)
@@ -217,7 +146,7 @@ class TestBackOff:
         for _ in range(FORGIVEN_LOSSES):
             s.end(137, lost=True)
             s.advance(600)
-        assert s.running
+        assert s.unstopped
         assert "failed" not in s.status
 
         s.end(137, lost=True)
@@ -228,12 +157,12 @@ class TestBackOff:
         s = started(backoffLimit=3)
         s.end(1)
         s.advance(600)
-        assert s.anew == []
+        assert s.emptied == []
 
         s.end(137, lost=True)
         s.advance(600)
 
-        assert s.anew == [2]
+        assert s.emptied == [2]
 
     def test_readings_stay_when_one_of_several_pods_was_lost_or_one_has_succeeded(self) -> None:
         s = started(completions=3, parallelism=2)
@@ -241,12 +170,12 @@ class TestBackOff:
         s.advance(600)
         s.end()
         s.advance(600)
-        for _ in s.running:
+        for _ in s.unstopped:
             s.end(137, lost=True)
         s.advance(600)
 
-        assert s.running
-        assert s.anew == []
+        assert s.unstopped
+        assert s.emptied == []
 
     def test_the_last_line_of_a_failed_program_closes_the_message(self) -> None:
         s = started()
@@ -300,26 +229,26 @@ class TestBackOff:
 class TestIndexed:
     def test_each_index_runs_once_lowest_first(self) -> None:
         s = started(completions=3, parallelism=2, completionMode="Indexed")
-        assert [p.index for p in s.running] == [0, 1]
+        assert [p.index for p in s.unstopped] == [0, 1]
 
         s.end(0, index=1)
 
-        assert [p.index for p in s.running] == [0, 2]
+        assert [p.index for p in s.unstopped] == [0, 2]
         assert s.status["completedIndexes"] == "1"
 
     def test_more_indexes_run_when_the_job_gets_more(self) -> None:
         s = started(completions=2, parallelism=2, completionMode="Indexed")
-        s.spec |= {"completions": 4, "parallelism": 4}
+        s.spec.update({"completions": 4, "parallelism": 4})
         s.step()
 
-        assert [p.index for p in s.running] == [0, 1, 2, 3]
+        assert [p.index for p in s.unstopped] == [0, 1, 2, 3]
 
     def test_indexes_that_the_job_has_no_more_are_ended_and_count_no_more(self) -> None:
         s = started(completions=4, parallelism=4, completionMode="Indexed")
         s.end(0, index=3)
-        s.spec |= {"completions": 2, "parallelism": 2}
+        s.spec.update({"completions": 2, "parallelism": 2})
         s.step()
-        assert [p.index for p in s.running] == [0, 1]
+        assert [p.index for p in s.unstopped] == [0, 1]
         assert "completedIndexes" not in s.status
 
         s.end(0, index=0)
@@ -333,7 +262,7 @@ class TestIndexed:
         s.end(1, index=0)
         s.advance(10)
 
-        assert sorted(p.index or 0 for p in s.running) == [0, 1]
+        assert sorted(p.index or 0 for p in s.unstopped) == [0, 1]
 
     def test_an_index_beyond_its_limit_fails_the_job_when_the_others_are_through(self) -> None:
         s = started(completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=0)
@@ -348,14 +277,14 @@ class TestIndexed:
     def test_each_index_waits_for_its_own_back_off(self) -> None:
         s = started(completions=2, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=3)
         s.end(1, index=0)
-        assert [p.index for p in s.running] == [1]
+        assert [p.index for p in s.unstopped] == [1]
         s.end(0, index=1)
         s.advance(9)
-        assert s.running == []
+        assert s.unstopped == []
 
         s.advance(1)
 
-        assert [p.index for p in s.running] == [0]
+        assert [p.index for p in s.unstopped] == [0]
 
     def test_too_many_failed_indexes_end_the_job_at_once(self) -> None:
         s = started(completions=4, parallelism=4, completionMode="Indexed", backoffLimitPerIndex=0, maxFailedIndexes=1)
@@ -374,7 +303,7 @@ class TestIndexed:
         s.end(0, index=0)
 
         assert s.conditions() == [("SuccessCriteriaMet", "SuccessPolicy"), ("Complete", "SuccessPolicy")]
-        assert s.running == []
+        assert s.unstopped == []
 
     @pytest.mark.parametrize(
         ("rule", "indexes", "met"),
@@ -409,14 +338,14 @@ class TestFailurePolicy:
         assert s.message() == (
             'container "main" of pod p0 exited with 42, which rule 0 of podFailurePolicy answers with FailJob'
         )
-        assert s.running == []
+        assert s.unstopped == []
 
     def test_ignored_failures_do_not_count(self) -> None:
         s = started(backoffLimit=0, podFailurePolicy=failure_policy("Ignore", [137]))
         s.end(137)
         s.advance(10)
         assert s.conditions() == []
-        assert len(s.running) == 1
+        assert len(s.unstopped) == 1
         assert "failed" not in s.status
 
         s.end(1)
@@ -478,7 +407,7 @@ class TestDeadline:
         s.advance(1)
 
         assert s.conditions() == [("FailureTarget", "DeadlineExceeded"), ("Failed", "DeadlineExceeded")]
-        assert s.running == []
+        assert s.unstopped == []
 
     def test_the_deadline_counts_from_the_resume(self) -> None:
         s = started(activeDeadlineSeconds=60)
@@ -503,7 +432,7 @@ class TestDeadline:
         s.wall_jump = timedelta(hours=hours)
 
         s.step()
-        assert s.running
+        assert s.unstopped
         assert s.status["startTime"] == began
 
         s.advance(1)
@@ -515,7 +444,7 @@ class TestDeadline:
         s.end(1)
         s.wall_jump = timedelta(hours=hours)
         s.advance(9)
-        assert s.running == []
+        assert s.unstopped == []
 
         s.advance(1)
         assert s.starts == [0, 10]
@@ -537,17 +466,17 @@ class TestSuspend:
         assert "startTime" not in s.status
         assert s.conditions() == [("Suspended", "JobSuspended")]
 
-    def test_stopped_pods_are_no_failures_and_resuming_starts_anew(self) -> None:
+    def test_stopped_pods_are_no_failures_and_resuming_starts_again(self) -> None:
         s = started(backoffLimit=0)
         s.advance(30)
         s.spec["suspend"] = True
         s.step()
-        assert s.running == []
+        assert s.unstopped == []
         s.spec["suspend"] = False
 
         s.step()
 
-        assert len(s.running) == 1
+        assert len(s.unstopped) == 1
         assert s.conditions() == []
         assert s.status["conditions"][0]["reason"] == "JobResumed"
         assert s.status["startTime"] == "2024-01-01T00:00:30Z"

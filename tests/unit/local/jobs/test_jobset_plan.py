@@ -2,88 +2,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from katib.local.jobs.jobset.jobset import JobSet, jobset_pod
-from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
-from katib.local.pods.records import Delays, Phase, PodRecord
+from katib.local.jobs.kind import Observed, Plan, PodStart
+from katib.local.pods.records import Phase
+from tests.support.planned_jobs import PlannedJob
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
 
-
-class Simulation:
-    """A job with roles on a virtual clock: starts what the plan says, stops it at once, ends pods as the test says."""
+class Simulation(PlannedJob):
+    """A JobSet, or what is made into one, on a virtual clock."""
 
     def __init__(self, spec: Mapping[str, Any], plan: Callable[[Observed], Plan]) -> None:
-        self.spec = dict(spec)
-        self.plan = plan
-        self.status: dict[str, Any] = {}
-        self.memory: Mapping[str, Any] = {}
-        self.pods: list[PodRecord] = []
-        self.started: list[PodStart] = []
-        self.moves = 0
-        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
-        self.polite = True
-        self.now = START
-        self._started_at: datetime | None = None
-
-    @property
-    def job(self) -> dict[str, Any]:
         metadata = {"name": "t", "namespace": "ns", "uid": "u"}
-        return {"kind": "TrainJob", "metadata": metadata, "spec": self.spec, "status": self.status}
-
-    @property
-    def running(self) -> list[PodRecord]:
-        return [p for p in self.pods if not p.is_finished and not p.stopping]
+        super().__init__({"kind": "TrainJob", "metadata": metadata, "spec": dict(spec)}, plan)
 
     def roles(self) -> list[str]:
         """Return `<role>-<index>` of every running pod."""
-        return [f"{p.role}-{p.index}" for p in self.running]
+        return [f"{p.role}-{p.index}" for p in self.unstopped]
 
-    def step(self) -> Plan:
-        """Plan and act until nothing changes."""
-        for _ in range(100):
-            moment = Moment(self.now, self.now)
-            decision = self.plan(Observed(self.job, tuple(self.pods), moment, Delays(), self._started_at, self.memory))
-            self.status, self._started_at, self.memory = decision.status, decision.started_at, decision.memory
-            self.moves += decision.new_addresses
-            self.anew += [len(self.pods)] * decision.anew
-            for start in decision.start:
-                self.started.append(start)
-                self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING, role=start.role))
-            for name in decision.stop:
-                self.change(name, stopping=True)
-                if self.polite:
-                    self.change(name, phase=Phase.FAILED, finished_at=self.now)
-            if not decision.start and not decision.stop:
-                return decision
-        raise AssertionError("the plan does not come to rest")
-
-    def end(self, role: str, code: int = 0, *, index: int = 0, last_output: str = "") -> None:
+    def end(self, role: str, code: int = 0, *, index: int = 0, **changes: Any) -> None:
         """End the running pod of a role, and step."""
-        pod = next(p for p in self.running if (p.role, p.index) == (role, index))
-        phase = Phase.SUCCEEDED if code == 0 else Phase.FAILED
-        message = "" if code == 0 else f"it exited with {code}"
-        self.change(pod.name, phase=phase, finished_at=self.now, message=message, last_output=last_output)
+        pod = next(p for p in self.unstopped if (p.role, p.index) == (role, index))
+        self.finish(pod, code, **changes)
         self.step()
-
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-        self.step()
-
-    def change(self, name: str, **changes: Any) -> None:
-        self.pods = [replace(p, **changes) if p.name == name else p for p in self.pods]
-
-    def conditions(self) -> list[tuple[str, str]]:
-        """Return what holds, but for what tells of retries."""
-        held = [c for c in self.status.get("conditions", []) if c["status"] == "True"]
-        return [(c["type"], c["reason"]) for c in held if c["type"] != "Retrying"]
-
-    def message(self) -> str:
-        return str(self.status["conditions"][-1]["message"])
 
 
 def replicated(name: str, replicas: int = 1, depends_on: str = "", **job: Any) -> dict[str, Any]:
@@ -149,7 +93,7 @@ class TestSuccess:
         s.end("worker-0")
 
         assert s.conditions() == [("Completed", "AllJobsCompleted")]
-        assert s.running == []
+        assert s.unstopped == []
 
     def test_an_early_stop_ends_everything_well(self) -> None:
         s = started(replicated("a", 2))
@@ -158,7 +102,7 @@ class TestSuccess:
         s.step()
 
         assert s.conditions() == [("Completed", "EarlyStopped")]
-        assert s.running == []
+        assert s.unstopped == []
 
     def test_the_end_is_final(self) -> None:
         s = started(replicated("a", 2), successPolicy={"operator": "Any"})
@@ -190,7 +134,7 @@ class TestOrder:
         pending.step()
         assert pending.roles() == ["node-0-0"]
 
-    def test_startup_in_order_is_told(self) -> None:
+    def test_startup_in_order_is_reported(self) -> None:
         s = started(replicated("a"), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"})
 
         assert [start.role for start in s.started] == ["a-0", "b-0"]
@@ -204,9 +148,9 @@ class TestFailure:
         s.end("a-1", 3)
 
         assert s.conditions() == [("Failed", "FailedJobs")]
-        assert s.message().startswith("job a-1 failed (BackoffLimitExceeded): it exited with 3")
+        assert s.message().startswith('job a-1 failed (BackoffLimitExceeded): container "main" of pod p1 exited with 3')
         assert s.status["terminalState"] == "Failed"
-        assert s.running == []
+        assert s.unstopped == []
 
     def test_a_job_with_retries_left_is_not_failed(self) -> None:
         s = started(replicated("a", backoffLimit=1))
@@ -225,7 +169,7 @@ class TestFailure:
         assert (s.status["restarts"], s.status["restartsCountTowardsMax"]) == (1, 1)
         assert [start.details["attempt"] for start in s.started] == [0, 0, 1, 1]
 
-        assert s.anew == []  # the author of the JobSet wanted it tried again: what was reported stays
+        assert s.emptied == []  # the author of the JobSet wanted it tried again: what was reported stays
 
         s.end("b-0", 4)
         assert s.conditions() == [("Failed", "ReachedMaxRestarts")]
@@ -235,7 +179,7 @@ class TestFailure:
         s.polite = False
 
         s.end("a-0", 3)
-        assert s.running == []
+        assert s.unstopped == []
 
         s.change("p1", phase=Phase.FAILED, finished_at=s.now)
         s.step()
@@ -301,7 +245,7 @@ class TestLife:
         s.spec["suspend"] = True
         s.step()
         assert s.conditions() == [("Suspended", "SuspendedJobs")]
-        assert s.running == []
+        assert s.unstopped == []
         assert counts(s, "a") == {"suspended": 2}
 
         s.spec["suspend"] = False

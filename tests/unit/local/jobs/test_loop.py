@@ -45,7 +45,7 @@ def test_timers_fire_in_order_of_their_time_and_not_when_cancelled(loop: Loop) -
     assert fired == ["early", "late"]
 
 
-def test_a_failing_call_is_logged_and_stops_nobody(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_call_is_logged_and_stops_no_other(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     done = threading.Event()
 
     loop.call_soon(lambda: 1 // 0)

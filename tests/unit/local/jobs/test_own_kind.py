@@ -28,7 +28,7 @@ def test_a_kind_is_a_class_that_says_what_is_its_own() -> None:
     replicas = {"Member": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
     job = {"metadata": {"name": "j", "namespace": "n"}, "spec": {"ringReplicaSpecs": replicas}}
 
-    told = [kind.pod(job, PodStart(i, "member"), wiring).variables["member"]["NEXT_ADDRESS"] for i in (0, 1)]
+    addresses = [kind.pod(job, PodStart(i, "member"), wiring).variables["member"]["NEXT_ADDRESS"] for i in (0, 1)]
 
-    assert len(set(told)) == 2
-    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", address) for address in told)
+    assert len(set(addresses)) == 2
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", address) for address in addresses)

@@ -87,7 +87,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
         ),
         (
             {"managedBy": "kueue.x-k8s.io/multikueue"},
-            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nobody would run the TrainJob; '
+            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nothing would run the TrainJob; '
             "remove it, or submit the experiment to Kubernetes"),
         ),
         (
@@ -144,7 +144,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_run_here_is_told_in_one_line(spec: dict[str, Any], error: str) -> None:
+def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], error: str) -> None:
     errors = [text.removeprefix("T.spec: ") for text in train_job(**spec)[0]]
 
     assert errors[:1] == [error]
@@ -158,14 +158,14 @@ def test_runtimes_that_need_their_images_say_so(name: str) -> None:
     assert error.startswith(f'runtimeRef.name: the runtime "{name}" cannot run on this machine: it ')
 
 
-def test_without_a_trainer_it_is_said_that_nodes_are_told_nothing() -> None:
+def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so() -> None:
     errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
 
     place = "runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
     why = f'"fetch" is not on this machine; install it, use a full path, or {OFFER}'
     assert errors == [f"{place}.command[0]: {why}"]
     assert notices[:1] == [
-        "trainer: without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
+        "trainer: without it the nodes get no addresses of each other, as on a cluster; `trainer: {}` is enough"
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], error: 
     assert errors[0] == f"runtimeRef(mine).spec.{error}"
 
 
-def test_what_a_patch_does_is_told_where_it_stands() -> None:
+def test_what_a_patch_does_is_reported_where_it_stands() -> None:
     job = {"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}
     patch = {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
 
@@ -208,36 +208,26 @@ def test_what_a_patch_does_is_told_where_it_stands() -> None:
     ("fields", "error"),
     [
         ({"replicatedJobs": []}, "replicatedJobs: it is missing or empty; give at least one"),
-        (
-            {"managedBy": "kueue"},
-            ('managedBy: "kueue" does not run on this machine, so nobody would run the JobSet; remove it, or submit '
-            "the experiment to Kubernetes"),
-        ),
+        ({"managedBy": "kueue"},
+         ('managedBy: "kueue" does not run on this machine, so nothing would run the JobSet; remove it, or submit '
+         "the experiment to Kubernetes")),
         ({"successPolicy": {"operator": "Some"}}, 'successPolicy.operator: "Some" is not known; use All or Any'),
-        (
-            {"successPolicy": {"targetReplicatedJobs": ["b"]}},
-            'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a',
-        ),
-        (
-            {"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
-            "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate",
-        ),
-        (
-            {"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
-            ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
-            "regular expression"),
-        ),
+        ({"successPolicy": {"targetReplicatedJobs": ["b"]}},
+         'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a'),
+        ({"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
+         "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate"),
+        ({"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
+         ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
+         "regular expression")),
         ({"failurePolicy": {"maxRestarts": -1}}, "failurePolicy.maxRestarts: -1 is negative; give 0 or more"),
-        (
-            {"volumeClaimPolicies": [{}]},
-            ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this machine, "
-            "or submit the experiment to Kubernetes"),
-        ),
+        ({"volumeClaimPolicies": [{}]},
+         ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this "
+         "machine, or submit the experiment to Kubernetes")),
         ({"successPolcy": {}}, "successPolcy: unknown field; did you mean successPolicy"),
         ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
     ],
 )  # fmt: skip
-def test_a_jobset_that_cannot_run_here_is_told_in_one_line(fields: dict[str, Any], error: str) -> None:
+def test_a_jobset_that_cannot_run_here_is_an_error_of_one_line(fields: dict[str, Any], error: str) -> None:
     assert jobset(**fields)[0] == [error]
 
 
@@ -270,16 +260,16 @@ def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domai
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "variables"),
     [("torch", "PET_MASTER_ADDR and PET_MASTER_PORT"), ("mpi", ""), ("jax", "JAX_COORDINATOR_ADDRESS")],
 )
-def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) -> None:
+def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, variables: str) -> None:
     spec = own_runtime(command=SHELL, ports=[{"containerPort": 29500}])
     spec["mlPolicy"] = {"numNodes": 2, policy: {}}
     _, notices = train_job(shelf_with(spec), runtimeRef={"kind": "TrainingRuntime", "name": "mine"}, trainer={})
 
     [notice] = [notice for notice in notices if ".ports" in notice]
-    assert f"told in {told};" in notice if told else "trials that listen on the same number" in notice
+    assert f"in {variables};" in notice if variables else "trials that listen on the same number" in notice
 
 
 @pytest.mark.parametrize(
@@ -301,7 +291,7 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) 
         ),
     ],
 )  # fmt: skip
-def test_a_replicated_job_that_cannot_run_here_is_told_in_one_line(job: dict[str, Any], error: str) -> None:
+def test_a_replicated_job_that_cannot_run_here_is_an_error_of_one_line(job: dict[str, Any], error: str) -> None:
     assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]
 
 
@@ -323,5 +313,5 @@ def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
     ],
     ids=["nothing", "misspelled", "two policies", "no jobs"],
 )
-def test_what_is_wrong_with_a_runtime_alone_is_told_with_its_place(runtime: dict[str, Any], line: str) -> None:
+def test_what_is_wrong_with_a_runtime_alone_is_reported_with_its_place(runtime: dict[str, Any], line: str) -> None:
     assert line in [str(error) for error in runtime_errors(runtime, "")]

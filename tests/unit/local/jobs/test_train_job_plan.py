@@ -57,7 +57,7 @@ class Training(Simulation):
     def pod(self, number: int = 0) -> NewPod:
         return self.kind.pod(self.job, self.started[number], self.wiring)
 
-    def told(self, number: int = 0) -> dict[str, str]:
+    def variables(self, number: int = 0) -> dict[str, str]:
         return dict(self.pod(number).variables["node"])
 
 
@@ -109,7 +109,7 @@ class TestTorch:
         t = training(trainer={**TRAIN, "numNodes": 2})
 
         assert t.roles() == ["node-0-0", "node-0-1"]
-        assert t.told(1) == {
+        assert t.variables(1) == {
             "JOB_COMPLETION_INDEX": "1",
             "PET_NNODES": "2",
             "PET_NPROC_PER_NODE": "1",
@@ -132,9 +132,9 @@ class TestTorch:
         ids=["vector 15: cores", "limit rounded up", "vector 15: cards", "given", "auto without cards", "cpu"],
     )
     def test_processes_of_a_node(self, trainer: dict[str, Any], processes: str) -> None:
-        assert training(trainer={**TRAIN, **trainer}).told()["PET_NPROC_PER_NODE"] == processes
+        assert training(trainer={**TRAIN, **trainer}).variables()["PET_NPROC_PER_NODE"] == processes
 
-    def test_without_a_trainer_the_nodes_are_told_nothing(self) -> None:
+    def test_without_a_trainer_the_nodes_get_no_addresses(self) -> None:
         shelf = Shelf()
         shelf.put(own_runtime(command=["train"]))
         t = Training({"runtimeRef": {"name": "mine", "kind": "TrainingRuntime"}}, shelf)
@@ -142,28 +142,28 @@ class TestTorch:
         t.end("dataset-initializer-0")
 
         assert len(t.started) == 3  # mlPolicy.numNodes counts
-        assert t.told(1) == {"JOB_COMPLETION_INDEX": "0"}
+        assert t.variables(1) == {"JOB_COMPLETION_INDEX": "0"}
 
     def test_that_is_so_too_when_another_node_has_failed_before(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
         t.end("node-0", 1, index=1, last_output="ConnectionRefusedError")
         t.advance(DOUBT_SECONDS / 2)
-        assert len(t.running) == 1
+        assert len(t.unstopped) == 1
 
-        t.end("node-0", 1, last_output="OSError: [Errno 98] Address already in use")
+        t.end("node-0", 1, last_output="Address already in use", address_in_use=True)
 
-        assert len(t.running) == 2
+        assert len(t.unstopped) == 2
 
-    def test_a_port_that_somebody_took_makes_all_start_once_more_with_others(self) -> None:
+    def test_a_port_that_another_program_took_makes_all_start_once_more_with_others(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
-        taken = "OSError: [Errno 98] Address already in use"
+        taken = {"last_output": "OSError: [Errno 98] Address already in use", "address_in_use": True}
 
-        t.end("node-0", 1, last_output=taken)
-        assert (t.moves, t.roles()) == (1, ["node-0-0", "node-0-1"])
-        assert t.anew == [2]
+        t.end("node-0", 1, **taken)
+        assert (len(t.rewired), t.roles()) == (1, ["node-0-0", "node-0-1"])
+        assert t.emptied == [2]
         assert t.conditions() == []
 
-        t.end("node-0", 1, last_output=taken)
+        t.end("node-0", 1, **taken)
         assert t.conditions() == [("Failed", "FailedJobs")]
 
 
@@ -171,7 +171,7 @@ def test_jax_has_a_coordinator_and_users_may_override_it() -> None:
     env = [{"name": "JAX_NUM_PROCESSES", "value": "7"}]
     t = training("jax-distributed", trainer={**TRAIN, "numNodes": 2, "env": env})
 
-    assert t.told(1) == {
+    assert t.variables(1) == {
         "JOB_COMPLETION_INDEX": "1",
         "JAX_PROCESS_ID": "1",
         "JAX_COORDINATOR_ADDRESS": "127.0.0.1:40001",
@@ -182,7 +182,7 @@ def test_xgboost_has_a_tracker_and_a_worker_for_each_card() -> None:
     resources = {"limits": {"nvidia.com/gpu": 2}}
     t = training("xgboost-distributed", trainer={**TRAIN, "numNodes": 3, "resourcesPerNode": resources})
 
-    assert t.told(2) == {
+    assert t.variables(2) == {
         "JOB_COMPLETION_INDEX": "2",
         "DMLC_TRACKER_URI": "127.0.0.1",
         "DMLC_TRACKER_PORT": "40001",
@@ -198,8 +198,8 @@ class TestMpi:
         assert t.roles() == ["launcher-0-0"]
         assert t.pod().files == {"mpi/hostfile": "localhost slots=6\n"}
         assert t.pod().rewrites == {"/etc/mpi": "mpi"}
-        assert t.told()["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
-        assert t.told()["OMPI_MCA_orte_set_default_slots"] == "2"
+        assert t.variables()["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+        assert t.variables()["OMPI_MCA_orte_set_default_slots"] == "2"
         node, launcher = t.status["jobsStatus"]
         assert (node["name"], node["active"], launcher["name"], launcher["active"]) == ("node", 1, "launcher", 1)
 
@@ -224,7 +224,7 @@ class TestMpi:
         t = training("deepspeed-distributed", trainer={**TRAIN, "numNodes": 2, "resourcesPerNode": resources})
 
         assert t.pod().template["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
-        assert t.told()["OMPI_MCA_orte_set_default_slots"] == "2"
+        assert t.variables()["OMPI_MCA_orte_set_default_slots"] == "2"
 
     def test_one_node_still_gives_two_hosts(self) -> None:
         assert training("deepspeed-distributed").pod().files == {"mpi/hostfile": "localhost slots=2\n"}
@@ -355,7 +355,7 @@ class TestLife:
         t.advance(DOUBT_SECONDS)
 
         assert t.conditions() == [("Failed", "FailedJobs")]
-        assert t.running == []
+        assert t.unstopped == []
 
     def test_the_deadline_ends_it(self) -> None:
         t = training(activeDeadlineSeconds=30)
@@ -374,7 +374,7 @@ class TestLife:
         t.spec["suspend"] = True
         t.step()
         assert t.conditions() == [("Suspended", "Suspended")]
-        assert t.running == []
+        assert t.unstopped == []
         t.advance(100)
         t.spec["suspend"] = False
         t.step()

@@ -63,172 +63,81 @@ def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        (
-            {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}},
-            "t.spec.pytorchReplicaSpecs: it is missing; describe the replicas there: Master, Worker",
-        ),
-        (
-            {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": [], "sepc": {}},
-            "t.sepc: unknown field; did you mean spec",
-        ),
-        (
-            job(PYTORCH, Master=1, Chief=1),
-            (
-                't.spec.pytorchReplicaSpecs.Chief: the kind PyTorchJob has no replicas of type "Chief"; '
-                "use one of Master, Worker"
-            ),
-        ),
-        (
-            job(PYTORCH, Master=1, Wroker=1),
-            (
-                't.spec.pytorchReplicaSpecs.Wroker: the kind PyTorchJob has no replicas of type "Wroker"; '
-                "did you mean Worker? use one of Master, Worker"
-            ),
-        ),
-        (
-            job(PYTORCH, Worker=1, worker=1),
-            (
-                "t.spec.pytorchReplicaSpecs.worker: it is the same type as Worker: letter case does not count; "
-                "keep one of them"
-            ),
-        ),
-        (
-            job(PYTORCH, Master=2),
-            (
-                "t.spec.pytorchReplicaSpecs.Master.replicas: 2 is not 1, the only number of Master replicas that the "
-                "kind PyTorchJob allows; write 1"
-            ),
-        ),
-        (
-            job(PYTORCH, Master=1, Worker=0),
-            "t.spec.pytorchReplicaSpecs.Worker.replicas: 0 replicas never succeed; give 1 or more, or remove the type",
-        ),
-        (
-            job(PYTORCH, Worker=-1),
-            "t.spec.pytorchReplicaSpecs.Worker.replicas: -1 is negative; give 0 or more",
-        ),
-        (
-            job(PYTORCH, Worker={"replicas": "two", "template": {"spec": {"containers": [container(PYTORCH)]}}}),
-            't.spec.pytorchReplicaSpecs.Worker.replicas: "two" is not a whole number; give a whole number',
-        ),
-        (
-            job(PYTORCH, Worker=replica(1, container(PYTORCH), policy="Always")),
-            (
-                "t.spec.pytorchReplicaSpecs.Worker.restartPolicy: with Always a program is started again even after it "
-                "succeeded, so the job can never succeed; use OnFailure"
-            ),
-        ),
-        (
-            job(PYTORCH, Worker=replica(1, container(PYTORCH), policy="OnFail")),
-            (
-                't.spec.pytorchReplicaSpecs.Worker.restartPolicy: "OnFail" is not known; did you mean OnFailure? '
-                "use one of Never, OnFailure, ExitCode"
-            ),
-        ),
-        (
-            job(PYTORCH, Worker={"replicas": 1}),
-            "t.spec.pytorchReplicaSpecs.Worker.template: it is missing; give a pod template",
-        ),
-        (
-            job(PYTORCH, Worker=replica(1, container(PYTORCH, name="trainer"))),
-            (
-                "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers: no container is named pytorch; "
-                "name the one that trains pytorch: the operator looks for it"
-            ),
-        ),
-        (
-            job(PYTORCH, Worker=replica(1, {"name": "pytorch", "command": ["sh", "-c", "true"]})),
-            (
-                "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].image: it is missing, and "
-                "the operator of a "
-                "cluster refuses such a job; name any image"
-            ),
-        ),
-        (
-            job(PYTORCH, policy={"managedBy": "kueue.x-k8s.io/multikueue"}, Worker=1),
-            (
-                't.spec.runPolicy.managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so '
-                "nobody would run "
-                "the job; remove it, or submit the experiment to Kubernetes"
-            ),
-        ),
-        (
-            job(PYTORCH, policy={"backofLimit": 1}, Worker=1),
-            "t.spec.runPolicy.backofLimit: unknown field; did you mean backoffLimit",
-        ),
-        (
-            job(PYTORCH, policy={"backoffLimit": -1}, Worker=1),
-            "t.spec.runPolicy.backoffLimit: -1 is negative; give 0 or more",
-        ),
-        (
-            job(PYTORCH, policy={"cleanPodPolicy": "Al"}, Worker=1),
-            't.spec.runPolicy.cleanPodPolicy: "Al" is not known; did you mean All? use one of None, Running, All',
-        ),
-        (
-            job(PYTORCH, {"nprocPerNode": "many"}, Worker=1),
-            't.spec.nprocPerNode: "many" is not known; use a number in quotes, or auto, cpu or gpu',
-        ),
+        ({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}},
+         "t.spec.pytorchReplicaSpecs: it is missing; describe the replicas there: Master, Worker"),
+        ({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": [], "sepc": {}},
+         "t.sepc: unknown field; did you mean spec"),
+        (job(PYTORCH, Master=1, Chief=1),
+         ('t.spec.pytorchReplicaSpecs.Chief: the kind PyTorchJob has no replicas of type "Chief"; use one of '
+         "Master, Worker")),
+        (job(PYTORCH, Master=1, Wroker=1),
+         ('t.spec.pytorchReplicaSpecs.Wroker: the kind PyTorchJob has no replicas of type "Wroker"; did you mean '
+         "Worker? use one of Master, Worker")),
+        (job(PYTORCH, Worker=1, worker=1),
+         ("t.spec.pytorchReplicaSpecs.worker: it is the same type as Worker: letter case does not count; keep one "
+         "of them")),
+        (job(PYTORCH, Master=2),
+         ("t.spec.pytorchReplicaSpecs.Master.replicas: 2 is not 1, the only number of Master replicas that the "
+         "kind PyTorchJob allows; write 1")),
+        (job(PYTORCH, Master=1, Worker=0),
+         "t.spec.pytorchReplicaSpecs.Worker.replicas: 0 replicas never succeed; give 1 or more, or remove the type"),
+        (job(PYTORCH, Worker=-1), "t.spec.pytorchReplicaSpecs.Worker.replicas: -1 is negative; give 0 or more"),
+        (job(PYTORCH, Worker={"replicas": "two", "template": {"spec": {"containers": [container(PYTORCH)]}}}),
+         't.spec.pytorchReplicaSpecs.Worker.replicas: "two" is not a whole number; give a whole number'),
+        (job(PYTORCH, Worker=replica(1, container(PYTORCH), policy="Always")),
+         ("t.spec.pytorchReplicaSpecs.Worker.restartPolicy: with Always a program is started again even after it "
+         "succeeded, so the job can never succeed; use OnFailure")),
+        (job(PYTORCH, Worker=replica(1, container(PYTORCH), policy="OnFail")),
+         ('t.spec.pytorchReplicaSpecs.Worker.restartPolicy: "OnFail" is not known; did you mean OnFailure? use one '
+         "of Never, OnFailure, ExitCode")),
+        (job(PYTORCH, Worker={"replicas": 1}),
+         "t.spec.pytorchReplicaSpecs.Worker.template: it is missing; give a pod template"),
+        (job(PYTORCH, Worker=replica(1, container(PYTORCH, name="trainer"))),
+         ("t.spec.pytorchReplicaSpecs.Worker.template.spec.containers: no container is named pytorch; name the one "
+         "that trains pytorch: the operator looks for it")),
+        (job(PYTORCH, Worker=replica(1, {"name": "pytorch", "command": ["sh", "-c", "true"]})),
+         ("t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].image: it is missing, and the operator of "
+         "a cluster refuses such a job; name any image")),
+        (job(PYTORCH, policy={"managedBy": "kueue.x-k8s.io/multikueue"}, Worker=1),
+         ('t.spec.runPolicy.managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nothing would '
+         "run the job; remove it, or submit the experiment to Kubernetes")),
+        (job(PYTORCH, policy={"backofLimit": 1}, Worker=1),
+         "t.spec.runPolicy.backofLimit: unknown field; did you mean backoffLimit"),
+        (job(PYTORCH, policy={"backoffLimit": -1}, Worker=1),
+         "t.spec.runPolicy.backoffLimit: -1 is negative; give 0 or more"),
+        (job(PYTORCH, policy={"cleanPodPolicy": "Al"}, Worker=1),
+         't.spec.runPolicy.cleanPodPolicy: "Al" is not known; did you mean All? use one of None, Running, All'),
+        (job(PYTORCH, {"nprocPerNode": "many"}, Worker=1),
+         't.spec.nprocPerNode: "many" is not known; use a number in quotes, or auto, cpu or gpu'),
         (job(PYTORCH, {"nprocPerNode": 2}, Worker=1), "t.spec.nprocPerNode: 2 is not text; write it in quotes"),
-        (
-            job(PYTORCH, {"nprocPerNode": "2", "elasticPolicy": {"nProcPerNode": 2}}, Worker=1),
-            (
-                "t.spec.elasticPolicy.nProcPerNode: it is given beside nprocPerNode, which means the same; "
-                "keep nprocPerNode"
-            ),
-        ),
-        (
-            job(PYTORCH, {"elasticPolicy": {}}, Master=1),
-            "t.spec.elasticPolicy: only workers are elastic, and there are none; add a Worker",
-        ),
-        (
-            job(PYTORCH, {"elasticPolicy": {"rdzvBackend": "etcd"}}, Worker=1),
-            (
-                "t.spec.elasticPolicy.rdzvBackend: there is no etcd on this machine that we know of; "
-                "use c10d, or give rdzvHost and rdzvPort"
-            ),
-        ),
-        (
-            job(PYTORCH, {"elasticPolicy": {"rdzvBackend": "c10"}}, Worker=1),
-            't.spec.elasticPolicy.rdzvBackend: "c10" is not known; did you mean c10d? use one of c10d, etcd, etcd-v2',
-        ),
-        (
-            job(TF, Chief=1, Master=1),
-            "t.spec.tfReplicaSpecs: Chief and Master are the same role; keep one of them",
-        ),
-        (
-            job(TF, PS=1, Evaluator=1),
-            "t.spec.tfReplicaSpecs: without Chief, Master or Worker a TFJob never succeeds; add a Worker",
-        ),
-        (
-            job(TF, {"enableDynamicWorker": True}, Worker=1),
-            "t.spec.enableDynamicWorker: workers cannot be added while a job runs on this machine; remove it",
-        ),
-        (
-            job(TF, {"successPolicy": "AllWorker"}, Worker=1),
-            (
-                't.spec.successPolicy: "AllWorker" is not known; did you mean AllWorkers? use AllWorkers, '
-                "or remove it: "
-                "the first worker decides"
-            ),
-        ),
-        (
-            job(XGBOOST, Worker=1),
-            (
-                "t.spec.xgbReplicaSpecs.Master: it is missing, and the kind XGBoostJob needs it; add a "
-                "Master with replicas: 1"
-            ),
-        ),
-        (
-            job(JAX, Worker=0),
-            "t.spec.jaxReplicaSpecs.Worker.replicas: 0 replicas never succeed; give 1 or more, or remove the type",
-        ),
-        (
-            job(PADDLE, {"elasticPolicy": {"maxReplica": 1}}, Worker=1),
-            "t.spec.elasticPolicy.maxReplica: unknown field; did you mean maxReplicas",
-        ),
+        (job(PYTORCH, {"nprocPerNode": "2", "elasticPolicy": {"nProcPerNode": 2}}, Worker=1),
+         ("t.spec.elasticPolicy.nProcPerNode: it is given beside nprocPerNode, which means the same; keep "
+         "nprocPerNode")),
+        (job(PYTORCH, {"elasticPolicy": {}}, Master=1),
+         "t.spec.elasticPolicy: only workers are elastic, and there are none; add a Worker"),
+        (job(PYTORCH, {"elasticPolicy": {"rdzvBackend": "etcd"}}, Worker=1),
+         ("t.spec.elasticPolicy.rdzvBackend: there is no etcd on this machine that we know of; use c10d, or give "
+         "rdzvHost and rdzvPort")),
+        (job(PYTORCH, {"elasticPolicy": {"rdzvBackend": "c10"}}, Worker=1),
+         't.spec.elasticPolicy.rdzvBackend: "c10" is not known; did you mean c10d? use one of c10d, etcd, etcd-v2'),
+        (job(TF, Chief=1, Master=1), "t.spec.tfReplicaSpecs: Chief and Master are the same role; keep one of them"),
+        (job(TF, PS=1, Evaluator=1),
+         "t.spec.tfReplicaSpecs: without Chief, Master or Worker a TFJob never succeeds; add a Worker"),
+        (job(TF, {"enableDynamicWorker": True}, Worker=1),
+         "t.spec.enableDynamicWorker: workers cannot be added while a job runs on this machine; remove it"),
+        (job(TF, {"successPolicy": "AllWorker"}, Worker=1),
+         ('t.spec.successPolicy: "AllWorker" is not known; did you mean AllWorkers? use AllWorkers, or remove it: '
+         "the first worker decides")),
+        (job(XGBOOST, Worker=1),
+         ("t.spec.xgbReplicaSpecs.Master: it is missing, and the kind XGBoostJob needs it; add a Master with "
+         "replicas: 1")),
+        (job(JAX, Worker=0),
+         "t.spec.jaxReplicaSpecs.Worker.replicas: 0 replicas never succeed; give 1 or more, or remove the type"),
+        (job(PADDLE, {"elasticPolicy": {"maxReplica": 1}}, Worker=1),
+         "t.spec.elasticPolicy.maxReplica: unknown field; did you mean maxReplicas"),
     ],
     ids=lambda value: value.split(":")[0] if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_what_cannot_run_here_is_one_line(template: dict[str, Any], error: str) -> None:
     assert error in errors_of(template)
 
@@ -282,16 +191,16 @@ def test_pods_that_stay_on_the_network_of_the_machine_have_no_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "variables"),
     [(PYTORCH, "MASTER_ADDR and MASTER_PORT"), (TF, "TF_CONFIG")],
     ids=["pytorch", "tensorflow"],
 )
-def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, told: str) -> None:
+def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, variables: str) -> None:
     template = job(kind, Worker=replica(1, container(kind, ports=[{"name": "x", "containerPort": 2222}])))
     named = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
     place = f"t.spec.{kind.replicas_field}.Worker.template.spec.containers[0].ports"
 
-    why = f"each job has free ports of its own here, told in {told}; a port written into a command may collide"
+    why = f"each job has free ports of its own here, in {variables}; a port written into a command may collide"
     assert f"{place}: {why}" in found_in(template)[1]
     assert not [notice for notice in check_job(template, "t", host=named)[1] if ".ports" in notice]
 
@@ -306,61 +215,31 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
 @pytest.mark.parametrize(
     ("template", "notice"),
     [
-        (
-            job(PYTORCH, policy={"schedulingPolicy": {"queue": "q"}}, Worker=1),
-            "t.spec.runPolicy.schedulingPolicy: all replicas start together here, and no queue is kept",
-        ),
-        (
-            job(PYTORCH, policy={"cleanPodPolicy": "None"}, Worker=1),
-            "t.spec.runPolicy.cleanPodPolicy: replicas that still run when the job is over are stopped here",
-        ),
-        (
-            job(PYTORCH, policy={"suspend": True}, Worker=1),
-            "t.spec.runPolicy.suspend: every trial starts suspended and waits until its job is resumed",
-        ),
-        (
-            job(PYTORCH, policy={"ttlSecondsAfterFinished": 0}, Worker=1),
-            (
-                "t.spec.runPolicy.ttlSecondsAfterFinished: with 0 a cluster may remove the job before its "
-                "trial is judged; "
-                "here it stays until then"
-            ),
-        ),
-        (
-            job(PYTORCH, Worker=replica(1, container(PYTORCH), restartPolicy="Always")),
-            (
-                "t.spec.pytorchReplicaSpecs.Worker.template.spec.restartPolicy: it is replaced by the "
-                "restart policy of "
-                "the replicas, OnFailure, as on a cluster"
-            ),
-        ),
-        (
-            job(PYTORCH, {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}, Worker=2),
-            "t.spec.elasticPolicy: the number of replicas does not change while a job runs on this machine",
-        ),
-        (
-            job(PYTORCH, {"nprocPerNode": "auto"}, Worker=2),
-            (
-                "t.spec.nprocPerNode: the replicas share this machine: each starts as many processes as it "
-                "requests GPUs, "
-                "or one"
-            ),
-        ),
-        (
-            job(PYTORCH, Master=replica(None, container(PYTORCH))),
-            "t.spec.pytorchReplicaSpecs.Master.replicas: the operator of a cluster wants it written: replicas: 1",
-        ),
-        (
-            job(XGBOOST, Master=1, Worker=2),
-            (
-                "t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each is told a "
-                "WORKER_PORT of its "
-                "own; LightGBM finds the addresses of all in KATIB_PEERS"
-            ),
-        ),
+        (job(PYTORCH, policy={"schedulingPolicy": {"queue": "q"}}, Worker=1),
+         "t.spec.runPolicy.schedulingPolicy: all replicas start together here, and no queue is kept"),
+        (job(PYTORCH, policy={"cleanPodPolicy": "None"}, Worker=1),
+         "t.spec.runPolicy.cleanPodPolicy: replicas that still run when the job is over are stopped here"),
+        (job(PYTORCH, policy={"suspend": True}, Worker=1),
+         "t.spec.runPolicy.suspend: every trial starts suspended and waits until its job is resumed"),
+        (job(PYTORCH, policy={"ttlSecondsAfterFinished": 0}, Worker=1),
+         ("t.spec.runPolicy.ttlSecondsAfterFinished: with 0 a cluster may remove the job before its trial is "
+         "judged; here it stays until then")),
+        (job(PYTORCH, Worker=replica(1, container(PYTORCH), restartPolicy="Always")),
+         ("t.spec.pytorchReplicaSpecs.Worker.template.spec.restartPolicy: it is replaced by the restart policy of "
+         "the replicas, OnFailure, as on a cluster")),
+        (job(PYTORCH, {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}, Worker=2),
+         "t.spec.elasticPolicy: the number of replicas does not change while a job runs on this machine"),
+        (job(PYTORCH, {"nprocPerNode": "auto"}, Worker=2),
+         ("t.spec.nprocPerNode: the replicas share this machine: each starts as many processes as it requests "
+         "GPUs, or one")),
+        (job(PYTORCH, Master=replica(None, container(PYTORCH))),
+         "t.spec.pytorchReplicaSpecs.Master.replicas: the operator of a cluster wants it written: replicas: 1"),
+        (job(XGBOOST, Master=1, Worker=2),
+         ("t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each gets a WORKER_PORT of its "
+         "own; LightGBM finds the addresses of all in KATIB_PEERS")),
     ],
     ids=lambda value: value.split(":")[0] if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_what_is_different_here_is_said(template: dict[str, Any], notice: str) -> None:
     assert notice in found_in(template)[1]
 

@@ -80,7 +80,7 @@ class TestSuccess:
         assert (t.counts("Master"), t.counts("Worker")) == ({"succeeded": 1}, {"succeeded": 2})
         assert t.status["completionTime"] == "2024-01-01T00:00:05Z"
 
-    def test_nobody_waits_when_all_have_ended(self) -> None:
+    def test_nothing_is_waited_for_when_all_have_ended(self) -> None:
         t = pytorch()
         t.end("j-worker-0")
         t.end("j-worker-1")
@@ -180,7 +180,7 @@ class TestSuccess:
 
         assert "Succeeded" in t.holding()
 
-    def test_a_job_that_nobody_decides_about_does_not_go_on_forever(self) -> None:
+    def test_a_job_without_a_replica_that_decides_does_not_go_on_forever(self) -> None:
         t = started(TF, training_job(TF, Evaluator=2))
         t.end("j-evaluator-0")
         t.end("j-evaluator-1")
@@ -401,7 +401,7 @@ class TestDeadline:
 
 
 class TestSuspension:
-    def test_a_suspended_job_stops_and_starts_anew(self) -> None:
+    def test_a_suspended_job_stops_and_starts_again(self) -> None:
         t = pytorch()
         t.advance(10)
         t.job["spec"]["runPolicy"] = {"suspend": True}
@@ -547,12 +547,12 @@ class TestNewTries:
     def test_readings_are_thrown_away_with_a_try_of_all_replicas_and_kept_with_that_of_one(self) -> None:
         t = pytorch("ExitCode")
         t.end("j-worker-0", 137)
-        assert (len(t.pods), t.anew) == (4, [])
+        assert (len(t.pods), t.emptied) == (4, [])
 
         t.end("j-master-0", 1, in_use=True)
         t.end("j-worker-1", 137, lost=True)
 
-        assert t.anew == [4, 7]
+        assert t.emptied == [4, 7]
 
     def test_replicas_that_were_lost_with_the_guard_start_again_and_nothing_counts(self) -> None:
         t = pytorch()

@@ -1,4 +1,4 @@
-"""What replicas are told, their names and their labels."""
+"""The variables of replicas, their names and their labels."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.jobs.replicated.xgboostjob import XGBoostJob
-from tests.support.training_jobs import ClusterWiring, replica, told, training_job
+from tests.support.training_jobs import ClusterWiring, replica, training_job, variables_of
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
 
 
 class TestTFJob:
     def test_a_single_replica_gets_no_configuration(self) -> None:
-        assert told(TF, training_job(TF, Worker=1), "worker", 0) == {}
+        assert variables_of(TF, training_job(TF, Worker=1), "worker", 0) == {}
 
     def test_the_configuration_has_the_form_of_the_operator(self) -> None:
         job = training_job(TF, Worker=2, PS=1)
 
-        assert told(TF, job, "worker", 1)["TF_CONFIG"] == (
+        assert variables_of(TF, job, "worker", 1)["TF_CONFIG"] == (
             '{"cluster":{"ps":["j-ps-0.n.svc:2222"],"worker":["j-worker-0.n.svc:2222","j-worker-1.n.svc:2222"]},'
             '"task":{"type":"worker","index":1},"environment":"cloud"}'
         )
 
     def test_on_this_machine_each_replica_has_a_port_of_its_own(self) -> None:
         wiring, job = LocalWiring(PortTable()), training_job(TF, Worker=2, Evaluator=1, Chief=1)
-        of_chief = json.loads(told(TF, job, "chief", 0, wiring)["TF_CONFIG"])
-        of_worker = json.loads(told(TF, job, "worker", 1, wiring)["TF_CONFIG"])
+        of_chief = json.loads(variables_of(TF, job, "chief", 0, wiring)["TF_CONFIG"])
+        of_worker = json.loads(variables_of(TF, job, "worker", 1, wiring)["TF_CONFIG"])
         addresses = [address for role in of_chief["cluster"].values() for address in role]
 
         assert of_chief["cluster"] == of_worker["cluster"]
@@ -49,11 +49,11 @@ class TestTFJob:
         ports = [{"name": "other", "containerPort": 1}, {"name": "tfjob-port", "containerPort": 4321}]
         job = training_job(TF, Worker=1, PS=replica(1, {"name": "tensorflow", "command": ["x"], "ports": ports}))
 
-        cluster = json.loads(told(TF, job, "worker", 0)["TF_CONFIG"])["cluster"]
+        cluster = json.loads(variables_of(TF, job, "worker", 0)["TF_CONFIG"])["cluster"]
 
         assert cluster == {"ps": ["j-ps-0.n.svc:4321"], "worker": ["j-worker-0.n.svc:2222"]}
 
-    def test_only_the_container_that_trains_is_told(self) -> None:
+    def test_only_the_container_that_trains_gets_them(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
         job = training_job(TF, Worker=replica(2, *containers))
         pod = ReplicatedJob(TF).pod(job, PodStart(0, "worker"), ClusterWiring())
@@ -65,7 +65,7 @@ class TestPyTorchJob:
     def test_a_worker_knows_its_rank_the_world_and_the_master(self) -> None:
         job = training_job(PYTORCH, fields={"nprocPerNode": "2"}, Master=1, Worker=2)
 
-        assert list(told(PYTORCH, job, "worker", 1).items()) == [
+        assert list(variables_of(PYTORCH, job, "worker", 1).items()) == [
             ("PYTHONUNBUFFERED", "1"),
             ("MASTER_PORT", "23456"),
             ("PET_MASTER_PORT", "23456"),
@@ -79,7 +79,7 @@ class TestPyTorchJob:
         ]
 
     def test_workers_alone_get_no_addresses(self) -> None:
-        assert told(PYTORCH, training_job(PYTORCH, Worker=2), "worker", 1) == {
+        assert variables_of(PYTORCH, training_job(PYTORCH, Worker=2), "worker", 1) == {
             "PYTHONUNBUFFERED": "1",
             "PET_NPROC_PER_NODE": "1",
             "PET_NNODES": "2",
@@ -87,7 +87,7 @@ class TestPyTorchJob:
 
     def test_elastic_workers_meet_at_the_first(self) -> None:
         job = training_job(PYTORCH, fields={"elasticPolicy": {}}, Worker=2)
-        variables = told(PYTORCH, job, "worker", 1)
+        variables = variables_of(PYTORCH, job, "worker", 1)
 
         assert variables["PET_NNODES"] == "2:2"
         assert variables["PET_RDZV_BACKEND"] == "c10d"
@@ -107,7 +107,9 @@ class TestPyTorchJob:
             "rdzvHost": "etcd.example.com",
             "rdzvPort": 2379,
         }
-        variables = told(PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": elastic}, Worker=2), "worker", 0)
+        variables = variables_of(
+            PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": elastic}, Worker=2), "worker", 0
+        )
 
         assert variables == {
             "PYTHONUNBUFFERED": "1",
@@ -134,21 +136,21 @@ class TestPyTorchJob:
         program = {"name": "pytorch", "command": ["x"], "resources": {"limits": limits}}
         job = training_job(PYTORCH, **{type_: replica(count, program) for type_, count in roles.items()})
 
-        assert told(PYTORCH, job, min(roles).lower(), 0)["PET_NPROC_PER_NODE"] == processes
+        assert variables_of(PYTORCH, job, min(roles).lower(), 0)["PET_NPROC_PER_NODE"] == processes
 
     def test_two_jobs_at_once_have_different_ports(self) -> None:
         ports = PortTable()
         job = training_job(PYTORCH, Master=1, Worker=1)
-        masters = {told(PYTORCH, job, "worker", 0, LocalWiring(ports))["MASTER_PORT"] for _ in range(2)}
+        masters = {variables_of(PYTORCH, job, "worker", 0, LocalWiring(ports))["MASTER_PORT"] for _ in range(2)}
 
         assert len(masters) == 2
 
-    def test_all_replicas_of_a_job_are_told_the_same_port(self) -> None:
+    def test_all_replicas_of_a_job_get_the_same_port(self) -> None:
         wiring, job = LocalWiring(PortTable()), training_job(PYTORCH, Master=1, Worker=1)
 
         assert (
-            told(PYTORCH, job, "worker", 0, wiring)["MASTER_PORT"]
-            == told(PYTORCH, job, "master", 0, wiring)["MASTER_PORT"]
+            variables_of(PYTORCH, job, "worker", 0, wiring)["MASTER_PORT"]
+            == variables_of(PYTORCH, job, "master", 0, wiring)["MASTER_PORT"]
         )
 
 
@@ -156,7 +158,7 @@ class TestXGBoostJob:
     def test_a_worker_knows_its_rank_the_master_and_the_workers(self) -> None:
         job = training_job(XGBOOST, Master=1, Worker=2)
 
-        assert told(XGBOOST, job, "worker", 0) == {
+        assert variables_of(XGBOOST, job, "worker", 0) == {
             "MASTER_PORT": "9999",
             "MASTER_ADDR": "j-master-0",
             "WORLD_SIZE": "3",
@@ -168,11 +170,11 @@ class TestXGBoostJob:
         }
 
     def test_a_master_alone_has_no_workers(self) -> None:
-        assert "WORKER_ADDRS" not in told(XGBOOST, training_job(XGBOOST, Master=1), "master", 0)
+        assert "WORKER_ADDRS" not in variables_of(XGBOOST, training_job(XGBOOST, Master=1), "master", 0)
 
-    def test_on_this_machine_a_worker_is_told_its_own_port(self) -> None:
+    def test_on_this_machine_a_worker_gets_its_own_port(self) -> None:
         wiring, job = LocalWiring(PortTable()), training_job(XGBOOST, Master=1, Worker=2)
-        variables = [told(XGBOOST, job, "worker", i, wiring) for i in range(2)]
+        variables = [variables_of(XGBOOST, job, "worker", i, wiring) for i in range(2)]
 
         _, *workers = variables[0]["KATIB_PEERS"].split(",")
         assert [f"127.0.0.1:{v['WORKER_PORT']}" for v in variables] == workers
@@ -182,7 +184,7 @@ class TestXGBoostJob:
 class TestOtherKinds:
     @pytest.mark.parametrize("index", [0, 1])
     def test_paddle_workers_meet_at_the_first(self, index: int) -> None:
-        assert told(PADDLE, training_job(PADDLE, Worker=2), "worker", index) == {
+        assert variables_of(PADDLE, training_job(PADDLE, Worker=2), "worker", index) == {
             "PYTHONUNBUFFERED": "1",
             "PADDLE_JOB_ID": "j",
             "PADDLE_NNODES": "2",
@@ -200,12 +202,12 @@ class TestOtherKinds:
     def test_paddle_replicas_with_a_master_know_whether_they_serve(self) -> None:
         job = training_job(PADDLE, Master=1, Worker=1)
 
-        assert told(PADDLE, job, "master", 0)["PADDLE_SERVER_NUM"] == "1"
-        assert told(PADDLE, job, "worker", 0)["PADDLE_TRAINER_NUM"] == "1"
-        assert told(PADDLE, job, "worker", 0)["PADDLE_MASTER"] == "j-master-0:36543"
+        assert variables_of(PADDLE, job, "master", 0)["PADDLE_SERVER_NUM"] == "1"
+        assert variables_of(PADDLE, job, "worker", 0)["PADDLE_TRAINER_NUM"] == "1"
+        assert variables_of(PADDLE, job, "worker", 0)["PADDLE_MASTER"] == "j-master-0:36543"
 
     def test_jax_processes_know_their_coordinator(self) -> None:
-        assert told(JAX, training_job(JAX, Worker=3), "worker", 2) == {
+        assert variables_of(JAX, training_job(JAX, Worker=3), "worker", 2) == {
             "PYTHONUNBUFFERED": "1",
             "COORDINATOR_PORT": "6666",
             "COORDINATOR_ADDRESS": "j-worker-0",

@@ -19,6 +19,7 @@ from katib.rpc.db_manager import serve_db_manager
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base.server import start_servers
 from tests.support.observations import MemoryObservationLog
+from tests.support.refusals import INVALID, refusal
 from tests.support.services import MemoryDBManager, serving
 from tests.support.stopping_algorithms import NAMES
 
@@ -41,7 +42,7 @@ class Bench:
         server, _ = start_servers([e for e in ENTRIES if e.info.early_stopping], f"unix:{socket}")
         self._stack.callback(lambda: server.stop(None).wait())
         channel = self._stack.enter_context(grpc.insecure_channel(f"unix:{socket}"))
-        self.stub = api_pb2_grpc.EarlyStoppingStub(channel)
+        self._stub = api_pb2_grpc.EarlyStoppingStub(channel)
         self._judge = early_stopping_pb2_grpc.EarlyStoppingJudgeStub(channel)
 
     def report(self, trial: str, *values: float, first_step: int | None = None) -> None:
@@ -67,7 +68,11 @@ class Bench:
 
     def rules(self, experiment: pb.Experiment) -> list[pb.EarlyStoppingRule]:
         request = pb.GetEarlyStoppingRulesRequest(experiment=experiment, db_manager_address=self.address)
-        return list(self.stub.GetEarlyStoppingRules(request, timeout=60).early_stopping_rules)
+        return list(self._stub.GetEarlyStoppingRules(request, timeout=60).early_stopping_rules)
+
+    def validate(self, spec: pb.EarlyStoppingSpec) -> Any:
+        request = pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec)
+        return self._stub.ValidateEarlyStoppingSettings(request, timeout=60)
 
 
 @pytest.fixture
@@ -169,10 +174,9 @@ def test_medianstop_judges_running_trials(bench: Bench) -> None:
 
 
 def test_a_log_that_cannot_be_reached_is_a_passing_failure(bench: Bench) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.judge("asha", address="unix:/nowhere/at/all", a=RUNNING)
+    code, _ = refusal(bench.judge, "asha", address="unix:/nowhere/at/all", a=RUNNING)
 
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert code is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -186,19 +190,14 @@ def test_a_log_that_cannot_be_reached_is_a_passing_failure(bench: Bench) -> None
     ids=["algorithm", "setting", "range", "type"],
 )
 def test_bad_settings_are_refused_as_all_services_do(bench: Bench, spec: pb.EarlyStoppingSpec, detail: str) -> None:
-    request = pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec)
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.stub.ValidateEarlyStoppingSettings(request, timeout=60)
-
-    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, detail)
+    assert refusal(bench.validate, spec) == (INVALID, detail)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_accepts_its_defaults(bench: Bench, name: str) -> None:
     given = {s.name: s.default for s in find_entry(name, early_stopping=True).info.settings or () if s.default}
-    request = pb.ValidateEarlyStoppingSettingsRequest(early_stopping=a_spec(name, **given))
 
-    assert bench.stub.ValidateEarlyStoppingSettings(request, timeout=60) == pb.ValidateEarlyStoppingSettingsReply()
+    assert bench.validate(a_spec(name, **given)) == pb.ValidateEarlyStoppingSettingsReply()
     assert bench.judge(name, a=RUNNING) == {}
 
 
@@ -220,12 +219,9 @@ def test_a_request_that_names_no_algorithm_means_the_first_of_the_service(bench:
     spec = pb.EarlyStoppingSpec(algorithm_settings=[pb.EarlyStoppingSetting(name="start_step", value="0")])
 
     assert bench.rules(unnamed) == []
-    with pytest.raises(grpc.RpcError) as caught:
-        bench.stub.ValidateEarlyStoppingSettings(
-            pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec), timeout=60
-        )
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "start_step" in caught.value.details()
+    code, details = refusal(bench.validate, spec)
+    assert code == INVALID
+    assert "start_step" in details
 
 
 def test_a_replay_says_whom_it_would_have_stopped_and_when(bench: Bench) -> None:

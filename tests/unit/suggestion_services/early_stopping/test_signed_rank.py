@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suggestion_services.early_stopping.signed_rank import p_value
+from suggestion_services.early_stopping.wilcoxon import p_value
 
 
 def by_enumeration(differences: list[int]) -> float:

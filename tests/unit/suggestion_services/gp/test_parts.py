@@ -15,10 +15,9 @@ from suggestion_services.gp.acquisition import Acquisition, log_h
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import Model
+from suggestion_services.gp.model import Model, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.search import trust_region
-from suggestion_services.gp.subset import subset
 from suggestion_services.gp.warping import fit_transform
 from tests.support.searches import problem_for
 from tests.support.suggestion import a_parameter
