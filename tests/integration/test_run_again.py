@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.cli import katib, katib_here, katib_json
+from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment
+from tests.support.processes import Launch
 
 GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
 FAILING = "import sys\nprint('reads its data')\nraise ValueError('no such column')\n"
@@ -246,3 +250,31 @@ def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:
     done = run(directory, "-o", "json")
 
     assert json.loads(done.stdout)["status"]["conditions"][-1]["type"] == "Failed"
+
+
+def test_at_a_terminal_it_asks_and_an_answer_runs_it(directory: Path, launch: Launch) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    controller, terminal = pty.openpty()
+    process = launch(
+        [*KATIB, "run", "demo.yaml"],
+        cwd=directory,
+        env=environment(),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        close_fds=True,
+    )
+    os.close(terminal)
+    shown, answered = b"", False
+    with suppress(OSError):  # the other side of the terminal was closed
+        while chunk := os.read(controller, 65536):
+            shown += chunk
+            if not answered and b"What now?" in shown:
+                os.write(controller, b"r\n")
+                answered = True
+    os.close(controller)
+
+    assert process.wait(60) == 0
+    assert b"demo has ended, and train.py changed since." in shown
+    assert experiments(directory) == {"demo-1": ("Succeeded", 4), "demo": ("Succeeded", 4)}
