@@ -105,7 +105,7 @@ class _Questions:
             check: Raises for a wrong answer.
 
         Raises:
-            InvalidError: Nothing was found, and nobody can be asked.
+            InvalidError: Nothing was found, and there is no terminal to ask at.
         """
         if self._may_ask:
             answer: str = click.prompt(question, default=found or None, err=True)

@@ -191,11 +191,8 @@ def test_off_a_terminal_a_changed_program_is_a_code_of_its_own_and_names_the_opt
     )
 
 
-def test_an_unfinished_experiment_with_another_search_names_the_way_on(directory: Path) -> None:
-    database = directory / ".katib"
-    (directory / "train.py").write_text("import os, signal\nos.kill(os.getppid(), 0)\n" + GOOD)
+def test_another_search_under_the_name_of_an_ended_experiment_is_named_as_the_change(directory: Path) -> None:
     run(directory, "-q")
-    assert database.exists()
     write(directory, file="other.yaml", algorithm={"algorithmName": "tpe"})
     done = katib("run", "other.yaml", cwd=directory)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 CHOICE_NEEDED = 3
-"""The exit code where an experiment has ended, something changed since, and nobody can be asked what to do."""
+"""The exit code where an experiment has ended, something changed since, and there is no terminal to ask at."""
 
 _OF_A_COMPANION = "companion-changed"
 _OF_COUNTS = frozenset({"update-not-restartable", "update-max-trials"})
