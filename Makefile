@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 VERSIONS := $(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := $(VENV)/.stamp-$(VERSIONS)
 DEMO_STAMP := $(VENV)/.stamp-demo-$(VERSIONS)
+DOCS_STAMP := $(VENV)/.stamp-docs-$(VERSIONS)
 FRAMEWORKS := $(VENV)-frameworks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start our programs hundreds of times; without compiled files each start would compile them again.
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -125,9 +126,17 @@ golden: $(STAMP) ## Rewrite the golden files; read the diff before you commit it
 	@$(BIN)/python -m tools.algorithm_page
 	@$(BIN)/python -m tools.plot_functions
 
+$(DOCS_STAMP): $(DEMO_STAMP)
+	@echo "installing what builds the documentation into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
+	@touch $@
+
+docs: $(DOCS_STAMP) ## Build the documentation into build/docs/html; a broken link or an unlisted page is an error
+	@$(BIN)/python -m tools.build_docs
+
 bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environments and the files that runs left behind
 	@$(BIN)/dmypy stop >/dev/null 2>&1 || true
-	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json saved-tests
+	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json build/docs saved-tests

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from katib.cluster.injection.command import wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 
 LIMIT_SHARE = 0.005
 LIMIT_MB = 60.0

@@ -15,9 +15,9 @@ from katib.version import __version__
 
 if TYPE_CHECKING:
     from katib import callbacks
-    from katib.sdk import TuneError, TuneResult, plots, report, search, tune
+    from katib.sdk import TuneError, TuneResult, open, plots, report, search, tune  # noqa: A004 - katib.open
 
-__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "plots", "report", "search", "tune"]
+__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "open", "plots", "report", "search", "tune"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,3 +27,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(import_module("katib.sdk"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the Python API, which is imported when it is used."""
+    return sorted(__all__)

@@ -1,7 +1,8 @@
 """The list of algorithms: the name of each, what it makes use of, and where its class is.
 
 Importing the list is cheap; a class and the libraries behind it are imported when it is first asked for something. To
-add an algorithm, write a class and add an entry here (`docs/algorithms.md`); its settings are in `setting_specs.py`.
+add an algorithm, write a class and add an entry here (`docs/reference/algorithms.md`); its settings are in
+`setting_specs.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bring docs/algorithms.md up to date with the list of algorithms.
+"""Bring docs/reference/algorithms.md up to date with the list of algorithms.
 
     python -m tools.algorithm_page           write the page
     python -m tools.algorithm_page --check   only say whether it is up to date
@@ -18,7 +18,7 @@ from pathlib import Path
 from katib.api.algorithms import AlgorithmInfo, Feature, SettingSpec
 from suggestion_services.algorithms import ENTRIES
 
-PAGE = Path(__file__).parents[1] / "docs" / "algorithms.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "algorithms.md"
 CHAPTERS = {False: "## Suggestion", True: "## Early stopping"}
 _FEATURES = {
     Feature.SEVERAL_OBJECTIVES: "objectives",

@@ -21,7 +21,7 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from katib.sdk.tuning import TuneResult
+from katib.sdk.results import TuneResult
 
 class ResultPlots:
     def __init__(self, result: TuneResult) -> None: ...

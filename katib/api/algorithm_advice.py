@@ -1,4 +1,4 @@
-"""Which algorithm when: what `docs/algorithms.md` and the page say."""
+"""Which algorithm when: what `docs/reference/algorithms.md` and the page say."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
@@ -73,14 +73,12 @@ def set_condition(
     if old is not None and old.status == status and old.reason == reason:
         return conditions
     now = whole_second(now)
-    new = structs.replace(
-        old or types.Condition(type=type_),
-        status=status,
-        reason=reason,
-        message=message,
-        last_update_time=now,
-        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
-    )
+    changes: dict[str, Any] = {"status": status, "reason": reason, "message": message, "last_update_time": now}
+    since = old.last_transition_time if old is not None and old.status == status else now
+    if old is None:
+        new = types.Condition(type=type_, last_transition_time=since, **changes)
+    else:
+        new = structs.replace(old, last_transition_time=since, **changes)
     return (*without_condition(conditions, type_), new)
 
 

@@ -1,4 +1,4 @@
-"""How a trial is read: its state, and the value that stands for it. The same for the decoded trial and its JSON form.
+"""How a trial is read: its state, and the value that stands for it.
 
 Theory of operation: a trial is Pending until something of its job runs, and again while nothing of it does; Running
 while something does; and in exactly one final state when its end is known. Conditions record the same as facts, several
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from katib.api.conditions import find_condition
 from katib.api.metrics import is_usable
@@ -27,8 +27,6 @@ from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCon
 
 if TYPE_CHECKING:
     from katib.api.types import ObjectiveSpec, ObjectiveTerm, Observation, Trial
-
-Json = Mapping[str, Any]
 
 
 class TrialState(StrEnum):
@@ -59,41 +57,30 @@ ELIGIBLE = frozenset({TrialState.SUCCEEDED, TrialState.EARLY_STOPPED})
 """States whose trials may be the best one."""
 
 _STRATEGIES = frozenset(map(str, MetricStrategy))
-_NOTHING = (None, "", UNAVAILABLE)
+_NOTHING = ("", UNAVAILABLE)
 
 
-def trial_state(trial: Trial | Json) -> TrialState:
+def trial_state(trial: Trial) -> TrialState:
     """Return the state of a trial."""
     rank = len(_PRECEDENCE) - 1
-    if isinstance(trial, Mapping):
-        for condition in (trial.get("status") or {}).get("conditions") or ():
-            if condition.get("status") == "True":
-                rank = min(rank, _RANKS.get(str(condition.get("type")), rank))
-    else:
-        for known in trial.status.conditions:
-            if known.status == "True":
-                rank = min(rank, _RANKS.get(known.type, rank))
+    for condition in trial.status.conditions:
+        if condition.status == "True":
+            rank = min(rank, _RANKS.get(condition.type, rank))
     return _PRECEDENCE[rank][1]
 
 
-def waiting_words(trial: Trial | Json) -> str:
+def waiting_words(trial: Trial) -> str:
     """Return what an active trial waits for, as it follows its name: `waits for 2 cpu`, `waits: its job is suspended`.
 
     Empty while it runs, when it has ended, and as long as nothing is known that keeps it from running.
     """
     if trial_state(trial) is not TrialState.PENDING:
         return ""
-    if isinstance(trial, Mapping):
-        conditions = (trial.get("status") or {}).get("conditions") or ()
-        running: Json = next((c for c in conditions if c.get("type") == TrialCondition.RUNNING), {})
-        return str(running.get("message", "")).removeprefix("Trial ")
     found = find_condition(trial.status.conditions, TrialCondition.RUNNING)
     return "" if found is None else found.message.removeprefix("Trial ")
 
 
-def metric_text(
-    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None, name: str = ""
-) -> str | None:
+def metric_text(objective: ObjectiveSpec | None, observation: Observation | None, name: str = "") -> str | None:
     """Return the reading that stands for a metric; None when it was not read or no strategy names it.
 
     Args:
@@ -101,13 +88,17 @@ def metric_text(
         observation: Of the trial.
         name: The metric; empty for the objective metric.
     """
-    readings, strategy = _readings(objective, observation, name)
-    if strategy not in _STRATEGIES:
+    if objective is None or observation is None:
         return None
-    return next((str(text) for kind in (strategy, "latest") if (text := readings.get(kind)) not in _NOTHING), None)
+    name = name or objective.objective_metric_name
+    strategy, metric = objective.strategy_of(name), observation.metric(name)
+    if strategy not in _STRATEGIES or metric is None:
+        return None
+    text: str = getattr(metric, strategy)
+    return next((text for text in (text, metric.latest) if text not in _NOTHING), None)
 
 
-def objective_number(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> float | None:
+def objective_number(objective: ObjectiveSpec | None, observation: Observation | None) -> float | None:
     """Return the objective value when it may be compared, else None."""
     text = metric_text(objective, observation)
     return float(text) if text is not None and is_usable(text) else None
@@ -124,30 +115,25 @@ def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -
     return tuple(cost(term, float(text or 0)) for term, text in zip(objective.objectives, texts, strict=True))
 
 
-def is_available(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> bool:
+def is_available(objective: ObjectiveSpec | None, observation: Observation | None) -> bool:
     """Return whether the objective metric, or each of several, was read at all, as a number or as text."""
     return not missing_objectives(objective, observation)
 
 
-def missing_objectives(
-    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None
-) -> tuple[str, ...]:
+def missing_objectives(objective: ObjectiveSpec | None, observation: Observation | None) -> tuple[str, ...]:
     """Return the names of the objective metrics that were not read."""
-    readings = {name: _readings(objective, observation, name)[0] for name in objective_names(objective)}
-    return tuple(name for name, found in readings.items() if found.get("latest") in _NOTHING)
+    names = objective_names(objective)
+    if objective is None or observation is None:
+        return names
+    return tuple(name for name in names if (m := observation.metric(name)) is None or m.latest in _NOTHING)
 
 
-def objective_names(objective: ObjectiveSpec | Json | None) -> tuple[str, ...]:
+def objective_names(objective: ObjectiveSpec | None) -> tuple[str, ...]:
     """Return the names of the objective metrics."""
-    if objective is None:
-        return ("",)
-    if isinstance(objective, Mapping):
-        names = tuple(str(term.get("name", "")) for term in objective.get("objectives") or ())
-        return names or (str(objective.get("objectiveMetricName", "")),)
-    return tuple(term.name for term in objective.terms)
+    return ("",) if objective is None else tuple(term.name for term in objective.terms)
 
 
-def is_feasible(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> bool:
+def is_feasible(objective: ObjectiveSpec | None, observation: Observation | None) -> bool:
     """Return whether all constraints are known to hold."""
     return all(
         (text := metric_text(objective, observation, name)) is not None
@@ -158,15 +144,10 @@ def is_feasible(objective: ObjectiveSpec | Json | None, observation: Observation
     )
 
 
-def bounds_of(objective: ObjectiveSpec | Json | None) -> list[tuple[str, float | None, float | None]]:
+def bounds_of(objective: ObjectiveSpec | None) -> list[tuple[str, float | None, float | None]]:
     """Return each constraint as the metric, the lower bound and the upper one; None where there is no bound."""
     if objective is None:
         return []
-    if isinstance(objective, Mapping):
-        return [
-            (str(bounds.get("metricName", "")), bounds.get("min"), bounds.get("max"))
-            for bounds in objective.get("constraints") or ()
-        ]
     return [(bounds.metric_name, bounds.min, bounds.max) for bounds in objective.constraints]
 
 
@@ -187,23 +168,3 @@ def reaches_goals(objective: ObjectiveSpec | None, costs: Sequence[float]) -> bo
     if all(map(math.isinf, goals)):
         return False
     return all(value <= goal for value, goal in zip(costs, goals, strict=True))
-
-
-def _readings(
-    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None, name: str
-) -> tuple[Json, str]:
-    """Return the readings of a metric by their kind, and its strategy; empty where there is none."""
-    if objective is None or observation is None:
-        return {}, ""
-    if isinstance(objective, Mapping):
-        name = name or str(objective.get("objectiveMetricName", ""))
-        strategies = objective.get("metricStrategies") or ()
-        strategy = next((str(s.get("value", "")) for s in strategies if s.get("name") == name), "")
-    else:
-        name = name or objective.objective_metric_name
-        strategy = objective.strategy_of(name)
-    if isinstance(observation, Mapping):
-        metrics = observation.get("metrics") or ()
-        return next((m for m in metrics if m.get("name") == name), {}), strategy
-    metric = observation.metric(name)
-    return ({} if metric is None else {"min": metric.min, "max": metric.max, "latest": metric.latest}), strategy

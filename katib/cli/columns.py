@@ -6,26 +6,25 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.types import Experiment, Suggestion, Trial
+from katib.runtime.objects import Key, Object
 from katib.tuning.reading import (
-    Json,
+    algorithm_of,
     best_value,
     completed_count,
     duration_of,
     format_duration,
     has_several_objectives,
     last_condition,
+    lost_count,
     message_of,
+    metric_of,
     metric_values,
-    name_of,
-    namespace_of,
-    objective_of,
     objective_text,
     objective_value,
     parameters_of,
-    pareto_set_of,
     short,
     state_of,
-    status_of,
     time_of,
 )
 from katib.tuning.replicas import (
@@ -36,9 +35,11 @@ from katib.tuning.replicas import (
     replica_name,
     restarts_of,
     state_words,
+    status_of,
     trial_of,
     waiting_words,
 )
+from katib.tuning.service import Json
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "REASON")
@@ -67,12 +68,29 @@ def headings(kind: str, *, wide: bool = False, namespaces: bool = False, lineage
     return _with_lineage(found, LINEAGE, namespaces=namespaces) if lineage else found
 
 
-def row(obj: Json, *, wide: bool = False, namespaces: bool = False, lineage: bool = False) -> tuple[str, ...]:
+def row(
+    obj: Experiment | Trial | Suggestion, *, wide: bool = False, namespaces: bool = False, lineage: bool = False
+) -> tuple[str, ...]:
     """Return the row of an object; empty cells where nothing is known."""
-    cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion, "Pod": _pod}[obj["kind"]](obj)
-    shown = cells[: len(HEADINGS[obj["kind"]][wide])]
-    found = ((namespace_of(obj),) if namespaces else ()) + shown
-    return _with_lineage(found, _lineage(obj), namespaces=namespaces) if lineage else found
+    if isinstance(obj, Trial):
+        cells = _trial(obj)
+    else:
+        cells = _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
+    found = _chosen(cells, type(obj).__name__, obj.namespace, wide=wide, namespaces=namespaces)
+    if not lineage or not isinstance(obj, Trial):
+        return found
+    labels = obj.metadata.labels
+    parents = labels.get(GENERATION_LABEL, ""), labels.get(PARENT_LABEL, "")
+    return _with_lineage(found, parents, namespaces=namespaces)
+
+
+def pod_row(pod: Object, *, wide: bool = False, namespaces: bool = False) -> tuple[str, ...]:
+    """Return the row of a pod; empty cells where nothing is known."""
+    return _chosen(_pod(dict(pod)), "Pod", Key.of(pod).namespace, wide=wide, namespaces=namespaces)
+
+
+def _chosen(cells: tuple[str, ...], kind: str, namespace: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    return ((namespace,) if namespaces else ()) + cells[: len(HEADINGS[kind][wide])]
 
 
 def _with_lineage(cells: tuple[str, ...], lineage: tuple[str, ...], *, namespaces: bool) -> tuple[str, ...]:
@@ -91,69 +109,61 @@ def without_lineage(cells: tuple[str, ...], *, namespaces: bool = False) -> tupl
     return (*cells[:place], *cells[place + len(LINEAGE) :])
 
 
-def age_of(obj: Json) -> str:
-    """Return how long ago an object was created."""
-    created = time_of(obj.get("metadata", {}).get("creationTimestamp"))
+def age_of(created: datetime | None) -> str:
+    """Return how long ago something was created."""
     return format_duration((datetime.now(UTC) - created).total_seconds()) if created else ""
 
 
-def progress_of(experiment: Json) -> str:
+def progress_of(experiment: Experiment) -> str:
     """Return trials done of all: `3/12`."""
-    limit = experiment.get("spec", {}).get("maxTrialCount")
+    limit = experiment.spec.max_trial_count
     return f"{completed_count(experiment)}/{limit if limit is not None else '∞'}"
 
 
-def best_cell(experiment: Json) -> str:
+def best_cell(experiment: Experiment) -> str:
     """Return the best objective value so far with the metric's name, or the hypervolume; empty while there is none."""
     if has_several_objectives(experiment):
-        volume = pareto_set_of(experiment).get("hypervolume")
-        return f"hypervolume={volume:.6g}" if volume is not None else ""
+        found = experiment.status.pareto_set
+        return f"hypervolume={found.hypervolume:.6g}" if found is not None and found.hypervolume is not None else ""
     value = best_value(experiment)
-    return f"{objective_of(experiment).get('objectiveMetricName', '')}={short(value)}" if value is not None else ""
+    return f"{metric_of(experiment)}={short(value)}" if value is not None else ""
 
 
-def _experiment(obj: Json) -> tuple[str, ...]:
-    status = status_of(obj)
-    failed = int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)
+def _experiment(obj: Experiment) -> tuple[str, ...]:
     return (
-        name_of(obj),
+        obj.name,
         state_of(obj),
         progress_of(obj),
         best_cell(obj),
-        age_of(obj),
-        str(obj.get("spec", {}).get("algorithm", {}).get("algorithmName", "")),
-        str(status.get("trialsRunning") or 0),
-        str(failed),
-        str((status.get("currentOptimalTrial") or {}).get("bestTrialName", "")),
-        str(last_condition(obj).get("reason", "")),
+        age_of(obj.metadata.creation_timestamp),
+        algorithm_of(obj),
+        str(obj.status.trials_running),
+        str(lost_count(obj)),
+        obj.status.current_optimal_trial.best_trial_name,
+        last_condition(obj).reason,
     )
 
 
-def _trial(obj: Json) -> tuple[str, ...]:
+def _trial(obj: Trial) -> tuple[str, ...]:
     return (
-        name_of(obj),
+        obj.name,
         state_of(obj),
         (objective_text(obj) or "") if has_several_objectives(obj) else short(objective_value(obj) or ""),
         duration_of(obj),
-        age_of(obj),
+        age_of(obj.metadata.creation_timestamp),
         parameters_of(obj),
         " ".join(f"{name}={value}" for name, value in metric_values(obj)),
         message_of(obj),
     )
 
 
-def _lineage(trial: Json) -> tuple[str, ...]:
-    labels = trial["metadata"].get("labels") or {}
-    return str(labels.get(GENERATION_LABEL, "")), str(labels.get(PARENT_LABEL, ""))
-
-
 def _pod(obj: Json) -> tuple[str, ...]:
     return (
-        name_of(obj),
+        Key.of(obj).name,
         ready_words(obj),
         state_words(obj),
         str(restarts_of(obj)),
-        age_of(obj),
+        age_of(time_of(obj["metadata"].get("creationTimestamp"))),
         trial_of(obj),
         replica_name(obj) if has_role(obj) else "",
         exit_words(obj),
@@ -162,14 +172,13 @@ def _pod(obj: Json) -> tuple[str, ...]:
     )
 
 
-def _suggestion(obj: Json) -> tuple[str, ...]:
-    spec, status = obj.get("spec", {}), status_of(obj)
+def _suggestion(obj: Suggestion) -> tuple[str, ...]:
     return (
-        name_of(obj),
+        obj.name,
         state_of(obj),
-        str(spec.get("algorithm", {}).get("algorithmName", "")),
-        str(spec.get("requests", 0)),
-        str(status.get("suggestionCount", 0)),
-        age_of(obj),
-        " ".join(str(last_condition(obj).get("message", "")).split()),
+        algorithm_of(obj),
+        str(obj.spec.requests),
+        str(obj.status.suggestion_count),
+        age_of(obj.metadata.creation_timestamp),
+        " ".join(last_condition(obj).message.split()),
     )

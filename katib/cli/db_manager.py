@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 
 import click
 
 from katib.cli import options
 from katib.cli.signals import stop_on_signal
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-
-
-class _Duration(click.ParamType[float]):
-    """Seconds, written as Katib's flags are: 60s, 1m30s; a bare number is seconds."""
-
-    name = "duration"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
-        text = f"{value}s" if value.isascii() and value.isdecimal() else value
-        if not re.fullmatch(f"(?:{_PART.pattern})+", text):
-            self.fail(f'"{value}" is not a duration; write it like 60s or 1m30s', param, ctx)
-        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 @click.command(
@@ -47,7 +30,7 @@ class _Duration(click.ParamType[float]):
 @click.option(
     "--connect-timeout",
     "connect_seconds",
-    type=_Duration(),
+    type=options.Duration(),
     help="How long to wait for the database at the start.  [default: as long as it takes]",
 )
 @click.option(

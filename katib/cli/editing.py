@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli import options
-from katib.tuning.reading import completed_count, is_completed, status_of
+from katib.tuning.reading import active_count, completed_count, is_completed
 
 _NO_LIMIT = "none"
 _RESUMED = options.PlainName("experiment", "trial")
@@ -68,7 +69,7 @@ def stop(name: str, target: options.Target) -> None:
 
     with connect(target, read_only=False) as (service, namespace):
         experiment = service.edit(namespace, name, counts={}, stopped=True)
-    active = sum(int(status_of(experiment).get(field) or 0) for field in ("trialsRunning", "trialsPending"))
+    active = active_count(experiment)
     left = f"; {active} trial{'s' * (active != 1)} that run go on to their ends" if active else ""
     click.echo(f"experiment/{name}: stopped after {completed_count(experiment)} trials{left}")
 
@@ -90,7 +91,7 @@ def suspend(name: str, target: options.Target) -> None:
         try:
             service.suspend(namespace, name, suspended=True)
         except NotFoundError:
-            service.get("Experiment", namespace, name)  # raises when there is neither
+            service.get(Experiment, namespace, name)  # raises when there is neither
             remedy = f"`katib stop {name}` starts no further trials; suspend its trials one by one"
             raise invalid(f"experiment {name}", "only a trial can be suspended", remedy, "suspend-experiment") from None
     click.echo(f"trial/{name}: suspended; `katib resume {name}` lets it go on")

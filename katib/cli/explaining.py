@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 import click
 
-from katib.api.types import EarlierTrialsStatus
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import Experiment, ExperimentSpec, ParameterSpec, Suggestion, Trial
 from katib.cli import columns, options
 from katib.cli.lineage import lineage_lines
 from katib.cli.printing import NOTHING, aligned, print_data
@@ -18,21 +19,21 @@ from katib.errors import ForbiddenError, NotFoundError
 from katib.explaining.progress import savings_of
 from katib.explaining.replicas import trouble_of
 from katib.tuning.reading import (
-    Json,
+    algorithm_words,
     assignments_of,
-    condition_of,
     constraint_words,
     duration_of,
     failure_of,
     format_duration,
+    held_condition,
     infeasible_words,
-    name_of,
-    namespace_of,
     objective_values,
     objective_words,
     pareto_trials,
+    space_words,
     state_of,
-    status_of,
+    stops_early,
+    time_text,
     violates_constraints,
 )
 from katib.tuning.replicas import (
@@ -113,10 +114,10 @@ def describe(
 
     with connect(target, read_only=True) as (service, space):
         try:
-            lines = list(_experiment(service, service.get("Experiment", space, name)))
+            lines = list(_experiment(service, service.get(Experiment, space, name)))
         except NotFoundError:
             try:
-                trial = service.get("Trial", space, name)
+                trial = service.get(Trial, space, name)
             except NotFoundError:
                 raise NotFoundError(
                     f'there is neither an experiment nor a trial "{name}" in namespace {space}; '
@@ -127,21 +128,21 @@ def describe(
         click.echo(line)
 
 
-def _experiment(service: TuningService, experiment: Json) -> Iterator[str]:
-    spec = experiment.get("spec", {})
-    namespace, name = namespace_of(experiment), name_of(experiment)
+def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]:
+    spec = experiment.spec
+    namespace, name = experiment.namespace, experiment.name
     yield from _head(experiment)
     yield _line("Objective", objective_words(experiment))
-    yield _line("Algorithm", _algorithm(spec.get("algorithm") or {}))
+    yield _line("Algorithm", algorithm_words(spec.algorithm))
     yield from _suggestion(service, experiment)
-    if spec.get("earlyStopping"):
-        yield _line("Early stopping", _algorithm(spec["earlyStopping"]))
+    if stops_early(experiment):
+        yield _line("Early stopping", algorithm_words(spec.early_stopping))
         if savings := savings_of(service, experiment):
             yield _line("Savings", savings)
     yield _line("Budget", _budget(spec))
     yield _line("Progress", _progress(experiment))
     yield from _last_failure(service, experiment)
-    yield from _parameters(spec.get("parameters") or ())
+    yield from _parameters(spec.parameters)
     best = service.best(namespace, name)
     if best is not None:
         yield ""
@@ -153,35 +154,34 @@ def _experiment(service: TuningService, experiment: Json) -> Iterator[str]:
     yield from _events(service.events("Experiment", namespace, name))
 
 
-def _suggestion(service: TuningService, experiment: Json) -> Iterator[str]:
+def _suggestion(service: TuningService, experiment: Experiment) -> Iterator[str]:
     """Yield what the suggestion service chose, what it learns from, and what it waits for."""
     try:
-        suggestion = service.get("Suggestion", namespace_of(experiment), name_of(experiment))
+        suggestion = service.get(Suggestion, experiment.namespace, experiment.name)
     except NotFoundError:
         return
-    status = status_of(suggestion)
-    if explanation := status.get("explanation"):
-        yield _line("Its choice", str(explanation))
-    if earlier := status.get("earlierTrials"):
-        yield _line("Warm start", str(EarlierTrialsStatus.decode(earlier)))
-    if waiting := (condition_of(suggestion, "WaitingForTrials") or {}).get("message", ""):
-        yield _line("Waiting", str(waiting))
+    status = suggestion.status
+    if status.explanation:
+        yield _line("Its choice", status.explanation)
+    if status.earlier_trials is not None:
+        yield _line("Warm start", str(status.earlier_trials))
+    if waiting := held_condition(suggestion, "WaitingForTrials").message:
+        yield _line("Waiting", waiting)
 
 
-def _last_failure(service: TuningService, experiment: Json) -> Iterator[str]:
-    failed = (status_of(experiment).get("failedTrialList") or ())[-1:]
-    for name in failed:
+def _last_failure(service: TuningService, experiment: Experiment) -> Iterator[str]:
+    for name in experiment.status.failed_trial_list[-1:]:
         with suppress(NotFoundError):
-            trial = service.get("Trial", namespace_of(experiment), name)
+            trial = service.get(Trial, experiment.namespace, name)
             yield _line("Last failure", f"{name} failed: {failure_of(trial) or 'no reason was recorded'}")
 
 
-def _trial(service: TuningService, trial: Json) -> Iterator[str]:
-    namespace, name = namespace_of(trial), name_of(trial)
+def _trial(service: TuningService, trial: Trial) -> Iterator[str]:
+    namespace, name = trial.namespace, trial.name
     yield from _head(trial)
     if failure := failure_of(trial):
         yield _line("Failure", failure)
-    yield _line("Experiment", str(trial["metadata"].get("labels", {}).get("katib.kubeflow.org/experiment", "")))
+    yield _line("Experiment", trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
     yield _line("Duration", duration_of(trial))
     yield _line("Objective", " ".join(f"{metric}={value}" for metric, value in objective_values(trial)))
     if violates_constraints(trial):
@@ -195,10 +195,10 @@ def _trial(service: TuningService, trial: Json) -> Iterator[str]:
     yield from _events(service.events("Trial", namespace, name))
 
 
-def _replicas(service: TuningService, trial: Json) -> Iterator[str]:
+def _replicas(service: TuningService, trial: Trial) -> Iterator[str]:
     """Yield a table of the pods that its job has, the newest of each replica; nothing where none is known."""
     try:
-        pods = newest_of_each(service.pods("Trial", namespace_of(trial), name_of(trial)))
+        pods = newest_of_each(service.pods("Trial", trial.namespace, trial.name))
     except ForbiddenError:  # the rest is worth showing without
         return
     if not pods:
@@ -216,74 +216,57 @@ def _replicas(service: TuningService, trial: Json) -> Iterator[str]:
             yield f"  Replica {replica_name(pod)} {words}"
 
 
-def _head(obj: Json) -> Iterator[str]:
-    yield _line("Name", name_of(obj))
-    yield _line("Namespace", namespace_of(obj))
+def _head(obj: Experiment | Trial) -> Iterator[str]:
+    yield _line("Name", obj.name)
+    yield _line("Namespace", obj.namespace)
     yield _line("State", state_of(obj))
-    yield _line("Age", columns.age_of(obj))
+    yield _line("Age", columns.age_of(obj.metadata.creation_timestamp))
 
 
 def _line(label: str, value: str) -> str:
     return f"{label + ':':<{_LABEL_WIDTH + 2}}{value or '-'}".rstrip()
 
 
-def _algorithm(algorithm: Json) -> str:
-    settings = ", ".join(f"{s.get('name')}={s.get('value')}" for s in algorithm.get("algorithmSettings") or ())
-    return f"{algorithm.get('algorithmName', '')}{f' ({settings})' if settings else ''}"
-
-
-def _budget(spec: Json) -> str:
-    most = spec.get("maxTrialCount")
-    failed = spec.get("maxFailedTrialCount")
+def _budget(spec: ExperimentSpec) -> str:
+    most, parallel, failed = spec.max_trial_count, spec.parallel_trial_count, spec.max_failed_trial_count
     parts = [f"{most} trials" if most is not None else "no limit of trials"]
-    parts.append(f"{spec.get('parallelTrialCount', 1)} at a time")
+    parts.append(f"{1 if parallel is None else parallel} at a time")
     if failed is not None:
         parts.append(f"at most {failed} failed")
     return ", ".join(parts)
 
 
-def _progress(experiment: Json) -> str:
-    status = status_of(experiment)
+def _progress(experiment: Experiment) -> str:
+    status = experiment.status
     counts = {
-        "succeeded": status.get("trialsSucceeded"),
-        "stopped early": status.get("trialsEarlyStopped"),
-        "failed": status.get("trialsFailed"),
-        "without metrics": status.get("trialMetricsUnavailable"),
-        "killed": status.get("trialsKilled"),
-        "running": status.get("trialsRunning"),
-        "waiting": status.get("trialsPending"),
+        "succeeded": status.trials_succeeded,
+        "stopped early": status.trials_early_stopped,
+        "failed": status.trials_failed,
+        "without metrics": status.trial_metrics_unavailable,
+        "killed": status.trials_killed,
+        "running": status.trials_running,
+        "waiting": status.trials_pending,
     }
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return f"{columns.progress_of(experiment)}{f' ({shown})' if shown else ''}"
 
 
-def _parameters(parameters: Sequence[Json]) -> Iterator[str]:
+def _parameters(parameters: Sequence[ParameterSpec]) -> Iterator[str]:
     if parameters:
         yield "Search space:"
     for parameter in parameters:
-        space = parameter.get("feasibleSpace") or {}
-        listed = space.get("list")
-        values = ", ".join(listed) if listed else f"{space.get('min', '')} to {space.get('max', '')}"
-        step = f" step {space['step']}" if space.get("step") else ""
-        spread = f" {space['distribution']}" if space.get("distribution") else ""
-        when = _when(parameter.get("when") or {})
-        yield f"  {parameter.get('name')}: {parameter.get('parameterType')} {values}{step}{spread}{when}"
+        condition = parameter.when
+        when = f", when {condition.parameter} is {' or '.join(condition.values)}" if condition is not None else ""
+        yield f"  {parameter.name}: {space_words(parameter)}{when}"
 
 
-def _when(condition: Json) -> str:
-    return (
-        f", when {condition.get('parameter', '')} is {' or '.join(condition.get('values') or ())}" if condition else ""
-    )
-
-
-def _conditions(obj: Json) -> Iterator[str]:
-    conditions = status_of(obj).get("conditions") or ()
-    if conditions:
+def _conditions(obj: Experiment | Trial) -> Iterator[str]:
+    if obj.status.conditions:
         yield ""
         yield "Conditions:"
-    for c in conditions:
-        message = f": {' '.join(str(c['message']).split())}" if c.get("message") else ""
-        yield f"  {c.get('lastTransitionTime', '')}  {c.get('type')}={c.get('status')}  {c.get('reason', '')}{message}"
+    for c in obj.status.conditions:
+        message = f": {' '.join(c.message.split())}" if c.message else ""
+        yield f"  {time_text(c.last_transition_time)}  {c.type}={c.status}  {c.reason}{message}"
 
 
 def _events(events: Sequence[RecordedEvent]) -> Iterator[str]:

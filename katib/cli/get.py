@@ -6,14 +6,18 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 import click
 
+from katib.api.types import Experiment, Suggestion, Trial
 from katib.cli import columns, options
 from katib.cli.printing import Table, print_object, print_objects
+from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
-from katib.tuning.reading import Json, name_of, namespace_of
-from katib.tuning.service import TrialOrder, TuningService
+from katib.runtime.objects import Key
+from katib.tuning.service import Json, Page, TrialOrder, TuningService
 
 _KINDS = {
     "experiments": "Experiment",
@@ -26,6 +30,11 @@ _KINDS = {
     "pods": "Pod",
     "pod": "Pod",
     "po": "Pod",
+}
+_TYPES: dict[str, type[Experiment | Trial | Suggestion]] = {
+    "Experiment": Experiment,
+    "Trial": Trial,
+    "Suggestion": Suggestion,
 }
 _PAGE = 500
 _WATCH_SECONDS = 1.0
@@ -70,31 +79,42 @@ def get(
     wanted = _KINDS[kind.lower()]
     with connect(target, read_only=True) as (service, namespace):
         scope = None if all_namespaces else namespace
+        if form in ("json", "yaml", "name"):
+            if name is not None and wanted != "Pod":
+                print_object(service.get(_TYPES[wanted], namespace, name).encode(), form)
+            else:
+                print_objects(_documents(service, wanted, scope if name is None else namespace, name), form)
+            return
+        wide = form == "wide"
 
-        def read() -> Iterable[Json]:
-            if name is None:
-                return _LISTINGS[wanted](service, scope)
-            return _pods_named(service, namespace, name) if wanted == "Pod" else [service.get(wanted, namespace, name)]
+        def read() -> Iterator[_Row]:
+            if wanted == "Pod":
+                for pod in _pods_named(service, namespace, name) if name is not None else _pods(service, scope):
+                    cells = partial(columns.pod_row, pod, wide=wide, namespaces=all_namespaces)
+                    yield _Row(Key.of(pod), str(pod["metadata"].get("resourceVersion", "")), cells)
+                return
+            found = _objects(service, wanted, scope) if name is None else [service.get(_TYPES[wanted], namespace, name)]
+            for obj in found:
+                cells = partial(columns.row, obj, wide=wide, namespaces=all_namespaces, lineage=wanted == "Trial")
+                yield _Row(key_of(obj), obj.metadata.resource_version, cells)
 
-        if form in ("json", "yaml", "name") and name is not None and wanted != "Pod":
-            print_object(service.get(wanted, namespace, name), form)
-        elif form in ("json", "yaml", "name"):
-            print_objects(read(), form)
-        else:
-            _print_table(read, wanted, wide=form == "wide", namespaces=all_namespaces, watch=watch)
+        _print_table(read, wanted, wide=wide, namespaces=all_namespaces, watch=watch)
 
 
-def _print_table(read: Callable[[], Iterable[Json]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
-    seen: dict[tuple[str, str], str] = {}
+class _Row(NamedTuple):
+    key: Key
+    version: str
+    cells: Callable[[], tuple[str, ...]]
+
+
+def _print_table(read: Callable[[], Iterable[_Row]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
+    seen: dict[Key, str] = {}
     lineage = kind == "Trial"
 
     def changed() -> list[tuple[str, ...]]:
-        rows = []
-        for obj in read():
-            if seen.get(_identity(obj)) != _version(obj):
-                seen[_identity(obj)] = _version(obj)
-                rows.append(columns.row(obj, wide=wide, namespaces=namespaces, lineage=lineage))
-        return rows
+        found = [row for row in read() if seen.get(row.key) != row.version]
+        seen.update((row.key, row.version) for row in found)
+        return [row.cells() for row in found]
 
     rows = changed()
     if not rows and not watch:
@@ -110,24 +130,36 @@ def _print_table(read: Callable[[], Iterable[Json]], kind: str, *, wide: bool, n
         table.print(changed())
 
 
-def _identity(obj: Json) -> tuple[str, str]:
-    return namespace_of(obj), name_of(obj)
+def _documents(service: TuningService, kind: str, namespace: str | None, name: str | None) -> Iterator[Json]:
+    """Yield the objects of a listing, of which a page is held at a time, as they are stored."""
+    if kind == "Pod":
+        yield from _pods(service, namespace) if name is None else _pods_named(service, namespace or "", name)
+    elif kind == "Trial":
+        for page in _all_trials(service, namespace):
+            yield from page.documents
+    else:
+        yield from (obj.encode() for obj in _objects(service, kind, namespace))
 
 
-def _version(obj: Json) -> str:
-    return str(obj.get("metadata", {}).get("resourceVersion", ""))
+def _objects(service: TuningService, kind: str, namespace: str | None) -> Iterator[Experiment | Trial | Suggestion]:
+    if kind == "Trial":
+        for page in _all_trials(service, namespace):
+            yield from page.items
+    else:
+        for experiment in service.experiments(namespace):
+            if kind == "Experiment":
+                yield experiment
+                continue
+            with suppress(NotFoundError):  # it bears the experiment's name
+                yield service.get(Suggestion, experiment.namespace, experiment.name)
 
 
-def _experiments(service: TuningService, namespace: str | None) -> Iterator[Json]:
-    yield from service.experiments(namespace)
-
-
-def _trials(service: TuningService, namespace: str | None) -> Iterator[Json]:
+def _all_trials(service: TuningService, namespace: str | None) -> Iterator[Page]:
     for experiment in service.experiments(namespace):
-        yield from each_trial(service, namespace_of(experiment), name_of(experiment))
+        yield from trial_pages(service, experiment.namespace, experiment.name)
 
 
-def each_trial(
+def trial_pages(
     service: TuningService,
     namespace: str,
     experiment: str,
@@ -135,29 +167,22 @@ def each_trial(
     states: Sequence[str] = (),
     order: TrialOrder = "age",
     limit: int | None = None,
-) -> Iterator[Json]:
-    """Yield the trials of an experiment, of which one page is held at a time."""
+) -> Iterator[Page]:
+    """Yield the trials of an experiment page by page."""
     cursor, left = "", math.inf if limit is None else limit
     while left > 0:
         size = int(min(left, _PAGE))
         page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
-        yield from page.items
-        left -= len(page.items)
+        yield page
+        left -= len(page.documents)
         cursor = page.cursor
         if not cursor:
             return
 
 
-def _suggestions(service: TuningService, namespace: str | None) -> Iterator[Json]:
-    """Yield the suggestion of each experiment that has one: it bears the experiment's name."""
-    for experiment in service.experiments(namespace):
-        with suppress(NotFoundError):
-            yield service.get("Suggestion", namespace_of(experiment), name_of(experiment))
-
-
 def _pods(service: TuningService, namespace: str | None) -> Iterator[Json]:
     for experiment in service.experiments(namespace):
-        yield from service.pods("Experiment", namespace_of(experiment), name_of(experiment))
+        yield from service.pods("Experiment", experiment.namespace, experiment.name)
 
 
 def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[Json]:
@@ -169,10 +194,7 @@ def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[J
     for kind in ("Experiment", "Trial"):
         with suppress(NotFoundError):
             return service.pods(kind, namespace, name)
-    found = [pod for pod in _pods(service, namespace) if name_of(pod) == name]
+    found = [pod for pod in _pods(service, namespace) if Key.of(pod).name == name]
     if not found:
         raise NotFoundError(f'neither an experiment, a trial nor a pod "{name}" is in namespace {namespace}')
     return found
-
-
-_LISTINGS = {"Experiment": _experiments, "Trial": _trials, "Suggestion": _suggestions, "Pod": _pods}

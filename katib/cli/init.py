@@ -144,14 +144,13 @@ def _output(command: Sequence[str]) -> str:
     """Return what a command prints; empty when it cannot run, and what there is when it takes too long."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
-            command, capture_output=True, text=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL
+            command, capture_output=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired as error:
-        output = error.stdout or b""
-        return output.decode(errors="replace") if isinstance(output, bytes) else output
+        return (error.stdout or b"").decode(errors="replace")
     except (OSError, ValueError):
         return ""
-    return done.stdout
+    return done.stdout.decode(errors="replace")
 
 
 def _text(path: Path) -> str:

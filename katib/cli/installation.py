@@ -29,10 +29,9 @@ def db_manager_key(target: Path, secret: str) -> int:
     It runs in a pod of the cluster, before the DB manager, and uses the pod's service account. While the API server
     does not answer it waits.
     """
-    from katib.cluster.environment import core_namespace
+    from katib.cluster.environment import await_answer, core_namespace
     from katib.cluster.installation_key import ensure_keys, write_keys
     from katib.cluster.monitoring.log_records import log_json
-    from katib.cluster.outage import await_answer
     from katib.cluster.pod_api import PodSecrets
     from katib.runtime.objects import Key
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.types import Trial
 from katib.errors import NotFoundError
-from katib.tuning.reading import Json, name_of, namespace_of, objective_of, objective_value, parameters_of, short
+from katib.tuning.reading import (
+    metric_of,
+    objective_value,
+    parameters_of,
+    short,
+)
 from katib.tuning.service import TuningService
 
 _SHOWN = 30
 """Generations; what a screen holds."""
 
 
-def lineage_lines(service: TuningService, trial: Json) -> Iterator[str]:
+def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
     """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent.
 
     Args:
@@ -24,7 +30,7 @@ def lineage_lines(service: TuningService, trial: Json) -> Iterator[str]:
         return
     yield ""
     yield "Lineage, each trial from the checkpoint of the next one:"
-    youngest: Json | None = trial
+    youngest: Trial | None = trial
     for _ in range(_SHOWN):
         if youngest is None:
             return
@@ -34,23 +40,23 @@ def lineage_lines(service: TuningService, trial: Json) -> Iterator[str]:
         yield f"  and {int(_label(youngest, GENERATION_LABEL) or 0) + 1} before them"
 
 
-def _parent(service: TuningService, trial: Json) -> Generator[str, None, Json | None]:
+def _parent(service: TuningService, trial: Trial) -> Generator[str, None, Trial | None]:
     parent = _label(trial, PARENT_LABEL)
     if not parent:
         return None
     try:
-        return service.get("Trial", namespace_of(trial), parent)
+        return service.get(Trial, trial.namespace, parent)
     except NotFoundError:
         yield f"  {parent}, which was deleted"
         return None
 
 
-def _line(trial: Json) -> str:
-    metric = objective_of(trial).get("objectiveMetricName", "")
+def _line(trial: Trial) -> str:
+    metric = metric_of(trial)
     value = f"{metric}={short(objective_value(trial) or '-')}"
     generation = f"generation {_label(trial, GENERATION_LABEL) or '0'}"
-    return f"  {generation:<14}  {name_of(trial)}  {value}  {parameters_of(trial)}"
+    return f"  {generation:<14}  {trial.name}  {value}  {parameters_of(trial)}"
 
 
-def _label(trial: Json, label: str) -> str:
-    return str(trial["metadata"].get("labels", {}).get(label, ""))
+def _label(trial: Trial, label: str) -> str:
+    return trial.metadata.labels.get(label, "")

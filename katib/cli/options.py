@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -40,6 +41,9 @@ def examples(*lines: str) -> str:
     """Return the end of a command's help: examples, one a line; the mark keeps click from filling a paragraph."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 data_dir = click.option(
     "--data-dir",
@@ -196,6 +200,19 @@ def _with(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any])
     for option in reversed(added):
         function = option(function)
     return function
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, written as Katib's flags are: 60s, 1m30s; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        text = f"{value}s" if value.isascii() and value.isdecimal() else value
+        if not re.fullmatch(f"(?:{_PART.pattern})+", text):
+            self.fail(f'"{value}" is not a duration; write it like 60s or 1m30s', param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 class PlainName(click.ParamType[str]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from katib.tuning.reading import Json, name_of
+from katib.tuning.service import Json
 
 _GAP = " " * 3
 NOTHING = "-"
@@ -83,4 +83,4 @@ def print_objects(objects: Iterable[Json], form: str) -> None:
 
 def full_name(obj: Json) -> str:
     """Return kind and name as kubectl writes them: `experiment/demo`."""
-    return f"{str(obj.get('kind', '')).lower()}/{name_of(obj)}"
+    return f"{str(obj.get('kind', '')).lower()}/{obj.get('metadata', {}).get('name', '')}"

@@ -10,7 +10,7 @@ import click
 from katib.cli import options
 from katib.cli.printing import Table, print_data
 from katib.errors import invalid
-from katib.tuning.reading import format_duration, name_of, short, state_of
+from katib.tuning.reading import format_duration, short, state_of
 from katib.tuning.replay_report import Cut, ReplayReport, report_of
 
 if TYPE_CHECKING:
@@ -51,23 +51,23 @@ def replay(
     from katib.algorithm_services.replay import RecordedTrial, early_stops
     from katib.api.types import Experiment
     from katib.cli.connection import connect
-    from katib.cli.get import each_trial
+    from katib.cli.get import trial_pages
 
     with connect(target, read_only=True) as (service, namespace):
-        spec = Experiment.decode(service.get("Experiment", namespace, name)).spec
+        spec = service.get(Experiment, namespace, name).spec
         chosen = _chosen(spec.early_stopping, algorithm, given)
         objective = spec.objective
         if objective is None:
             raise invalid(
                 "spec.objective", "the experiment has none", "replay one that has an objective", "no-objective"
             )
-        trials = list(each_trial(service, namespace, name))
+        trials = [trial for page in trial_pages(service, namespace, name) for trial in page.items]
         metric = objective.objective_metric_name
         curves = {
-            name_of(trial): _curve(service.metrics(namespace, name_of(trial), metric=metric, limit=_MOST_READINGS))
+            trial.name: _curve(service.metrics(namespace, trial.name, metric=metric, limit=_MOST_READINGS))
             for trial in trials
         }
-    recorded = [RecordedTrial(name_of(t), state_of(t) == "Succeeded", curves[name_of(t)]) for t in trials]
+    recorded = [RecordedTrial(t.name, state_of(t) == "Succeeded", curves[t.name]) for t in trials]
     stops = early_stops(chosen.algorithm_name, chosen.algorithm_settings, objective, recorded)
     found = report_of(objective, trials, curves, {stop.trial_name: _cut(stop) for stop in stops})
     if form:

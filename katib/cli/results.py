@@ -9,23 +9,20 @@ from typing import get_args
 
 import click
 
+from katib.api.types import Experiment, ParetoSet, Trial
 from katib.cli import columns, options
 from katib.cli.printing import NOTHING, Table, aligned, print_data, print_objects
 from katib.tuning.reading import (
     TRIAL_STATES,
-    Json,
     assignments_of,
     infeasible_words,
     metric_rows,
     metric_values,
-    name_of,
     parameters_of,
-    pareto_set_of,
     pareto_trials,
     pareto_words,
     short,
     shortened,
-    status_of,
 )
 from katib.tuning.service import TrialOrder
 
@@ -52,7 +49,7 @@ def best(
     from katib.cli.connection import connect
 
     with connect(target, read_only=True) as (service, namespace):
-        experiment = service.get("Experiment", namespace, name)
+        experiment = service.get(Experiment, namespace, name)
         best = service.best(namespace, name)
     if best is None:
         cause = infeasible_words(experiment) or f"no trial of {name} has a usable objective value yet"
@@ -62,9 +59,10 @@ def best(
     if form == "csv":
         print_rows(csv_rows(chosen or [best]))
     elif form == "name":
-        print_objects(chosen or [best], form)
+        for trial in chosen or [best]:
+            click.echo(f"trial/{trial.name}")
     elif form:
-        print_data(pareto_set_of(experiment) if chosen else best, form)
+        print_data(experiment.encode()["status"]["paretoSet"] if chosen else best.encode(), form)
     else:
         for line in pareto_lines(experiment) if chosen else best_lines(best):
             click.echo(line)
@@ -75,14 +73,14 @@ _LONGEST = 100
 """Characters of a value, such as an architecture, that are shown; `-o json` has all of them."""
 
 
-def csv_rows(trials: Sequence[Json]) -> Iterator[Sequence[str]]:
+def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
     """Yield a heading and a row for each trial: its name, its metrics, its parameters; empty where it has none."""
     metrics = dict.fromkeys(name for trial in trials for name, _ in metric_values(trial))
     parameters = dict.fromkeys(name for trial in trials for name in assignments_of(trial))
     yield ["trial", *metrics, *parameters]
     for trial in trials:
         read, assigned = dict(metric_values(trial)), assignments_of(trial)
-        yield [name_of(trial), *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
+        yield [trial.name, *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
 
 
 def print_rows(rows: Iterable[Sequence[str]]) -> None:
@@ -91,23 +89,22 @@ def print_rows(rows: Iterable[Sequence[str]]) -> None:
     writer.writerows(rows)
 
 
-def pareto_lines(experiment: Json) -> Iterator[str]:
+def pareto_lines(experiment: Experiment) -> Iterator[str]:
     """Yield the trials that no other one beats in every objective, aligned."""
-    trials, found = pareto_trials(experiment), pareto_set_of(experiment)
-    reference = ", ".join(f"{p.get('name')}={short(str(p.get('value')))}" for p in found.get("referencePoint") or ())
+    trials, found = pareto_trials(experiment), experiment.status.pareto_set or ParetoSet()
+    reference = ", ".join(f"{point.name}={short(point.value)}" for point in found.reference_point)
     yield f"Pareto set: {pareto_words(experiment)} (measured from {reference})"
     metrics = dict.fromkeys(name for trial in trials for name, _ in metric_values(trial))
     rows = [
-        [name_of(t), *(short(dict(metric_values(t)).get(m, NOTHING)) for m in metrics), parameters_of(t)]
-        for t in trials
+        [t.name, *(short(dict(metric_values(t)).get(m, NOTHING)) for m in metrics), parameters_of(t)] for t in trials
     ]
     yield from aligned([["TRIAL", *metrics, "PARAMETERS"], *rows])
-    more = int(found.get("trialCount") or 0) - len(trials)
+    more = found.trial_count - len(trials)
     if more > 0:
         yield f"and {more} more between them"
 
 
-def best_lines(trial: Json) -> list[str]:
+def best_lines(trial: Trial) -> list[str]:
     """Return a trial with its metrics and parameters, aligned; long values without their middle.
 
     Of further metrics all readings that stand in its status are shown: none of them alone says what they were.
@@ -116,22 +113,18 @@ def best_lines(trial: Json) -> list[str]:
     assignments = {name: shortened(value, _LONGEST) for name, value in assignments_of(trial).items()}
     width = max((len(name) for name in (*dict(pairs), *assignments)), default=0)
     values = [[name.ljust(width), value] for name, value in pairs]
-    if (status_of(trial).get("observation") or {}).get("atBest"):
+    if trial.status.observation is not None and trial.status.observation.at_best:
         rows = [[shortened(cell, _LONGEST) for cell in row.values()] for row in metric_rows(trial)]
         values = [["".ljust(width), "AT THE BEST", "MIN", "MAX", "LATEST"], *rows]
     has_long = any(
         len(value) > _LONGEST for value in (*dict(metric_values(trial)).values(), *assignments_of(trial).values())
     )
     return [
-        f"Best trial: {name_of(trial)}",
+        f"Best trial: {trial.name}",
         *(f"  {line}".rstrip() for line in aligned(values)),
         "Parameters:",
         *(f"  {name.ljust(width)}   {value}" for name, value in assignments.items()),
-        *(
-            [f"Long values are shortened; `katib get trial {name_of(trial)} -o json` has them whole."]
-            if has_long
-            else []
-        ),
+        *([f"Long values are shortened; `katib get trial {trial.name} -o json` has them whole."] if has_long else []),
     ]
 
 
@@ -171,15 +164,15 @@ def trials(
 ) -> None:
     """List the trials of an experiment."""
     from katib.cli.connection import connect
-    from katib.cli.get import each_trial
+    from katib.cli.get import trial_pages
 
     with connect(target, read_only=True) as (service, namespace):
-        chosen = each_trial(service, namespace, name, states=states, order=order, limit=limit)
+        pages = trial_pages(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
-            print_objects(chosen, form)
+            print_objects((document for page in pages for document in page.documents), form)
             return
         wide = form == "wide"
-        rows = [columns.row(trial, wide=wide, lineage=True) for trial in chosen]
+        rows = [columns.row(trial, wide=wide, lineage=True) for page in pages for trial in page.items]
     if rows:
         lineage = columns.has_lineage(rows)
         shown = rows if lineage else map(columns.without_lineage, rows)

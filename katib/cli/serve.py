@@ -81,6 +81,15 @@ def _gateway_options(function: F) -> F:
 @options.data_dir
 @options.config
 @options.containers
+@click.option(
+    "--orphans",
+    type=options.Duration(),
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long programs of trials go on without a server, after SIGTERM or kill -9, until the next one goes on "
+    "with them; with 0 they end with the server.",
+)
 @click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
 @options.cluster
 @_gateway_options
@@ -94,6 +103,7 @@ def serve(
     data_dir: Path | None,
     config: Path | None,
     containers: str | None,
+    orphans: float,
     on_cluster: bool,
     cluster: options.Cluster,
     gateway: bool,
@@ -109,6 +119,9 @@ def serve(
     one and keeps it in the data directory, where only you can read it; katib finds it there by itself. Beyond this
     machine the server listens only with a token that you give it. Unfinished experiments of the data directory go on.
 
+    Ctrl-C ends all trials. After SIGTERM or kill -9 their programs go on for the time of --orphans; the next server or
+    `katib run` on the data directory goes on with them.
+
     With --cluster, the experiments are those of a Kubernetes cluster, where they run; every request is made with the
     rights of the context, or in a pod with those of its service account. With --gateway as well, the cluster is asked
     for every request whether its user may; beyond this machine the gateway has to send the token.
@@ -120,14 +133,23 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config", "containers")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers", "orphans")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
         return _serve_cluster(host, port, access, cluster, headers, quiet=quiet)
     directory = data_dir or options.default_data_dir()
     access = _access(host, token, directory, no_token=no_token)
-    return _serve_here(host, port, access, directory, config, containers, tell=_ignore if quiet else None)
+    return _run(
+        host,
+        port,
+        access,
+        data_dir=directory,
+        config=config,
+        containers=containers,
+        orphan_seconds=orphans,
+        announce=_ignore if quiet else _announce,
+    )
 
 
 def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
@@ -138,8 +160,8 @@ def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
         tell: Called with the link to the page when it answers.
     """
     access = _access(options.DEFAULT_HOST, None, directory, no_token=False)
-    return _serve_here(
-        options.DEFAULT_HOST, 0, access, directory, None, None, tell=lambda server, _access, _about: tell(server.page)
+    return _run(
+        options.DEFAULT_HOST, 0, access, data_dir=directory, announce=lambda server, _access, _about: tell(server.page)
     )
 
 
@@ -259,32 +281,41 @@ def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterato
         yield Gateway(headers, users.service_of), users.host
 
 
-def _serve_here(
+def _run(
     host: str,
     port: int,
     access: _Access,
-    directory: Path,
-    config: Path | None,
-    containers: str | None,
     *,
-    tell: Callable[[Server, _Access, str], None] | None = None,
+    data_dir: Path,
+    config: Path | None = None,
+    containers: str | None = None,
+    orphan_seconds: float = 0.0,
+    announce: Callable[[Server, _Access, str], None],
 ) -> int:
+    """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
     from katib.controllers.metrics import ControllerMetrics, check_page
     from katib.local import open_engine
+    from katib.tuning.reading import format_duration
 
     stop, metrics = _Stop(), ControllerMetrics()
     with (
         suppress(_StoppedEarly),
-        open_engine(data_dir=directory, config=config, metrics=metrics, containers=containers) as engine,
+        open_engine(
+            data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+        ) as engine,
     ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
-        with _listening(engine.service, host, port, access, pages=pages, data_dir=directory) as server:
+        with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir) as server:
             with stop.raising():
                 engine.start()
-            (tell or _announce)(server, access, f"data in {directory}")
+            announce(server, access, f"data in {data_dir}")
             stop.wait()
-            if tell is not _ignore:
-                click.echo("stopping: running trials end and start again next time", err=True)
+            leaves = stop.leaves and engine.can_leave
+            if announce is not _ignore:
+                left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
+                click.echo(f"stopping: running trials {left if leaves else 'end and start again next time'}", err=True)
+        if leaves:
+            engine.leave()
         engine.stop()
     return stop.exit_code
 
@@ -314,6 +345,11 @@ class _Stop:
     def pause(self, seconds: float) -> bool:
         """Wait for so long; return whether a signal asked to stop."""
         return self._event.wait(seconds)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether programs may go on: the signal was SIGTERM, as at an upgrade, and not Ctrl-C."""
+        return self.exit_code == 0
 
     @contextmanager
     def raising(self) -> Iterator[None]:

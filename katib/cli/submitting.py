@@ -140,9 +140,9 @@ def _show_submission(submission: Submission, form: str | None) -> None:
     for notice in submission.notices:
         click.echo(f"note: {notice}", err=True)
     if form:
-        print_object(submission.experiment, form)
+        print_object(submission.experiment.encode(), form)
     else:
-        click.echo(f"{full_name(submission.experiment)} {submission.outcome}")
+        click.echo(f"experiment/{submission.experiment.name} {submission.outcome}")
 
 
 def _show_runtimes(runtimes: Sequence[StoredRuntime], form: str | None) -> None:

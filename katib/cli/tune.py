@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run import again
 from katib.cli.run.command import run_here, with_earlier
@@ -27,7 +28,6 @@ from katib.tuning.drafting import (
     parse_parameter,
     variable_of,
 )
-from katib.tuning.reading import name_of, namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 _MOST_AT_ONCE = 4
@@ -185,21 +185,21 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
 
 
-def _experiments(directory: Path, namespace: str) -> list[Json]:
+def _experiments(directory: Path, namespace: str) -> list[Experiment]:
     """Return the experiments of a data directory."""
     if not options.has_data(directory):
         return []
     from katib.local import open_offline
 
-    return [e for e in open_offline(directory).experiments() if namespace_of(e) == namespace]
+    return [e for e in open_offline(directory).experiments() if e.namespace == namespace]
 
 
-def _name_beside(earlier: Sequence[Json], experiment: Json, stem: str) -> str:
+def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> str:
     """Return the name of the newest experiment of this program if it is this one, else the next free one."""
     found = latest(stem, earlier)
-    if found is not None and _holds(found["spec"], experiment["spec"]):
-        return name_of(found)
-    return next_name(stem, map(name_of, earlier))
+    if found is not None and _holds(found.encode()["spec"], experiment["spec"]):
+        return found.name
+    return next_name(stem, (one.name for one in earlier))
 
 
 def _holds(stored: Any, drafted: Any) -> bool:

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from katib.api.names import COMMAND_ANNOTATION
+from katib.api.types import Experiment, Trial
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.errors import UnavailableError
 from katib.rest.notes import running_servers
-from katib.tuning.reading import Json, is_completed, name_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import Change, TuningService
 
 _POLL_SECONDS = 0.5
@@ -39,7 +40,7 @@ def watch(name: str, form: str | None, quiet: bool, target: options.Target) -> i
     options.set_up_logging(target.verbose, quiet=quiet)
     interrupt = Interrupt()
     with _opened(target) as (service, namespace, place):
-        run = Run(service, service.get("Experiment", namespace, name), interrupt, form=form, quiet=quiet)
+        run = Run(service, service.get(Experiment, namespace, name), interrupt, form=form, quiet=quiet)
         run.follow()
         where = options_of(run.progress.experiment, namespace if target.cluster else options.DEFAULT_NAMESPACE, place)
         if interrupt.requested and not run.progress.finished:
@@ -99,17 +100,17 @@ class _Polled:
         seen: dict[str, str] = {}
         while True:
             works = self._is_at_work()
-            found = self._service.get("Experiment", namespace, experiment)
+            found = self._service.get(Experiment, namespace, experiment)
             for obj in (*self._trials(namespace, experiment), found):
-                version = str(obj["metadata"]["resourceVersion"])
-                if seen.get(name_of(obj)) != version:
-                    seen[name_of(obj)] = version
-                    yield Change("MODIFIED", obj)
+                version = obj.metadata.resource_version
+                if seen.get(obj.name) != version:
+                    seen[obj.name] = version
+                    yield Change("MODIFIED", obj.encode())
             if not works and not is_completed(found):
                 raise UnavailableError(_nothing_works(found))
             time.sleep(_POLL_SECONDS)
 
-    def _trials(self, namespace: str, experiment: str) -> Iterator[Json]:
+    def _trials(self, namespace: str, experiment: str) -> Iterator[Trial]:
         cursor = ""
         while True:
             page = self._service.trials(namespace, experiment, cursor=cursor)
@@ -118,7 +119,7 @@ class _Polled:
                 return
 
 
-def _nothing_works(experiment: Json) -> str:
-    command = (experiment["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION, "")
+def _nothing_works(experiment: Experiment) -> str:
+    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
     way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
-    return f"{name_of(experiment)} is unfinished, and nothing works on it now; {way}"
+    return f"{experiment.name} is unfinished, and nothing works on it now; {way}"

@@ -10,7 +10,7 @@ import logging
 import socket
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,16 +23,15 @@ from katib.cluster.admission.reviews import Handler, Review, Verdict
 from katib.cluster.admission.server import AdmissionServer
 from katib.cluster.client import Connection, RequestInfo
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.configuration.source import config_source
-from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
+from katib.cluster.configuration.source import ConfigSource
+from katib.cluster.environment import DEFAULT_CORE_NAMESPACE, await_answer
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
-from katib.cluster.leader.leading import CLUSTER_SETTINGS, DbManager, Dependencies, Leading
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
-from katib.cluster.outage import await_answer
-from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
-from katib.cluster.services.plan import ClusterCatalog
+from katib.cluster.services.objects import LogPlace
+from katib.cluster.services.plan import DEPLOYMENT, SERVICE, ClusterCatalog
 from katib.cluster.store import KubernetesEvents, KubernetesStore
 from katib.cluster.version import ClusterVersion, NativeSidecars
 from katib.cluster.webhooks.experiments import ExperimentAdmission
@@ -112,7 +111,7 @@ class ClusterController:
         self._clock = SystemClock()
         self._metrics = ClusterMetrics()
         self._store = KubernetesStore(connection, foreground=_waits_for_pods)
-        self._config = config_source(self._store, options.core_namespace, self._clock, on_trouble=_log.warning)
+        self._config = ConfigSource(self._store, options.core_namespace, self._clock)
         self._version: ClusterVersion | None = None
         self._native_sidecars = NativeSidecars(connection, self._clock)
         self._events = KubernetesEvents(connection, COMPONENT, self._clock)
@@ -138,7 +137,9 @@ class ClusterController:
         with ExitStack() as stack:
             port = self._options.config.init.controller.webhook_port
             certificates = self._certificates()
-            webhooks = AdmissionServer(self._handlers(), certificates, port=port, clock=self._clock)
+            handlers = {**self._experiments.handlers(), **self._pods.handlers()}
+            timed = {path: self._timed(path, handler) for path, handler in handlers.items()}
+            webhooks = AdmissionServer(timed, certificates, port=port, clock=self._clock)
             self._serve_pages(stack, webhooks, certificates)
             # An API server that has only just started refuses what it allows a moment later.
             outages = (UnavailableError, ForbiddenError)
@@ -156,7 +157,7 @@ class ClusterController:
             while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
                 pass
             if not self._is_over():
-                with Leading(self._dependencies(stack, leadership, version)):
+                with leading(self._dependencies(stack, leadership, version)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     while not self._is_over():
                         self._stop.wait(0.2)
@@ -165,10 +166,6 @@ class ClusterController:
         return 1 if self._lost.is_set() else 0
 
     # --- every replica ------------------------------------------------------------------------------------------------
-
-    def _handlers(self) -> dict[str, Handler]:
-        handlers = {**self._experiments.handlers(), **self._pods.handlers()}
-        return {path: self._timed(path, handler) for path, handler in handlers.items()}
 
     def _timed(self, path: str, handler: Handler) -> Handler:
         histogram = self._metrics.reviews.labels(path.strip("/"))
@@ -205,9 +202,6 @@ class ClusterController:
             ),
         )
         return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
-
-    def _reader_variables(self, namespace: str) -> Mapping[str, str]:
-        return self._credentials(Claims(Role.READER, namespace)).variables
 
     def _credentials(self, claims: Claims) -> Credentials:
         return Credentials(self._tokens().token_of(claims), self._authority())
@@ -296,7 +290,11 @@ class ClusterController:
 
         return Dependencies(
             stores=LeaderStores.of(self._connection, options.core_namespace, leads, _waits_for_pods),
-            db_manager=DbManager(db_manager, options.db_manager_address, self._reader_variables),
+            db_manager=db_manager,
+            log_place=LogPlace(
+                options.db_manager_address,
+                lambda namespace: self._credentials(Claims(Role.READER, namespace)).variables,
+            ),
             list_events=server_events(self._connection),
             config=self._config,
             events=self._events,

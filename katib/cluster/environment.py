@@ -1,11 +1,26 @@
-"""What the processes of a cluster learn from their environment, under Katib's names."""
+"""What the processes of a cluster learn at their start: places, under Katib's names, and when the API server answers.
+
+A process that ended instead of waiting would be started again by the kubelet, with pauses that grow to minutes. Nothing
+here needs a client library.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from katib.backoff import Backoff
+from katib.errors import KatibError, UnavailableError
+
+T = TypeVar("T")
 
 DEFAULT_CORE_NAMESPACE = "kubeflow"
+BACKOFF = Backoff(0.5, 5.0, jitter=0.5)
+
+_log = logging.getLogger(__name__)
 
 
 def core_namespace(environment: Mapping[str, str] = os.environ) -> str:
@@ -19,3 +34,32 @@ def db_manager_address(environment: Mapping[str, str] = os.environ) -> str:
     namespace = environment.get("KATIB_DB_MANAGER_SERVICE_NAMESPACE", core_namespace(environment))
     port = environment.get("KATIB_DB_MANAGER_SERVICE_PORT") or "6789"
     return f"{host}.{namespace}:{port}" if namespace else f"{host}:{port}"
+
+
+def await_answer(
+    ask: Callable[[], T],
+    pause: Callable[[float], bool],
+    outages: tuple[type[KatibError], ...] = (UnavailableError,),
+) -> T | None:
+    """Return the first answer; None when a pause was ended before there was one.
+
+    Args:
+        ask: Asks once.
+        pause: Waits for so many seconds; returns whether to give up, as `threading.Event.wait` does.
+        outages: What it raises while there is no answer.
+    """
+    failures, reported = 0, ""
+    while True:
+        try:
+            answer = ask()
+        except outages as error:
+            failures += 1
+            if str(error) != reported:
+                reported = str(error)
+                _log.warning("Waiting for the API server: %s", reported)
+        else:
+            if failures:
+                _log.info("The API server answers")
+            return answer
+        if pause(BACKOFF.pause_seconds(failures, random.random())):
+            return None

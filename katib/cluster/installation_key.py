@@ -3,7 +3,7 @@
 It is in a Secret that is not filled in by hand: the first to need it, the controller or a pod of the DB manager, writes
 a random key, and all others take what is there. Writes compare and set, so two that are first agree.
 
-To replace it, keep it as `previous-key` and remove `key`; see docs/kubernetes.md.
+To replace it, keep it as `previous-key` and remove `key`; see docs/how-to/kubernetes.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, UnavailableError
+from katib.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError, invalid
 from katib.rpc.tokens import MIN_KEY_BYTES, Tokens
 from katib.runtime.objects import Key, Kind, Object
 
@@ -26,6 +26,7 @@ KEY, PREVIOUS_KEY = "key", "previous-key"
 
 _KEY_BYTES = 32
 _ATTEMPTS = 5
+_ORIGIN = "installation-key"
 _REMOVE = "remove it and restart the DB manager, which makes one"
 _FETCH = "let `katib db-manager-key` write it"
 
@@ -92,9 +93,9 @@ def read_keys(path: Path) -> list[bytes]:
     try:
         lines = path.read_text().split()
     except OSError as error:
-        raise InvalidError([_error(str(path), f"cannot be read: {error.strerror}", _FETCH)]) from error
+        raise invalid(str(path), f"cannot be read: {error.strerror}", _FETCH, _ORIGIN) from error
     if not lines:
-        raise InvalidError([_error(str(path), "it holds no key", _FETCH)])
+        raise invalid(str(path), "it holds no key", _FETCH, _ORIGIN)
     return [_checked(_decoded(line), f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
@@ -148,9 +149,5 @@ def _decoded(text: str) -> bytes:
 
 def _checked(key: bytes, where: str) -> bytes:
     if len(key) < MIN_KEY_BYTES:
-        raise InvalidError([_error(where, f"no key of at least {MIN_KEY_BYTES} bytes")])
+        raise invalid(where, f"no key of at least {MIN_KEY_BYTES} bytes", _REMOVE, _ORIGIN)
     return key
-
-
-def _error(path: str, cause: str, remedy: str = _REMOVE) -> FieldError:
-    return FieldError(path, cause, remedy, "installation-key")

@@ -19,7 +19,7 @@ from katib.runtime.periodic import Periodic
 PERIOD_SECONDS = 30.0
 """How often nodes are looked at. A new one of an older version takes about as long to get ready."""
 
-_PAGE = "500"
+_PAGE_SIZE = 500
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 NATIVE_SIDECARS = (1, 29)
@@ -90,18 +90,12 @@ def oldest_node(connection: Connection) -> Number | None:
     Raises:
         KatibError: The API server does not answer.
     """
-    oldest: Number | None = None
-    query = {"limit": _PAGE, "includeObject": "None"}
-    while True:
-        try:
-            page = connection.request("GET", "/api/v1/nodes", query=query, accept=_TABLE)
-        except ForbiddenError:
-            return None
-        oldest = min(filter(None, [oldest, *_versions(page)]), default=None)
-        following = (page.get("metadata") or {}).get("continue")
-        if not following:
-            return oldest
-        query = {**query, "continue": following}
+    query = {"includeObject": "None"}
+    try:
+        pages = connection.pages("/api/v1/nodes", query=query, page_size=_PAGE_SIZE, accept=_TABLE)
+        return min((number for page in pages for number in _versions(page)), default=None)
+    except ForbiddenError:
+        return None
 
 
 def _versions(table: dict[str, Any]) -> list[Number]:

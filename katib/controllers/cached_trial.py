@@ -12,7 +12,7 @@ import zlib
 from collections import OrderedDict
 from typing import Any, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Trial
@@ -101,9 +101,8 @@ def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:
     return last
 
 
-def _exchange(model: Struct, name: str, value: Any) -> None:
-    """Put an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
-    structs.force_setattr(model, name, value)
+_exchange = structs.force_setattr
+"""Puts an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
 
 
 class TakenNames:

@@ -19,7 +19,7 @@ CONFIG_MAP = Kind("v1", "ConfigMap")
 
 def key_of(obj: Resource) -> Key:
     """Return the key of an object."""
-    return Key(obj.namespace, obj.name)
+    return Key(obj.metadata.namespace, obj.metadata.name)
 
 
 def owned_by(owner: Resource) -> OwnerReference:
@@ -36,7 +36,7 @@ def owned_by(owner: Resource) -> OwnerReference:
 
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
     """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
-    return any(o.controller and o.uid == owner.metadata.uid for o in obj.metadata.owner_references)
+    return owner.metadata.uid in [reference.uid for reference in obj.metadata.owner_references if reference.controller]
 
 
 def with_status(obj: Resource, status: Model) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from katib.api.conditions import Conditions, current_type, find_condition, is_true
 from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import EventType
 

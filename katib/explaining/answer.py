@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import PurePath
 from statistics import fmean, median
 
+from katib.api.types import Condition, Experiment
 from katib.explaining.evidence import Evidence, JobFacts, Place
 from katib.tuning.reading import (
     assignments_of,
@@ -17,12 +18,11 @@ from katib.tuning.reading import (
     further_values,
     has_several_objectives,
     infeasible_words,
-    name_of,
     objective_values,
     pareto_words,
-    status_of,
+    stops_early,
 )
-from katib.tuning.service import Diagnosis, Json, RecordedEvent
+from katib.tuning.service import Diagnosis, RecordedEvent
 
 _SHOWN_WARNINGS = 3
 _SHOWN_LINES = 10
@@ -73,33 +73,33 @@ def finding_of_event(event: RecordedEvent) -> str:
     return f"Warning {event.reason}: {event.message.rstrip('.')}{times}."
 
 
-def progress_sentence(experiment: Json) -> str:
+def progress_sentence(experiment: Experiment) -> str:
     """Return how many trials are done, running and waiting."""
-    status, limit = status_of(experiment), experiment.get("spec", {}).get("maxTrialCount")
+    status, limit = experiment.status, experiment.spec.max_trial_count
     of = f" of {limit}" if limit is not None else ""
-    running, pending = int(status.get("trialsRunning") or 0), int(status.get("trialsPending") or 0)
-    return f"{completed_count(experiment)}{of} trials are done, {running} running, {pending} waiting."
+    active = f"{status.trials_running} running, {status.trials_pending} waiting"
+    return f"{completed_count(experiment)}{of} trials are done, {active}."
 
 
-def best_sentences(experiment: Json, evidence: Evidence) -> list[str]:
+def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
     """Return which trial is the best so far, or that there is none."""
     best = evidence.best
     if best is None and (infeasible := infeasible_words(experiment)):
-        count = int(status_of(experiment).get("trialsInfeasible") or 0)
+        count = experiment.status.trials_infeasible
         return [f"{infeasible[0].upper()}{infeasible[1:]}: all {count} that were measured are outside."]
     if best is None:
         return ["No trial has a usable objective value so far."]
     values = ", ".join(f"{key}={value}" for key, value in assignments_of(best).items())
     reached = ", ".join(f"{metric}={value}" for metric, value in (*objective_values(best), *further_values(best)))
     if has_several_objectives(experiment):
-        first = f"The best of them in the first objective: {name_of(best)} with {reached} ({values})."
+        first = f"The best of them in the first objective: {best.name} with {reached} ({values})."
         return [f"Pareto set so far: {pareto_words(experiment)}.", first]
-    return [f"Best trial so far: {name_of(best)} with {reached} ({values})."]
+    return [f"Best trial so far: {best.name} with {reached} ({values})."]
 
 
-def condition_words(condition: Json) -> str:
+def condition_words(condition: Condition) -> str:
     """Return what a condition says, without a full stop."""
-    return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
+    return (condition.message or condition.reason or "no reason was recorded").rstrip(".")
 
 
 def saved_share(
@@ -121,7 +121,7 @@ def saved_share(
     return saved / (saved + reported) if saved + reported else None
 
 
-def savings_sentence(experiment: Json, stopped_readings: Sequence[int], complete_readings: Sequence[int]) -> str:
+def savings_sentence(experiment: Experiment, stopped_readings: Sequence[int], complete_readings: Sequence[int]) -> str:
     """Return what the early stopping of an experiment saved, a sentence; empty when it has none or nothing ended yet.
 
     Args:
@@ -129,12 +129,11 @@ def savings_sentence(experiment: Json, stopped_readings: Sequence[int], complete
         stopped_readings: As above.
         complete_readings: As above.
     """
-    status = status_of(experiment)
-    stopped, complete = int(status.get("trialsEarlyStopped") or 0), int(status.get("trialsSucceeded") or 0)
-    total = int(status.get("trials") or 0)
-    if not (experiment.get("spec", {}).get("earlyStopping") and stopped + complete):
+    status = experiment.status
+    stopped, complete = status.trials_early_stopped, status.trials_succeeded
+    if not stops_early(experiment) or not stopped + complete:
         return ""
-    ended = f"Early stopping ended {stopped or 'none'} of {total} trials"
+    ended = f"Early stopping ended {stopped or 'none'} of {status.trials} trials"
     share = saved_share(stopped_readings, complete_readings, stopped=stopped, complete=complete)
     return f"{ended}." if share is None else f"{ended} and saved about {share:.0%} of the readings."
 

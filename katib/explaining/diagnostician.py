@@ -6,19 +6,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from katib.api.metrics import MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.api.types import API_VERSION, Experiment, Resource, Suggestion, Trial
+from katib.controllers.kinds import TRIAL, key_of
 from katib.errors import ForbiddenError, NotFoundError, UnavailableError
 from katib.explaining import LOCAL, Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
 from katib.explaining.answer import SAVINGS_SAMPLE, savings_sentence
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
-from katib.tuning.reading import is_completed, objective_of, state_of
-from katib.tuning.service import Diagnosis, Json, RecordedEvent
+from katib.tuning.reading import is_completed, metric_of, state_of, stops_early
+from katib.tuning.service import Diagnosis, RecordedEvent
 
 _SAMPLE = 50
 """Ended trials that are looked at; counts come from the experiment's status."""
@@ -26,8 +27,9 @@ _DETAILED = 20
 """Trials whose jobs and output are looked at: more would cost a request each and change no answer."""
 _UNEXPLAINED = ("Pending", "Running", "Failed", "MetricsUnavailable")
 
-JobFactsOf = Callable[[Object], JobFacts]
-ServiceFactsOf = Callable[[Object], Iterable[ServiceFacts]]
+JobFactsOf = Callable[[Trial], JobFacts]
+ServiceFactsOf = Callable[[Suggestion | Experiment], Iterable[ServiceFacts]]
+R = TypeVar("R", bound=Resource)
 
 
 class Diagnostician:
@@ -77,34 +79,34 @@ class Diagnostician:
             NotFoundError: There is neither.
         """
         key = Key(namespace, name)
-        experiment = self._find(EXPERIMENT, key)
+        experiment = self._find(Experiment, key)
         if experiment is not None:
             sample = _sample(self._trials_of(key))
             diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
             return replace(diagnosis, savings=self._savings(experiment, sample))
-        trial = self._find(TRIAL, key)
+        trial = self._find(Trial, key)
         if trial is None:
             raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
-        owner = (trial["metadata"].get("labels") or {}).get(EXPERIMENT_LABEL, "")
-        return diagnose_trial(trial, self._evidence(self._find(EXPERIMENT, Key(namespace, owner)), [trial]))
+        owner = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        return diagnose_trial(trial, self._evidence(self._find(Experiment, Key(namespace, owner)), [trial]))
 
-    def _trials_of(self, experiment: Key) -> Iterator[Json]:
+    def _trials_of(self, experiment: Key) -> Iterator[Trial]:
         for page in self._store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
-            yield from map(dict, page.items)
+            yield from map(Trial.read, page.items)
 
-    def _evidence(self, experiment: Json | None, trials: list[Json]) -> Evidence:
-        key = Key.of(experiment) if experiment is not None else Key("", "")
-        best = ((experiment or {}).get("status") or {}).get("currentOptimalTrial") or {}
-        best_name = best.get("bestTrialName", "")
-        suggestion = self._find(SUGGESTION, key) if experiment is not None else None
+    def _evidence(self, experiment: Experiment | None, trials: list[Trial]) -> Evidence:
+        key, best_name = Key("", ""), ""
+        if experiment is not None:
+            key, best_name = key_of(experiment), experiment.status.current_optimal_trial.best_trial_name
+        suggestion = self._find(Suggestion, key) if experiment is not None else None
         readings = _Readings(self._observations, trials)
         return Evidence(
             now=self._clock.now(),
             experiment=experiment,
             suggestion=suggestion,
             trials=trials,
-            best=self._find(TRIAL, Key(key.namespace, best_name)) if best_name else None,
-            jobs={Key.of(trial).name: self._jobs(trial) for trial in _doubtful(trials)},
+            best=self._find(Trial, Key(key.namespace, best_name)) if best_name else None,
+            jobs={trial.name: self._jobs(trial) for trial in _doubtful(trials)},
             services=self._services_of(suggestion, experiment),
             events=self._events_of(key),
             readings=readings.newest,
@@ -115,19 +117,21 @@ class Diagnostician:
             place=self._place,
         )
 
-    def _savings(self, experiment: Json, sample: _Sample) -> str:
-        if not experiment.get("spec", {}).get("earlyStopping"):
+    def _savings(self, experiment: Experiment, sample: _Sample) -> str:
+        if not stops_early(experiment):
             return ""
         with suppress(ForbiddenError, UnavailableError):
             return savings_sentence(experiment, *map(self._reading_counts, (sample.stopped, sample.succeeded)))
         return savings_sentence(experiment, (), ())
 
-    def _reading_counts(self, trials: Iterable[Json]) -> list[int]:
+    def _reading_counts(self, trials: Iterable[Trial]) -> list[int]:
         """Return how many readings of the objective each trial has reported."""
-        keys = [(Key.of(trial), objective_of(trial).get("objectiveMetricName", "")) for trial in trials]
-        return [self._observations.within(key.namespace).count(key.name, metric_name=name) for key, name in keys]
+        return [
+            self._observations.within(trial.namespace).count(trial.name, metric_name=metric_of(trial))
+            for trial in trials
+        ]
 
-    def _services_of(self, suggestion: Json | None, experiment: Json | None) -> tuple[ServiceFacts, ...]:
+    def _services_of(self, suggestion: Suggestion | None, experiment: Experiment | None) -> tuple[ServiceFacts, ...]:
         """Ask for the services of a suggestion; before there is one, by the experiment, which bears the same name."""
         asked = suggestion or experiment
         return () if asked is None else tuple(self._services(asked))
@@ -137,24 +141,24 @@ class Diagnostician:
             return tuple(self._events.events_of("Experiment", key.namespace, key.name)) if key.name else ()
         return ()
 
-    def _find(self, kind: Kind, key: Key) -> Json | None:
+    def _find(self, kind: type[R], key: Key) -> R | None:
         with suppress(NotFoundError):
-            return dict(self._store.get(kind, key))
+            return kind.read(self._store.get(Kind(API_VERSION, kind.__name__), key))
         return None
 
 
 class _Readings:
     """The newest reading of the objective metric of every trial that still runs, and how many there are."""
 
-    def __init__(self, observations: ObservationReader, trials: list[Json]) -> None:
+    def __init__(self, observations: ObservationReader, trials: list[Trial]) -> None:
         self._observations = observations
         self.newest: dict[str, MetricLog] = {}
         self.counts: dict[str, int] = {}
         self.error = ""
         for trial in trials:
-            metric = (trial["spec"].get("objective") or {}).get("objectiveMetricName", "")
+            metric = metric_of(trial)
             if metric and not is_completed(trial) and not self.error:
-                self._read(Key.of(trial), metric)
+                self._read(key_of(trial), metric)
 
     def _read(self, key: Key, metric: str) -> None:
         log, trial = self._observations.within(key.namespace), key.name
@@ -176,16 +180,16 @@ class _Sample(NamedTuple):
         succeeded: The newest that ran to their end.
     """
 
-    trials: list[Json]
-    stopped: list[Json]
-    succeeded: list[Json]
+    trials: list[Trial]
+    stopped: list[Trial]
+    succeeded: list[Trial]
 
 
-def _sample(trials: Iterable[Json]) -> _Sample:
+def _sample(trials: Iterable[Trial]) -> _Sample:
     """Choose of trials that come oldest first, in one pass that holds no more than the answer."""
-    active: list[tuple[int, Json]] = []
-    ended: deque[tuple[int, Json]] = deque(maxlen=_SAMPLE)
-    newest: dict[str, deque[Json]] = {state: deque(maxlen=SAVINGS_SAMPLE) for state in ("EarlyStopped", "Succeeded")}
+    active: list[tuple[int, Trial]] = []
+    ended: deque[tuple[int, Trial]] = deque(maxlen=_SAMPLE)
+    newest: dict[str, deque[Trial]] = {state: deque(maxlen=SAVINGS_SAMPLE) for state in ("EarlyStopped", "Succeeded")}
     for number, trial in enumerate(trials):
         (ended if is_completed(trial) else active).append((number, trial))
         if (state := state_of(trial)) in newest:
@@ -194,7 +198,7 @@ def _sample(trials: Iterable[Json]) -> _Sample:
     return _Sample([trial for _, trial in chosen], *map(list, newest.values()))
 
 
-def _doubtful(trials: list[Json]) -> list[Json]:
+def _doubtful(trials: list[Trial]) -> list[Trial]:
     """Return the trials whose jobs explain something: active ones first in line, then the newest that were lost."""
     unexplained = [trial for trial in trials if state_of(trial) in _UNEXPLAINED]
     active = [trial for trial in unexplained if not is_completed(trial)][:_DETAILED]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from katib.api.metrics import MetricLog
+from katib.api.types import Experiment, Suggestion, Trial
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, RecordedEvent
 
 
@@ -151,10 +152,10 @@ class Evidence:
     """
 
     now: datetime
-    experiment: Json | None = None
-    suggestion: Json | None = None
-    trials: Sequence[Json] = ()
-    best: Json | None = None
+    experiment: Experiment | None = None
+    suggestion: Suggestion | None = None
+    trials: Sequence[Trial] = ()
+    best: Trial | None = None
     jobs: Mapping[str, JobFacts] = field(default_factory=dict)
     services: Sequence[ServiceFacts] = ()
     events: Sequence[RecordedEvent] = ()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from katib.api.job_kinds import is_suspended
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.api.types import Condition, Experiment, Trial
 from katib.explaining.answer import (
     Answer,
     best_sentences,
@@ -22,8 +23,8 @@ from katib.explaining.answer import (
 from katib.explaining.ended import explain_ended
 from katib.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.explaining.trial import diagnose_trial
-from katib.tuning.reading import condition_of, is_completed, name_of, state_of, status_of
-from katib.tuning.service import Diagnosis, Json
+from katib.tuning.reading import algorithm_of, condition_of, is_completed, running_condition, state_of
+from katib.tuning.service import Diagnosis
 
 _SHOWN_TRIALS = 3
 _STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
@@ -48,7 +49,7 @@ _SAID_BY_CONDITIONS = frozenset({TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_U
 """Reasons of warnings that a condition gives while they hold."""
 
 
-def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
+def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis:
     """Explain one experiment.
 
     Args:
@@ -57,17 +58,17 @@ def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
     """
     ended = is_completed(experiment)
     answer = explain_ended(experiment, evidence) if ended else _explain_unfinished(experiment, evidence)
-    explanation = status_of(evidence.suggestion or {}).get("explanation")
-    answer.findings.extend([str(explanation)] if explanation else ())
+    if evidence.suggestion is not None and evidence.suggestion.status.explanation:
+        answer.findings.append(evidence.suggestion.status.explanation)
     said = _SAID_BY_CONDITIONS | (_SAID_BY_THE_END if ended else frozenset())
     events = [event for event in evidence.events if event.reason not in said]
     answer.findings.extend(map(finding_of_event, pick_warnings(events)))
-    return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))
+    return answer.diagnosis("Experiment", experiment.name, state_of(experiment))
 
 
-def _explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
+def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
     """Return what an experiment waits for, or that it progresses."""
-    checks: tuple[Callable[[Json, Evidence], Answer | None], ...] = (
+    checks: tuple[Callable[[Experiment, Evidence], Answer | None], ...] = (
         _deleting,
         _nobody_works,
         _storage_fails,
@@ -84,7 +85,7 @@ def _explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
     answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
     if answer is None:
         answer = Answer(
-            f"{name_of(experiment)} was accepted and has no trial yet; nothing that would hold it back is known.",
+            f"{experiment.name} was accepted and has no trial yet; nothing that would hold it back is known.",
             remedies=[evidence.place.silence],
         )
     answer.findings.insert(0, progress_sentence(experiment))
@@ -106,25 +107,25 @@ def _add_failures(answer: Answer, evidence: Evidence) -> None:
     answer.log_tail = answer.log_tail or newest.log_tail
 
 
-def _deleting(experiment: Json, evidence: Evidence) -> Answer | None:
-    if not experiment.get("metadata", {}).get("deletionTimestamp"):
+def _deleting(experiment: Experiment, evidence: Evidence) -> Answer | None:
+    if experiment.metadata.deletion_timestamp is None:
         return None
     if not evidence.controllers_running:
-        sentence = f"{name_of(experiment)} is being deleted, and {evidence.place.nobody_works}."
+        sentence = f"{experiment.name} is being deleted, and {evidence.place.nobody_works}."
         return Answer(sentence, remedies=[evidence.place.start])
-    return Answer(f"{name_of(experiment)} is being deleted; its trials go first.")
+    return Answer(f"{experiment.name} is being deleted; its trials go first.")
 
 
-def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
+def _nobody_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if evidence.controllers_running:
         return None
     return Answer(
-        f"{name_of(experiment)} is unfinished, and {evidence.place.nobody_works}.",
+        f"{experiment.name} is unfinished, and {evidence.place.nobody_works}.",
         remedies=[evidence.place.start],
     )
 
 
-def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
     """A storage warning counts while it is the newest thing that happened."""
     latest, full = evidence.events[-1] if evidence.events else None, evidence.disk_is_full
     if not full:
@@ -136,64 +137,60 @@ def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
             return None
     what = "the disk is full" if full else "the database does not answer"
     return Answer(
-        f"{name_of(experiment)} cannot progress because {what}.",
+        f"{experiment.name} cannot progress because {what}.",
         remedies=[evidence.place.disk if full else evidence.place.database],
     )
 
 
-def _is_stopped(experiment: Json, _evidence: Evidence) -> Answer | None:
-    conditions = status_of(experiment).get("conditions") or ()
-    if all(c.get("reason") != EXPERIMENT_STOPPED for c in conditions if c.get("type") == "Running"):
+def _is_stopped(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+    if running_condition(experiment).reason != EXPERIMENT_STOPPED:
         return None
     return Answer(
-        f"{name_of(experiment)} makes no further trials because it was stopped.",
+        f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
-        remedies=[f"`katib resume {name_of(experiment)}` lets it go on."],
+        remedies=[f"`katib resume {experiment.name}` lets it go on."],
     )
 
 
-def _still_running(experiment: Json) -> list[str]:
-    runs = int(status_of(experiment).get("trialsRunning") or 0)
+def _still_running(experiment: Experiment) -> list[str]:
+    runs = experiment.status.trials_running
     return [f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else []
 
 
-def _template_is_missing(experiment: Json, _evidence: Evidence) -> Answer | None:
-    conditions = status_of(experiment).get("conditions") or ()
-    condition = next((c for c in conditions if c.get("reason") == TEMPLATE_MISSING), None)
+def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+    condition = next((c for c in experiment.status.conditions if c.reason == TEMPLATE_MISSING), None)
     if condition is None:
         return None
     return Answer(
-        f"{name_of(experiment)} cannot make trials: {_cause_of(condition)}.",
+        f"{experiment.name} cannot make trials: {_cause_of(condition)}.",
         findings=_still_running(experiment),
         remedies=["As soon as the template is there, the experiment goes on by itself."],
     )
 
 
-def _cause_of(condition: Json) -> str:
+def _cause_of(condition: Condition) -> str:
     """Return what a condition says after its first words, which the answer has already."""
-    message = str(condition.get("message", ""))
-    return (message.partition(": ")[2] or message).rstrip(".")
+    return (condition.message.partition(": ")[2] or condition.message).rstrip(".")
 
 
-def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
-    condition = condition_of(evidence.suggestion or {}, "Failed")
+def _validation_refused(experiment: Experiment, evidence: Evidence) -> Answer | None:
+    condition = condition_of(evidence.suggestion, "Failed")
     if condition is None:
         return None
     return Answer(
-        f"{name_of(experiment)} has no assignments because its suggestion failed: {condition_words(condition)}.",
+        f"{experiment.name} has no assignments because its suggestion failed: {condition_words(condition)}.",
         remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
     )
 
 
-def _service_is_away(experiment: Json, evidence: Evidence) -> Answer | None:
+def _service_is_away(experiment: Experiment, evidence: Evidence) -> Answer | None:
     """The cause may pass, so nothing has failed."""
-    conditions = status_of(experiment).get("conditions") or ()
-    condition = next((c for c in conditions if c.get("reason") == SERVICE_UNAVAILABLE), None)
+    condition = next((c for c in experiment.status.conditions if c.reason == SERVICE_UNAVAILABLE), None)
     if condition is None:
         return None
     cause = _cause_of(condition)
     answer = Answer(
-        f"{name_of(experiment)} waits for its algorithm: {cause}.",
+        f"{experiment.name} waits for its algorithm: {cause}.",
         findings=_still_running(experiment),
         remedies=["It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."],
     )
@@ -205,12 +202,12 @@ def _service_is_away(experiment: Json, evidence: Evidence) -> Answer | None:
     return answer
 
 
-def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+def _service_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
     failing = next((s for s in evidence.services if s.state == "failing"), None)
     if failing is None:
         return None
     return Answer(
-        f"{name_of(experiment)} waits for the suggestion service {failing.algorithm}, which does not start: "
+        f"{experiment.name} waits for the suggestion service {failing.algorithm}, which does not start: "
         f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
         findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}."],
         remedies=[_service_remedy(failing)],
@@ -227,7 +224,7 @@ def _service_remedy(service: ServiceFacts) -> str:
     return f"Fix the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
 
 
-def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
+def _all_trials_wait(experiment: Experiment, evidence: Evidence) -> Answer | None:
     """With none running, what holds the waiting trials back is what holds the experiment back."""
     waiting = [trial for trial in evidence.trials if not is_completed(trial)]
     if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
@@ -236,26 +233,25 @@ def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
     others = len(waiting) - 1
     more = f" {others} more wait too." if others else ""
     return Answer(
-        f"{name_of(experiment)} waits for its trials: {first.verdict}{more}",
+        f"{experiment.name} waits for its trials: {first.verdict}{more}",
         findings=[*first.findings],
         remedies=[*first.remedies],
         log_tail=first.log_tail,
     )
 
 
-def _is_at_work(trial: Json, evidence: Evidence) -> bool:
-    facts = evidence.jobs.get(name_of(trial), JobFacts())
+def _is_at_work(trial: Trial, evidence: Evidence) -> bool:
+    facts = evidence.jobs.get(trial.name, JobFacts())
     return state_of(trial) == "Running" and not facts.waiting and not is_suspended(facts.job or {})
 
 
-def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
+def _trials_run(experiment: Experiment, evidence: Evidence) -> Answer | None:
     running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
     if not running:
         return None
-    count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
-    waits = int(status_of(experiment).get("trialsPending") or 0)
+    count, waits = max(len(running), experiment.status.trials_running), experiment.status.trials_pending
     others = f", {waits} waiting" if waits else ""
-    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
+    answer = Answer(f"{experiment.name} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
@@ -268,35 +264,35 @@ def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
 
 def _waiting_message(evidence: Evidence) -> str:
     """Return what the suggestion service waits for; empty when it has something to give."""
-    condition = condition_of(evidence.suggestion or {}, "WaitingForTrials")
-    return str(condition.get("message", "")).rstrip(".") if condition is not None else ""
+    condition = condition_of(evidence.suggestion, "WaitingForTrials")
+    return condition.message.rstrip(".") if condition is not None else ""
 
 
-def _service_starts(experiment: Json, evidence: Evidence) -> Answer | None:
+def _service_starts(experiment: Experiment, evidence: Evidence) -> Answer | None:
     starting = next((s for s in evidence.services if s.state == "starting"), None)
     if starting is None:
         return None
-    answer = Answer(f"{name_of(experiment)} waits for the suggestion service {starting.algorithm} to start.")
+    answer = Answer(f"{experiment.name} waits for the suggestion service {starting.algorithm} to start.")
     if starting.attempts > 1:
         last = f"; the last one failed: {starting.last_error.rstrip('.')}" if starting.last_error else ""
         answer.findings.append(f"This is try {starting.attempts}{last}.")
     return answer
 
 
-def _waits_for_suggestions(experiment: Json, evidence: Evidence) -> Answer | None:
+def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer | None:
     suggestion = evidence.suggestion
     if suggestion is None:
         return None
-    algorithm = suggestion.get("spec", {}).get("algorithm", {}).get("algorithmName", "")
+    algorithm = algorithm_of(suggestion)
     if condition_of(suggestion, "DeploymentReady") is None and condition_of(suggestion, "Running") is None:
-        return Answer(f"{name_of(experiment)} waits for the suggestion service {algorithm} to start.")
-    wanted, got = suggestion.get("spec", {}).get("requests", 0), status_of(suggestion).get("suggestionCount", 0)
-    if wanted <= got:
+        return Answer(f"{experiment.name} waits for the suggestion service {algorithm} to start.")
+    lacking = suggestion.spec.requests - suggestion.status.suggestion_count
+    if lacking <= 0:
         return None
     if waiting := _waiting_message(evidence):
-        return Answer(f"{name_of(experiment)} waits for a trial to end: {waiting}.")
+        return Answer(f"{experiment.name} waits for a trial to end: {waiting}.")
     return Answer(
-        f"{name_of(experiment)} waits for {wanted - got} assignment{'s' * (wanted - got != 1)} from the suggestion "
+        f"{experiment.name} waits for {lacking} assignment{'s' * (lacking != 1)} from the suggestion "
         f"service {algorithm}."
     )
 

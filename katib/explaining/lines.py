@@ -6,6 +6,7 @@ import time
 from typing import Self, TextIO
 
 from katib.api.trials import waiting_words
+from katib.api.types import Experiment, Trial
 from katib.explaining.progress import (
     BestChanged,
     ExperimentHeldUp,
@@ -18,14 +19,13 @@ from katib.explaining.progress import (
     TrialStarted,
 )
 from katib.tuning.reading import (
-    Json,
+    algorithm_of,
     constraint_words,
     duration_of,
     early_stop_reason,
     failure_of,
     last_condition,
-    name_of,
-    objective_of,
+    metric_of,
     objective_text,
     objective_words,
     parameters_of,
@@ -77,25 +77,24 @@ class Silence:
         """Do nothing."""
 
 
-def header(experiment: Json) -> str:
+def header(experiment: Experiment) -> str:
     """Return in one line what an experiment is about."""
-    spec = experiment.get("spec", {})
-    limit = spec.get("maxTrialCount")
+    spec, limit = experiment.spec, experiment.spec.max_trial_count
     trials = f"{limit} trials" if limit is not None else "trials without limit"
-    stopping = (spec.get("earlyStopping") or {}).get("algorithmName")
+    stopping = "" if spec.early_stopping is None else spec.early_stopping.algorithm_name
     return (
-        f"{name_of(experiment)}: {objective_words(experiment)}, "
-        f"{trials}, {spec.get('parallelTrialCount', 1)} at a time, "
-        f"{(spec.get('algorithm') or {}).get('algorithmName')}{f' with {stopping}' if stopping else ''}"
+        f"{experiment.name}: {objective_words(experiment)}, "
+        f"{trials}, {1 if spec.parallel_trial_count is None else spec.parallel_trial_count} at a time, "
+        f"{algorithm_of(experiment)}{f' with {stopping}' if stopping else ''}"
     )
 
 
 def moment_line(moment: Moment, progress: Progress) -> str:
     """Return a moment as a line without its time."""
-    metric = objective_of(progress.experiment).get("objectiveMetricName", "")
+    metric = metric_of(progress.experiment)
     if isinstance(moment, TrialStarted):
         happened = "goes on" if moment.again else "started"
-        return f"{name_of(moment.trial)} {happened}: {parameters_of(moment.trial)}"
+        return f"{moment.trial.name} {happened}: {parameters_of(moment.trial)}"
     if isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp):
         return _held_up(moment)
     if isinstance(moment, BestChanged):
@@ -111,11 +110,11 @@ def moment_line(moment: Moment, progress: Progress) -> str:
 
 def _held_up(moment: TrialRetried | TrialHeldUp | ExperimentHeldUp) -> str:
     if isinstance(moment, ExperimentHeldUp):
-        return f"{name_of(moment.experiment)} waits for {moment.message}"
+        return f"{moment.experiment.name} waits for {moment.message}"
     if isinstance(moment, TrialHeldUp) and (words := waiting_words(moment.trial)).startswith("waits for "):
-        return f"{name_of(moment.trial)} {words}"
+        return f"{moment.trial.name} {words}"
     happened = "failed and is tried again" if isinstance(moment, TrialRetried) else "has to wait"
-    return f"{name_of(moment.trial)} {happened}: {moment.message}"
+    return f"{moment.trial.name} {happened}: {moment.message}"
 
 
 def _failing_alike(moment: FailingAlike) -> str:
@@ -134,9 +133,7 @@ def _ended(moment: TrialEnded, limit: int | None) -> str:
     why = "" if state == "Succeeded" else _why(trial)
     why += f"; it does not satisfy {constraint_words(trial)}" if violates_constraints(trial) else ""
     duration = f" in {duration_of(trial)}" if duration_of(trial) else ""
-    return (
-        f"{name_of(trial)} {_WORDS.get(state, state)}{duration}:{found} {parameters_of(trial)}{why} ({moment.done}{of})"
-    )
+    return f"{trial.name} {_WORDS.get(state, state)}{duration}:{found} {parameters_of(trial)}{why} ({moment.done}{of})"
 
 
 def _failed(moment: TrialEnded, limit: int | None) -> str:
@@ -145,7 +142,7 @@ def _failed(moment: TrialEnded, limit: int | None) -> str:
     cause = " ".join(failure_of(trial).split()) or "no reason was recorded"
     after = f"after {duration_of(trial)} with " if duration_of(trial) else ""
     of = f"/{limit}" if limit is not None else ""
-    return f"{name_of(trial)} failed: {cause}; {after}{parameters_of(trial)} ({moment.done}{of})"
+    return f"{trial.name} failed: {cause}; {after}{parameters_of(trial)} ({moment.done}{of})"
 
 
 _WORDS = {
@@ -156,6 +153,6 @@ _WORDS = {
 }
 
 
-def _why(trial: Json) -> str:
-    message = early_stop_reason(" ".join(str(last_condition(trial).get("message", "")).split()))
+def _why(trial: Trial) -> str:
+    message = early_stop_reason(" ".join(last_condition(trial).message.split()))
     return f"; {message}" if message else ""

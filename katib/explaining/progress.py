@@ -10,25 +10,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from katib.api.decoding import decode_stored
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.api.types import Experiment, OptimalTrial, Trial
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
 from katib.tuning.reading import (
-    Json,
+    active_count,
     best_value,
     completed_count,
     failure_of,
     has_several_objectives,
     is_completed,
-    name_of,
-    namespace_of,
-    pareto_set_of,
     pareto_trials,
     pareto_words,
+    running_condition,
     state_of,
-    status_of,
-    time_of,
+    stops_early,
 )
 from katib.tuning.replicas import own_cause
 from katib.tuning.service import Change, TuningService
@@ -42,7 +39,7 @@ class TrialStarted:
         again: Whether it ran before.
     """
 
-    trial: Json
+    trial: Trial
     again: bool = False
 
 
@@ -50,7 +47,7 @@ class TrialStarted:
 class TrialRetried:
     """A try of a trial's job failed and another one follows."""
 
-    trial: Json
+    trial: Trial
     message: str
 
 
@@ -58,7 +55,7 @@ class TrialRetried:
 class TrialHeldUp:
     """A trial's job cannot run for now."""
 
-    trial: Json
+    trial: Trial
     message: str
 
 
@@ -66,7 +63,7 @@ class TrialHeldUp:
 class TrialEnded:
     """A trial ended, in whatever way."""
 
-    trial: Json
+    trial: Trial
     done: int
 
 
@@ -89,7 +86,7 @@ class BestChanged:
 class ExperimentHeldUp:
     """No further trial can be made for now."""
 
-    experiment: Json
+    experiment: Experiment
     message: str
 
 
@@ -104,7 +101,7 @@ class FailingAlike:
         remedy: What to do, a sentence; empty until it was looked up, and when none is known.
     """
 
-    trial: Json
+    trial: Trial
     count: int
     cause: str
     remedy: str = ""
@@ -142,10 +139,10 @@ class Progress:
         started_at: When this run began: trials that ended before belong to an earlier run and are not shown.
     """
 
-    def __init__(self, experiment: Json, started_at: datetime) -> None:
+    def __init__(self, experiment: Experiment, started_at: datetime) -> None:
         self.experiment = experiment
         self.started_at = started_at.replace(microsecond=0)  # times of objects have whole seconds
-        self.active: dict[str, Json] = {}
+        self.active: dict[str, Trial] = {}
         self.deleted = False
         self._states: dict[str, str] = {}
         self._news: dict[str, str] = {}
@@ -156,21 +153,21 @@ class Progress:
         self._better: tuple[BestChanged, set[str]] | None = None  # not shown yet, with the trials whose ends come first
         self._hypervolume = -1.0
         self._pareto: set[str] = set()
-        self._failed_alike: list[Json] | None = []  # None: not all failed alike, or it was shown
+        self._failed_alike: list[Trial] | None = []  # None: not all failed alike, or it was shown
         self._obstacle = ""
 
     def observe(self, change: Change) -> Iterator[Moment]:
         """Take a change and yield what is worth telling about it."""
-        if change.object.get("kind") == "Trial":
-            yield from self._observe_trial(change)
-        elif change.object:
-            yield from self._observe_experiment(change)
+        if isinstance(change.object, Trial):
+            yield from self._observe_trial(change.object, change.type)
+        elif change.object is not None:
+            self.deleted, self.experiment = change.type == "DELETED", change.object
+            yield from self._observe_experiment()
 
     @property
     def limit(self) -> int | None:
         """How many trials there will be; None when no limit is set."""
-        limit: int | None = self.experiment.get("spec", {}).get("maxTrialCount")
-        return limit
+        return self.experiment.spec.max_trial_count
 
     @property
     def done(self) -> int:
@@ -180,9 +177,7 @@ class Progress:
     @property
     def finished(self) -> bool:
         """Whether the experiment has ended and nothing of it runs any more."""
-        status = status_of(self.experiment)
-        active = int(status.get("trialsRunning") or 0) + int(status.get("trialsPending") or 0)
-        return self.deleted or (self.completed and not active)
+        return self.deleted or (self.completed and not active_count(self.experiment))
 
     @property
     def all_told(self) -> bool:
@@ -195,13 +190,12 @@ class Progress:
 
         One that ended before and has got a larger budget since has not: its controller is about to take it up again.
         """
-        return is_completed(self.experiment) and not awaits_restart(decode_stored(self.experiment))
+        return is_completed(self.experiment) and not awaits_restart(self.experiment)
 
     @property
-    def best(self) -> Json:
-        """The best trial so far as the experiment's status has it; empty while there is none."""
-        best: Json = status_of(self.experiment).get("currentOptimalTrial") or {}
-        return best
+    def best(self) -> OptimalTrial:
+        """The best trial so far as the experiment's status has it; without a name while there is none."""
+        return self.experiment.status.current_optimal_trial
 
     @property
     def best_value(self) -> str | None:
@@ -215,11 +209,10 @@ class Progress:
             return None
         return max(0.0, elapsed_seconds / done_now * (self.limit - self.done))
 
-    def _observe_trial(self, change: Change) -> Iterator[Moment]:
-        trial = change.object
-        name, state = name_of(trial), state_of(trial)
+    def _observe_trial(self, trial: Trial, change: str) -> Iterator[Moment]:
+        name, state = trial.name, state_of(trial)
         before = self._states.get(name)
-        if change.type == "DELETED":
+        if change == "DELETED":
             self._states.pop(name, None)
             self._started.discard(name)
             self.active.pop(name, None)
@@ -244,7 +237,7 @@ class Progress:
                 yield from self._observe_failure(trial)
             yield from self._tell_better()
 
-    def _observe_failure(self, trial: Json) -> Iterator[Moment]:
+    def _observe_failure(self, trial: Trial) -> Iterator[Moment]:
         """Yield once that the first trials fail alike; a first trial that ends otherwise rules that out."""
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
@@ -260,38 +253,33 @@ class Progress:
     @property
     def _failures_to_come(self) -> int:
         """How many trials can fail before there are no more."""
-        spec = self.experiment.get("spec", {})
-        limits = [int(spec[field]) for field in ("maxTrialCount", "maxFailedTrialCount") if spec.get(field) is not None]
-        return max(1, min(limits, default=_ALIKE))
+        limits = (self.limit, self.experiment.spec.max_failed_trial_count)
+        return max(1, min((limit for limit in limits if limit is not None), default=_ALIKE))
 
-    def _observe_news(self, trial: Json) -> Iterator[Moment]:
-        conditions = status_of(trial).get("conditions") or ()
-        running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-        moment = _NEWS.get(str(running.get("reason")))
+    def _observe_news(self, trial: Trial) -> Iterator[Moment]:
+        running = running_condition(trial)
+        moment = _NEWS.get(running.reason)
         if moment is None:
-            self._news.pop(name_of(trial), None)
+            self._news.pop(trial.name, None)
             return
-        message = _NEWS_BEGINS.sub("", str(running.get("message", "")), count=1)
-        if message != self._news.get(name_of(trial)):
-            self._news[name_of(trial)] = message
+        message = _NEWS_BEGINS.sub("", running.message, count=1)
+        if message != self._news.get(trial.name):
+            self._news[trial.name] = message
             yield moment(trial, message)
 
     def _observe_obstacle(self) -> Iterator[Moment]:
-        conditions = status_of(self.experiment).get("conditions") or ()
-        found = next((str(c.get("message", "")) for c in conditions if c.get("reason") in _OBSTACLES), "")
+        found = next((c.message for c in self.experiment.status.conditions if c.reason in _OBSTACLES), "")
         if found and found != self._obstacle:
             yield ExperimentHeldUp(self.experiment, found.removeprefix("Experiment waits for "))
         self._obstacle = found
 
-    def _is_old(self, trial: Json) -> bool:
-        end = time_of(status_of(trial).get("completionTime"))
+    def _is_old(self, trial: Trial) -> bool:
+        end = trial.status.completion_time
         return end is not None and end < self.started_at
 
-    def _observe_experiment(self, change: Change) -> Iterator[Moment]:
-        self.deleted = change.type == "DELETED"
-        self.experiment = change.object
+    def _observe_experiment(self) -> Iterator[Moment]:
         yield from self._observe_obstacle()
-        name, value = str(self.best.get("bestTrialName", "")), self.best_value
+        name, value = self.best.best_trial_name, self.best_value
         if has_several_objectives(self.experiment):
             self._observe_pareto_set(name, value)
         elif name and name != self._best and value is not None:
@@ -310,27 +298,27 @@ class Progress:
 
     def _observe_pareto_set(self, name: str, value: str | None) -> None:
         """Note that the hypervolume has grown: a new best trial of one objective need not be progress."""
-        volume = pareto_set_of(self.experiment).get("hypervolume")
-        names = {name_of(trial) for trial in pareto_trials(self.experiment)}
+        found = self.experiment.status.pareto_set
+        volume = None if found is None else found.hypervolume
+        names = {trial.name for trial in pareto_trials(self.experiment)}
         if volume is None or value is None or names <= self._pareto or volume <= self._hypervolume:
             return  # the first trials move the point that it is measured from
         self._hypervolume, self._pareto = volume, names
         self._better = BestChanged(name, value, pareto_words(self.experiment)), names
 
 
-def _failed_at_once(trial: Json) -> bool:
-    status = status_of(trial)
-    start, end = time_of(status.get("startTime")), time_of(status.get("completionTime"))
+def _failed_at_once(trial: Trial) -> bool:
+    start, end = trial.status.start_time, trial.status.completion_time
     took = (end - start).total_seconds() if start and end else 0.0
     return state_of(trial) == "Failed" and bool(failure_of(trial)) and took <= _AT_ONCE_SECONDS
 
 
-def savings_of(service: TuningService, experiment: Json) -> str:
+def savings_of(service: TuningService, experiment: Experiment) -> str:
     """Return a sentence on what early stopping saved; empty where there is none, or that is not known."""
-    if not experiment.get("spec", {}).get("earlyStopping"):
+    if not stops_early(experiment):
         return ""
     try:
-        return service.why(namespace_of(experiment), name_of(experiment)).savings
+        return service.why(experiment.namespace, experiment.name).savings
     except KatibError:  # the end of a run is worth telling without
         return ""
 
@@ -340,7 +328,7 @@ def with_remedy(moment: Moment, service: TuningService) -> Moment:
     if not isinstance(moment, FailingAlike):
         return moment
     try:
-        remedies = service.why(namespace_of(moment.trial), name_of(moment.trial)).remedies
+        remedies = service.why(moment.trial.namespace, moment.trial.name).remedies
     except KatibError:  # the moment is worth telling without
         return moment
     return replace(moment, remedy=next(iter(remedies), ""))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from katib.api.failure_text import of_replica
-from katib.tuning.reading import status_of
 from katib.tuning.replicas import (
     code_words,
     has_failed,
@@ -16,6 +15,7 @@ from katib.tuning.replicas import (
     newest_of_each,
     replica_name,
     restarts_of,
+    status_of,
     waiting_words,
     was_stopped,
 )

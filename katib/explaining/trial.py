@@ -7,6 +7,7 @@ from katib.api.job_kinds import is_suspended, suspend_field
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
+from katib.api.types import Condition, Trial
 from katib.explaining.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.replicas import failed_replica, last_words, replica_findings
@@ -16,18 +17,16 @@ from katib.tuning.reading import (
     early_stop_reason,
     failure_of,
     format_duration,
+    held_condition,
     is_completed,
-    name_of,
-    namespace_of,
-    objective_of,
+    metric_of,
     objective_value,
+    running_condition,
     seconds_run,
     state_of,
-    status_of,
-    time_of,
 )
 from katib.tuning.replicas import named_replica, own_cause, replica_name
-from katib.tuning.service import Diagnosis, Json
+from katib.tuning.service import Diagnosis
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
@@ -39,14 +38,14 @@ _UNCOLLECTED = "PodWithoutCollector"
 """Reason of a trial without metrics that lost them for another cause than its program's output."""
 
 
-def diagnose_trial(trial: Json, evidence: Evidence) -> Diagnosis:
+def diagnose_trial(trial: Trial, evidence: Evidence) -> Diagnosis:
     """Explain one trial.
 
     Args:
         trial: The Trial object.
         evidence: What is known; its `jobs`, `readings` and `events` matter here.
     """
-    name = name_of(trial)
+    name = trial.name
     facts = evidence.jobs.get(name, JobFacts())
     answer = _ended(trial, facts, evidence) if is_completed(trial) else _active(trial, facts, evidence)
     warnings = pick_warnings(evidence.events, "Trial", name)
@@ -57,9 +56,9 @@ def diagnose_trial(trial: Json, evidence: Evidence) -> Diagnosis:
     return answer.diagnosis("Trial", name, state_of(trial))
 
 
-def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name = name_of(trial)
-    if trial.get("metadata", {}).get("deletionTimestamp"):
+def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = trial.name
+    if trial.metadata.deletion_timestamp is not None:
         return Answer(f"{name} is being deleted; its job and its metrics go first.")
     if not evidence.controllers_running:
         return Answer(
@@ -77,14 +76,13 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     return Answer(f"{name} has a job that has not started yet.", findings=findings)
 
 
-def _held_up(trial: Json, facts: JobFacts) -> Answer | None:
+def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:
     """Return why the job cannot be created or read, None when that is not what holds the trial back."""
-    conditions = status_of(trial).get("conditions") or ()
-    running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-    if running.get("status") != "False" or running.get("reason") not in _HELD_UP_REMEDIES or facts.job is not None:
+    running = running_condition(trial)
+    if running.status != "False" or running.reason not in _HELD_UP_REMEDIES or facts.job is not None:
         return None
-    cause = str(running.get("message", "")).removeprefix("Trial cannot run: ").rstrip(".")
-    return Answer(f"{name_of(trial)} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[str(running.get("reason"))]])
+    cause = running.message.removeprefix("Trial cannot run: ").rstrip(".")
+    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[running.reason]])
 
 
 _HELD_UP_REMEDIES = {
@@ -93,9 +91,9 @@ _HELD_UP_REMEDIES = {
 }
 
 
-def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return what holds the job back, None when nothing does."""
-    name, job = name_of(trial), facts.job or {}
+    name, job = trial.name, facts.job or {}
     if is_suspended(job):
         field = ".".join(suspend_field(job))
         return Answer(
@@ -114,30 +112,29 @@ def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
     return None
 
 
-def _retried(trial: Json, facts: JobFacts) -> Answer | None:
+def _retried(trial: Trial, facts: JobFacts) -> Answer | None:
     """Return that a try of the job failed; None when that is not what the trial says."""
-    conditions = status_of(trial).get("conditions") or ()
-    fact: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-    if fact.get("reason") != "TrialRetrying":
+    fact = running_condition(trial)
+    if fact.reason != "TrialRetrying":
         return None
-    news = str(fact.get("message", "")).removeprefix("Trial is running: ").removeprefix("Trial waits: ")
+    news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
     return Answer(
-        f"{name_of(trial)} failed and is tried again: {news}.",
+        f"{trial.name} failed and is tried again: {news}.",
         remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
         log_tail=facts.log_tail,
     )
 
 
-def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name = name_of(trial)
-    fact = condition_of(trial, "Running") or {}
-    if fact.get("reason") == "TrialWaiting":
+def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = trial.name
+    fact = held_condition(trial, "Running")
+    if fact.reason == "TrialWaiting":
         return Answer(
-            f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
+            f"{name} has to wait: {fact.message.removeprefix('Trial is running: ').rstrip('.')}.",
             remedies=[evidence.place.silence],
         )
-    if fact.get("reason") == "TrialStopping":
-        why = str(fact.get("message", "")).removeprefix("Trial is being stopped early: ").rstrip(".")
+    if fact.reason == "TrialStopping":
+        why = fact.message.removeprefix("Trial is being stopped early: ").rstrip(".")
         return Answer(
             f"{name} is being stopped early, and its programs have their grace period to end: {why}.",
             remedies=[
@@ -147,10 +144,10 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     seconds = seconds_run(trial, evidence.now)
     running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
     answer = Answer(f"{name} {running}.")
-    if restarting := condition_of(facts.job or {}, "Restarting"):
+    if restarting := _job_condition(facts, "Restarting"):
         answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
     answer.findings.extend(replica_findings(facts.pods))
-    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+    metric = metric_of(trial) or "the objective metric"
     reading = evidence.readings.get(name)
     if reading is None and evidence.readings_error:
         answer.findings.append(f"Its metrics cannot be read now: {evidence.readings_error.rstrip('.')}.")
@@ -177,7 +174,7 @@ def _pace(evidence: Evidence) -> list[str]:
     return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
 
 
-def _ended(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+def _ended(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     ways = {
         "Succeeded": _succeeded,
         "Failed": _failed,
@@ -192,16 +189,16 @@ def _ended(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     raise AssertionError(trial)  # pragma: no cover - is_completed saw one of them
 
 
-def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Evidence) -> Answer:
-    name, metric = name_of(trial), objective_of(trial).get("objectiveMetricName", "")
+def _succeeded(trial: Trial, _condition: Condition, _facts: JobFacts, evidence: Evidence) -> Answer:
+    name, metric = trial.name, metric_of(trial)
     answer = Answer(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
-    if evidence.best is not None and name_of(evidence.best) == name:
+    if evidence.best is not None and evidence.best.name == name:
         answer.findings.append("It is the best trial so far.")
     return answer
 
 
-def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name, failed = name_of(trial), failed_replica(facts.pods, failure_of(trial))
+def _failed(trial: Trial, _condition: Condition, facts: JobFacts, evidence: Evidence) -> Answer:
+    name, failed = trial.name, failed_replica(facts.pods, failure_of(trial))
     replica = replica_name(failed) if failed is not None else named_replica(trial)
     because = f" because its replica {replica} failed" if replica else ""
     answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
@@ -218,13 +215,13 @@ def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) 
     return answer
 
 
-def failure_cause(trial: Json, facts: JobFacts) -> str:
+def failure_cause(trial: Trial, facts: JobFacts) -> str:
     """Return in a few words why a trial failed: what ended its program, else the last line that it printed.
 
     Which replica it was is left out, so that trials which failed alike are seen to.
     """
-    deadline = condition_of(facts.job or {}, "Failed") or {}
-    if deadline.get("reason") == "DeadlineExceeded":
+    ended = _job_condition(facts, "Failed")
+    if ended is not None and ended.reason == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
     cause = failure_of(trial)
     if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
@@ -232,12 +229,20 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     replica = failed_replica(facts.pods, cause)
     if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
         return words
-    return own_cause(trial) or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
+    return own_cause(trial) or (held_condition(trial, "Failed").reason or "no reason was recorded")
 
 
-def _is_explained(trial: Json) -> bool:
+def _job_condition(facts: JobFacts, type_: str) -> Condition | None:
+    """Return the condition of that type of a trial's job if it holds."""
+    for condition in ((facts.job or {}).get("status") or {}).get("conditions") or ():
+        if condition.get("type") == type_ and condition.get("status") == "True":
+            return Condition(reason=str(condition.get("reason") or ""), message=str(condition.get("message") or ""))
+    return None
+
+
+def _is_explained(trial: Trial) -> bool:
     """Return whether the message of a failed trial says more than its exit code."""
-    message = str((condition_of(trial, "Failed") or {}).get("message", ""))
+    message = held_condition(trial, "Failed").message
     return trial_failure(message) != message and not own_cause(trial).startswith(EXIT_WITHOUT_OUTPUT)
 
 
@@ -253,18 +258,18 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _option(trial: Json, evidence: Evidence) -> str:
+def _option(trial: Trial, evidence: Evidence) -> str:
     """Return the option that names the namespace of a trial in a command; empty where it goes without saying."""
-    namespace = namespace_of(trial)
+    namespace = trial.namespace
     return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
 
 
-def _look_at_output(trial: Json, evidence: Evidence) -> str:
-    return f"Look at its output: katib logs {name_of(trial)}{_option(trial, evidence)}"
+def _look_at_output(trial: Trial, evidence: Evidence) -> str:
+    return f"Look at its output: katib logs {trial.name}{_option(trial, evidence)}"
 
 
-def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
-    if (condition_of(trial, "Failed") or {}).get("reason") == _PODS_REFUSED:
+def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+    if held_condition(trial, "Failed").reason == _PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
     if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
         return "Raise resources.limits.memory of the container in the template, or let it need less."
@@ -275,9 +280,9 @@ def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     return _remedy_of_output(trial, facts, evidence)
 
 
-def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
-    annotations = (evidence.experiment or {}).get("metadata", {}).get("annotations") or {}
-    workspace = str(annotations.get(WORKSPACE_ANNOTATION, ""))
+def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+    experiment = evidence.experiment
+    workspace = "" if experiment is None else experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     place = evidence.place.in_images() if facts.in_image else evidence.place
     if remedy := known_remedy(failure_of(trial), facts, place, workspace):
         return remedy
@@ -286,33 +291,32 @@ def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     return "Fix the cause shown in the output below and run the file again."
 
 
-def _early_stopped(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
-    why = early_stop_reason(str(condition.get("message", ""))).rstrip(".")
-    answer = Answer(f"{name_of(trial)} was stopped early: {why or 'its message says no reason'}.")
-    rules = trial.get("spec", {}).get("earlyStoppingRules") or ()
+def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    why = early_stop_reason(condition.message).rstrip(".")
+    answer = Answer(f"{trial.name} was stopped early: {why or 'its message says no reason'}.")
     answer.findings.extend(
-        f"Rule: stop when {r.get('name')} is {_COMPARISONS.get(str(r.get('comparison')), r.get('comparison'))} "
-        f"{r.get('value')} from reading {r.get('startStep', 0)} on."
-        for r in rules
+        f"Rule: stop when {rule.name} is {_COMPARISONS.get(rule.comparison, rule.comparison)} {rule.value} "
+        f"from reading {rule.start_step} on."
+        for rule in trial.spec.early_stopping_rules
     )
     value = objective_value(trial)
     if value is not None:
-        answer.findings.append(f"It had reached {objective_of(trial).get('objectiveMetricName', '')}={value}.")
+        answer.findings.append(f"It had reached {metric_of(trial)}={value}.")
     return answer
 
 
 _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
 
 
-def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
-    if condition.get("reason") == METRICS_INCOMPLETE:
+def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _evidence: Evidence) -> Answer:
+    if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
-    if condition.get("reason") == _UNCOLLECTED:
+    if condition.reason == _UNCOLLECTED:
         return _uncollected(trial, condition)
-    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
-    answer = Answer(f"{name_of(trial)} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
+    metric = metric_of(trial) or "the objective metric"
+    answer = Answer(f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
-    report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.get("message") or "")
+    report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
     if report:
         answer.findings.append(report)
     answer.remedies.append(
@@ -322,12 +326,12 @@ def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidenc
     return answer
 
 
-def _metrics_incomplete(trial: Json, condition: Json, facts: JobFacts) -> Answer:
+def _metrics_incomplete(trial: Trial, condition: Condition, facts: JobFacts) -> Answer:
     answer = Answer(
-        f"{name_of(trial)} ended well, but not all of its metrics are stored, so its value is not known.",
+        f"{trial.name} ended well, but not all of its metrics are stored, so its value is not known.",
         log_tail=facts.log_tail,
     )
-    answer.findings.append(str(condition.get("message") or ""))
+    answer.findings.append(condition.message)
     answer.remedies.append(
         "The training program is not the cause: look at what kept the collector from storing, such as the DB manager "
         "or the collector's memory limit, and run the trial again."
@@ -335,9 +339,9 @@ def _metrics_incomplete(trial: Json, condition: Json, facts: JobFacts) -> Answer
     return answer
 
 
-def _uncollected(trial: Json, condition: Json) -> Answer:
+def _uncollected(trial: Trial, condition: Condition) -> Answer:
     return Answer(
-        f"{name_of(trial)} has no metrics: {metrics_loss(condition)}.",
+        f"{trial.name} has no metrics: {metrics_loss(condition)}.",
         remedies=[_RUN_AGAIN],
     )
 
@@ -348,19 +352,19 @@ _RUN_AGAIN = (
 )
 
 
-def metrics_loss(condition: Json) -> str:
+def metrics_loss(condition: Condition) -> str:
     """Return how a trial lost its metrics when it was not by what its program printed; empty when it was."""
-    if condition.get("reason") != _UNCOLLECTED:
+    if condition.reason != _UNCOLLECTED:
         return ""
-    return str(condition.get("message", "")).removeprefix("Metrics are not available: ").rstrip(".")
+    return condition.message.removeprefix("Metrics are not available: ").rstrip(".")
 
 
-def _killed(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
-    message = str(condition.get("message", "")).rstrip(".")
+def _killed(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    message = condition.message.rstrip(".")
     because = f": {message}" if message else " before it ended by itself"
-    return Answer(f"{name_of(trial)} was stopped{because}.")
+    return Answer(f"{trial.name} was stopped{because}.")
 
 
-def _age_finding(trial: Json, evidence: Evidence) -> str:
-    created = time_of(trial.get("metadata", {}).get("creationTimestamp"))
+def _age_finding(trial: Trial, evidence: Evidence) -> str:
+    created = trial.metadata.creation_timestamp
     return f"It was created {since(created, evidence.now)} ago." if created else "It was created just now."

@@ -12,7 +12,6 @@ from katib.figures.axes import compact, time_unit, value_axis
 from katib.figures.data import Choice, ExperimentData, improvements, measure_of
 from katib.figures.style import MOST_LINES, add_note, html_safe, line_look, new_figure
 from katib.figures.trials import Floats
-from katib.tuning.reading import namespace_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -85,8 +84,7 @@ def _labels(experiments: Sequence[ExperimentData]) -> list[str]:
     """Return the names of experiments, with their namespaces where two have the same one."""
     names = [data.name for data in experiments]
     return [
-        f"{namespace_of(data.experiment)}/{data.name}" if names.count(data.name) > 1 else data.name
-        for data in experiments
+        f"{data.experiment.namespace}/{data.name}" if names.count(data.name) > 1 else data.name for data in experiments
     ]
 
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from katib.api.types import Experiment
 from katib.figures.style import places, thinned_rows
 from katib.figures.trials import Floats, Rows, TrialTable
-from katib.tuning.reading import Json, name_of
 
 WAYS = ("step", "time")
 """What the horizontal axis of curves may count."""
@@ -47,7 +47,7 @@ class ExperimentData:
         now: When all of this was so, in seconds since 1970: what still runs is drawn until then. NaN: not known.
     """
 
-    experiment: Json
+    experiment: Experiment
     trials: TrialTable
     curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({}))
     now: float = math.nan
@@ -55,7 +55,7 @@ class ExperimentData:
     @property
     def name(self) -> str:
         """Name of the experiment."""
-        return name_of(self.experiment)
+        return self.experiment.name
 
 
 @dataclass(frozen=True, slots=True)

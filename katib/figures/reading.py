@@ -9,12 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
+from katib.api.types import Experiment, Trial
 from katib.errors import NotFoundError
 from katib.figures.catalogue import FigureKind
 from katib.figures.curves import CURVE_POINTS, curve_of
 from katib.figures.data import Choice, Curve, ExperimentData
 from katib.figures.trials import TrialTable
-from katib.tuning.reading import Json, namespace_of
 from katib.tuning.service import TuningService
 
 _PAGE = 1_000
@@ -29,7 +29,7 @@ def read_experiment(service: TuningService, namespace: str, name: str) -> Experi
         NotFoundError: There is no such experiment.
         UnavailableError: The service cannot be reached.
     """
-    experiment = service.get("Experiment", namespace, name)
+    experiment = service.get(Experiment, namespace, name)
     return ExperimentData(experiment, TrialTable.of(experiment, each_trial(service, namespace, name)), now=time.time())
 
 
@@ -50,7 +50,7 @@ def with_curves(
     """
     if kind.curves is None:
         return data
-    trials, namespace = data.trials, namespace_of(data.experiment)
+    trials, namespace = data.trials, data.experiment.namespace
     metric = choice.metric or trials.objective.name
     curves = {}
     for row in kind.curves(trials).tolist():
@@ -95,7 +95,7 @@ class KeptCurves:
         return found
 
 
-def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Json]:
+def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
     """Yield the trials of an experiment, read in several pages."""
     cursor = ""
     while True:

@@ -9,27 +9,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from katib.api.types import Experiment
 from katib.figures.data import ExperimentData
 from katib.figures.trials import objectives_of
 from katib.tuning.reading import (
-    Json,
-    assignments_of,
-    best_trial_of,
+    algorithm_of,
     best_value,
     completed_count,
     duration_of,
-    further_values,
+    further_values_of_best,
     last_condition,
-    name_of,
-    namespace_of,
     objective_words,
-    pareto_set_of,
     pareto_words,
     short,
     state_of,
-    status_of,
+    texts_of,
 )
 
 if TYPE_CHECKING:
@@ -82,27 +78,25 @@ def report_html(experiments: Sequence[ExperimentData], pictures: Sequence[Pictur
     )
 
 
-def _head(experiment: Json) -> Json:
-    best = status_of(experiment).get("currentOptimalTrial") or {}
-    value = best_value(experiment)
-    spec = experiment.get("spec", {})
+def _head(experiment: Experiment) -> dict[str, Any]:
+    best, value = experiment.status.current_optimal_trial, best_value(experiment)
     return {
-        "name": name_of(experiment),
-        "namespace": namespace_of(experiment),
+        "name": experiment.name,
+        "namespace": experiment.namespace,
         "state": state_of(experiment),
-        "reason": str(last_condition(experiment).get("message", "")),
+        "reason": last_condition(experiment).message,
         "objective": objective_words(experiment),
-        "algorithm": str((spec.get("algorithm") or {}).get("algorithmName", "")),
+        "algorithm": algorithm_of(experiment),
         "ended": completed_count(experiment),
-        "limit": spec.get("maxTrialCount"),
+        "limit": experiment.spec.max_trial_count,
         "duration": duration_of(experiment),
         "metric": objectives_of(experiment)[0].name,
-        "trial": str(best.get("bestTrialName", "")),
+        "trial": best.best_trial_name,
         "value": "" if value is None else short(value),
         "exact": value or "",
-        "further": [(name, short(text), text) for name, text in further_values(best_trial_of(experiment))],
-        "parameters": [(name, short(text), text) for name, text in assignments_of({"spec": best}).items()],
-        "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
+        "further": [(name, short(text), text) for name, text in further_values_of_best(experiment)],
+        "parameters": [(name, short(text), text) for name, text in texts_of(best.parameter_assignments).items()],
+        "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
     }
 
 

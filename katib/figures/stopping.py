@@ -23,6 +23,7 @@ from katib.figures.style import (
     thinned_rows,
 )
 from katib.figures.trials import Floats, Rows, TrialTable
+from katib.tuning.reading import stops_early
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -98,7 +99,7 @@ def nothing_was_stopped(data: ExperimentData) -> str:
     """Return that no trial was stopped early, and whether one could be."""
     if data.trials.in_states("EarlyStopped").any():
         return ""
-    if not data.experiment.get("spec", {}).get("earlyStopping"):
+    if not stops_early(data.experiment):
         return "The experiment has no early stopping."
     return "No trial has been stopped early yet."
 

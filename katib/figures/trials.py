@@ -19,16 +19,12 @@ import numpy.typing as npt
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
 from katib.api.trials import TrialState, is_feasible, objective_names
-from katib.api.types import ObjectiveType, ParameterType
+from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterSpec, ParameterType, Trial
 from katib.tuning.reading import (
     TRIAL_STATES,
-    Json,
     assignments_of,
-    name_of,
-    objective_of,
     shown_text,
     state_of,
-    status_of,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -158,7 +154,7 @@ class TrialTable:
         return f"{value:.15g}"
 
     @classmethod
-    def of(cls, experiment: Json, trials: Iterable[Json]) -> TrialTable:
+    def of(cls, experiment: Experiment, trials: Iterable[Trial]) -> TrialTable:
         """Return the table of some trials, which may come in any order."""
         rows = TrialRows(experiment)
         for trial in trials:
@@ -191,7 +187,7 @@ class TrialRows:
         experiment: Whose trials they are.
     """
 
-    experiment: Json
+    experiment: Experiment
     _rows: dict[str, int] = field(default_factory=dict)
     _fixed: dict[str, _Column] = field(default_factory=dict)
     _values: dict[str, _Column] = field(default_factory=dict)
@@ -208,16 +204,16 @@ class TrialRows:
         self._fixed = {key: _Column.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
         for parameter in parameters_of_space(self.experiment):
             self._add_axis(parameter)
-        objective = objective_of(self.experiment)
-        for name in (*objective_names(objective), *(objective.get("additionalMetricNames") or ())):
-            self._metric(str(name))
+        objective = self.experiment.spec.objective
+        for name in (*objective_names(objective), *(objective.additional_metric_names if objective else ())):
+            self._metric(name)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def put(self, trial: Json) -> None:
+    def put(self, trial: Trial) -> None:
         """Add a trial, or take what has changed of it."""
-        name = name_of(trial)
+        name = trial.name
         row = self._rows.get(name)
         if row is None:
             if self._end == self._capacity:
@@ -228,21 +224,19 @@ class TrialRows:
             row = self._rows[name] = self._end
             self._end += 1
             self._fixed["name"].data[row] = name
-        status, objective = status_of(trial), objective_of(trial)
-        observation = status.get("observation") or {}
+        status, objective, observation = trial.status, trial.spec.objective, trial.status.observation
         fixed = self._fixed
         fixed["state"].data[row] = STATES.index(state_of(trial))
-        fixed["created"].data[row] = _seconds(trial["metadata"].get("creationTimestamp"))
+        fixed["created"].data[row] = _seconds(trial.metadata.creation_timestamp)
         waits = state_of(trial) == TrialState.PENDING  # a waiting trial's start time is not that of its program
-        fixed["started"].data[row] = _NAN if waits else _seconds(status.get("startTime"))
-        fixed["ended"].data[row] = _seconds(status.get("completionTime"))
-        fixed["feasible"].data[row] = not objective.get("constraints") or is_feasible(objective, observation)
+        fixed["started"].data[row] = _NAN if waits else _seconds(status.start_time)
+        fixed["ended"].data[row] = _seconds(status.completion_time)
+        fixed["feasible"].data[row] = is_feasible(objective, observation)
         for parameter, text in assignments_of(trial).items():
             self._put_value(parameter, text, row)
-        for metric in observation.get("metrics") or ():
-            metric_name = str(metric.get("name", ""))
-            if metric_name:
-                self._metric(metric_name).data[row] = number_of(shown_text(trial, metric_name))
+        for metric in observation.metrics if observation is not None else ():
+            if metric.name:
+                self._metric(metric.name).data[row] = number_of(shown_text(trial, metric.name))
 
     def remove(self, name: str) -> None:
         """Forget a trial."""
@@ -289,31 +283,26 @@ class TrialRows:
         self._values[name].data[row] = choices.get(text, _NAN) if axis.is_categorical else number_of(text)
 
 
-def objectives_of(experiment: Json) -> tuple[Objective, ...]:
+def objectives_of(obj: Experiment | Trial) -> tuple[Objective, ...]:
     """Return what an experiment optimizes; one at least."""
-    objective = objective_of(experiment)
-    terms = objective.get("objectives") or [{**objective, "name": objective.get("objectiveMetricName", "")}]
-    return tuple(
-        Objective(str(term.get("name", "")), term.get("type") == ObjectiveType.MAXIMIZE, term.get("goal"))
-        for term in terms
-    )
+    objective = obj.spec.objective or ObjectiveSpec()
+    return tuple(Objective(term.name, term.type == ObjectiveType.MAXIMIZE, term.goal) for term in objective.terms)
 
 
-def parameters_of_space(experiment: Json) -> Sequence[Parameter]:
+def parameters_of_space(experiment: Experiment) -> Sequence[Parameter]:
     """Return the axes of an experiment's search space, none for an architecture search."""
-    return [_parameter(spec) for spec in experiment.get("spec", {}).get("parameters") or ()]
+    return list(map(_parameter, experiment.spec.parameters))
 
 
-def _parameter(spec: Json) -> Parameter:
-    space = spec.get("feasibleSpace") or {}
-    name, kind = str(spec.get("name", "")), str(spec.get("parameterType", ""))
-    texts = tuple(map(str, space.get("list") or ()))
+def _parameter(spec: ParameterSpec) -> Parameter:
+    space, name, kind = spec.feasible_space, spec.name, spec.parameter_type
+    texts = space.list
     if kind == ParameterType.CATEGORICAL or not all(map(is_usable, texts)):
         return Parameter(name, ParameterType.CATEGORICAL, choices=texts)
     numbers = list(map(float, texts))
-    low = min(numbers) if numbers else number_of(space.get("min"))
-    high = max(numbers) if numbers else number_of(space.get("max"))
-    log = space.get("distribution") in LOGARITHMIC and low > 0
+    low = min(numbers) if numbers else number_of(space.min)
+    high = max(numbers) if numbers else number_of(space.max)
+    log = space.distribution in LOGARITHMIC and low > 0
     return Parameter(name, kind, log, low=low, high=high)
 
 
@@ -325,10 +314,5 @@ def number_of(text: object) -> float:
         return _NAN
 
 
-def _seconds(text: object) -> float:
-    if not isinstance(text, str) or not text:
-        return _NAN
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return _NAN
+def _seconds(moment: datetime | None) -> float:
+    return _NAN if moment is None else moment.timestamp()

@@ -27,6 +27,7 @@ def open_engine(
     own_process: bool = True,
     metrics: ControllerMetrics | None = None,
     containers: str | None = None,
+    orphan_seconds: float = 0.0,
 ) -> Engine:
     """Return an engine over a data directory, to be entered as a context manager and then started.
 
@@ -37,10 +38,19 @@ def open_engine(
         metrics: Counts what happens in the engine.
         containers: What runs the images of trials: `auto`, `never`, `podman` or `docker`. None: what the
             configuration says.
+        orphan_seconds: How long programs of trials go on when this engine was killed or leaves them, until another
+            one in the data directory goes on with them; 0: they end with it.
     """
     from katib.local.engine import Engine
 
-    return Engine(data_dir, config, own_process=own_process, metrics=metrics, containers=containers)
+    return Engine(
+        data_dir,
+        config,
+        own_process=own_process,
+        metrics=metrics,
+        containers=containers,
+        orphan_seconds=orphan_seconds,
+    )
 
 
 def open_offline(data_dir: Path) -> TuningService:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
 from typing import Any, Self
 
 from katib.api.names import EXPERIMENT_LABEL
@@ -179,8 +180,10 @@ class _Watch:
         self._inner.__enter__()
         return self
 
-    def __exit__(self, *details: object) -> None:
-        self._inner.__exit__(*details)
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
+        self._inner.__exit__(exc_type, exc, tb)
 
 
 class _Delegating:

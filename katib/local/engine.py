@@ -22,8 +22,9 @@ from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.api.types import Resource, Trial
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics
@@ -65,7 +66,7 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog, EventSubject
@@ -97,6 +98,7 @@ class Engine:
         settings: Knobs of the controllers.
         metrics: Counts what happens, from the start on.
         containers: What runs the images of trials, as for `katib.local.open_engine`.
+        orphan_seconds: How long programs of trials wait for the next engine, as for `katib.local.open_engine`.
 
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
@@ -112,6 +114,7 @@ class Engine:
         settings: ControllerSettings | None = None,
         metrics: ControllerMetrics | None = None,
         containers: str | None = None,
+        orphan_seconds: float = 0.0,
     ) -> None:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
@@ -121,6 +124,8 @@ class Engine:
         self._settings = settings
         self._metrics = metrics
         self._clock = SystemClock()
+        self._orphan_seconds = orphan_seconds
+        self._leaves = False
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
@@ -155,6 +160,7 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leaves = self._leaves or not self._started  # then what an earlier engine left waits for the next one
         self.stop()
         self._open.close()
 
@@ -176,6 +182,7 @@ class Engine:
             stack.callback(self._events.stop)
             stack.callback(self._reporter.close, CLOSE_SECONDS)
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
+            self._processes.renew_grace()
             self._thread.start()
             stack.callback(self._thread.stop)
             self._manager.start()
@@ -183,7 +190,7 @@ class Engine:
             self._note_resumed()
             self._retention.start()
             stack.callback(self._retention.stop)
-            stack.callback(self._jobs.stop)
+            stack.callback(self._stop_jobs)
             self._jobs.start()
             self._running = stack.pop_all()
         self._started = True
@@ -191,6 +198,8 @@ class Engine:
     def stop(self) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
         self._stopped = True
+        if self._started and not self._leaves:
+            self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
 
     def note_hangup(self, namespace: str, experiment: str) -> None:
@@ -198,6 +207,19 @@ class Engine:
         message = "The terminal is gone; the run goes on, and `katib watch` shows it"
         subject = EventSubject("Experiment", namespace, experiment, experiment)
         self._events.record(subject, warning=False, reason="TerminalGone", message=message)
+
+    @property
+    def can_leave(self) -> bool:
+        """Whether programs of trials can outlive this engine."""
+        return self._processes.keeps
+
+    def leave(self) -> None:
+        """Come to rest as `stop` does, but leave programs of trials that can outlive this engine to the next one."""
+        self._leaves = self.can_leave
+        self.stop()
+
+    def _stop_jobs(self) -> None:
+        self._jobs.stop(leaves=self._leaves or not self._started)
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -214,12 +236,18 @@ class Engine:
             names_pods=images is not None and images.has_names,
             limits=images.abilities.limits if images is not None else frozenset(),
         )
-        processes = Processes(self._layout.run, adopt_orphans=self._own_process)
+        self._processes = processes = Processes(
+            self._layout.run,
+            adopt_orphans=self._own_process,
+            grace_seconds=self._orphan_seconds if images is None else 0.0,
+        )
         capacity = _capacity(self._host)
         leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
-        stack.callback(leases.close)  # after the last process has ended
+        stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
         processes.start()
-        stack.callback(processes.stop)
+        stack.callback(lambda: processes.stop(leaves=self._leaves))
+        if processes.inherited is not None:
+            leases.take_over(processes.inherited.held)
         if images is not None:
             images = images.of_engine(processes.engine_id)
             script = removal_script(images.program, images.path, processes.engine_id)
@@ -256,6 +284,7 @@ class Engine:
             self._clock,
             self._log_servers.variables_of,
             python_path({} if machine.images is not None else os.environ),
+            self._observations.read,
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
@@ -276,7 +305,7 @@ class Engine:
             self._monitors,
             self._thread,
         )
-        stack.callback(self._jobs.stop)
+        stack.callback(self._stop_jobs)
         logs = TrialLogs(self._observations)
         self._manager = assemble(
             self._store,
@@ -345,8 +374,8 @@ class Engine:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
 
-    def _service_facts(self, experiment: Object) -> Iterator[ServiceFacts]:
-        for state in self._services.states_of(*Key.of(experiment)):
+    def _service_facts(self, asked: Resource) -> Iterator[ServiceFacts]:
+        for state in self._services.states_of(asked.namespace, asked.name):
             yield ServiceFacts(
                 algorithm=state.service.algorithm,
                 state=state.state,
@@ -359,7 +388,7 @@ class Engine:
         """Say of every unfinished experiment that an engine has taken it up again."""
         for experiment in self._caches.experiments.all():
             if experiment.status.start_time is not None and not is_completed(experiment.status.conditions):
-                message = "An engine was started and goes on with it; trials that were cut off start anew"
+                message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
     def _trial_changed(self, event: InformerEvent[Trial]) -> None:

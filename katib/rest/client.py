@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.metrics import MetricLog
+from katib.api.types import Experiment, Trial
 from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
@@ -30,6 +31,7 @@ from katib.tuning.service import (
     NewReadings,
     Page,
     Preview,
+    R,
     RecordedEvent,
     StoredRuntime,
     Submission,
@@ -82,7 +84,8 @@ class HttpTuningService:
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
-        return _read(Submission, self._post("experiments", document, source, namespace))
+        body = self._post("experiments", document, source, namespace)
+        return Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
@@ -96,15 +99,14 @@ class HttpTuningService:
         """Store training runtimes."""
         return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
-    def get(self, kind: str, namespace: str, name: str) -> Json:
+    def get(self, kind: type[R], namespace: str, name: str) -> R:
         """Return an object."""
-        obj: Json = self._get(_path(namespace, _KIND_PATHS[kind], name))
-        return obj
+        return kind.read(self._get(_path(namespace, _KIND_PATHS[kind.__name__], name)))
 
-    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+    def experiments(self, namespace: str | None = None) -> Sequence[Experiment]:
         """Return all experiments, oldest first."""
         path = "experiments" if namespace is None else _path(namespace, "experiments")
-        return tuple(self._get(path)["items"])
+        return tuple(map(Experiment.read, self._get(path)["items"]))
 
     def trials(
         self,
@@ -118,12 +120,13 @@ class HttpTuningService:
     ) -> Page:
         """Return trials of an experiment."""
         query: Query = {"state": list(states), "order": order, "limit": limit, "cursor": cursor}
-        return _read(Page, self._get(_path(namespace, "experiments", experiment, "trials"), query))
+        body = self._get(_path(namespace, "experiments", experiment, "trials"), query)
+        return Page(tuple(body["items"]), body["cursor"], body["total"])
 
-    def best(self, namespace: str, experiment: str) -> Json | None:
+    def best(self, namespace: str, experiment: str) -> Trial | None:
         """Return the best Trial so far."""
-        best: Json | None = self._get(_path(namespace, "experiments", experiment, "best"))
-        return best
+        best = self._get(_path(namespace, "experiments", experiment, "best"))
+        return None if best is None else Trial.read(best)
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
         """Return readings of a trial."""
@@ -195,16 +198,14 @@ class HttpTuningService:
 
     def edit(
         self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
-    ) -> Json:
+    ) -> Experiment:
         """Change the counts of an experiment, stop it, or let it go on."""
         body = {**counts, **({} if stopped is None else {"stopped": stopped})}
-        edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
-        return edited
+        return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
 
-    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
-        edited: Json = self._call("PATCH", _path(namespace, "trials", trial), json={"suspended": suspended})
-        return edited
+        return Trial.read(self._call("PATCH", _path(namespace, "trials", trial), json={"suspended": suspended}))
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""

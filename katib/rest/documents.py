@@ -26,7 +26,7 @@ _EXPERIMENT = {
 REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/errors.md.",
+        "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/reference/errors.md.",
         "content": {media_type: {"schema": _EXPERIMENT} for media_type in MEDIA_TYPES},
     }
 }

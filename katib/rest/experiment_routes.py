@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -10,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from katib.api.types import Experiment, Suggestion
 from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
 from katib.rest.routing import (
     LONGEST_NAME,
@@ -93,11 +93,11 @@ def _add_submission(router: APIRouter) -> None:
     ) -> JSONResponse:
         """Submit, and answer with a place that is right under whatever path a gateway shows us."""
         submission = service.submit(document, source=source, namespace=namespace)
-        metadata = submission.experiment["metadata"]
-        place = f"experiments/{metadata['name']}"
-        place = place if inside else f"namespaces/{metadata['namespace']}/{place}"
+        experiment = submission.experiment
+        place = f"experiments/{experiment.name}"
+        place = place if inside else f"namespaces/{experiment.namespace}/{place}"
         return JSONResponse(
-            asdict(submission),
+            {"experiment": experiment.encode(), "outcome": submission.outcome, "notices": submission.notices},
             HTTPStatus.CREATED if submission.outcome == "created" else HTTPStatus.OK,
             {"location": place},
         )
@@ -142,17 +142,17 @@ def _add_reading(router: APIRouter) -> None:
     @router.get("/experiments")
     def list_experiments(service: Service) -> Items[ExperimentObject]:
         """List the experiments of all namespaces, oldest first."""
-        return {"items": list(service.experiments())}
+        return {"items": [experiment.encode() for experiment in service.experiments()]}
 
     @router.get("/namespaces/{namespace}/experiments")
     def list_experiments_in_namespace(service: Service, namespace: Namespace) -> Items[ExperimentObject]:
         """List the experiments of a namespace, oldest first."""
-        return {"items": list(service.experiments(namespace))}
+        return {"items": [experiment.encode() for experiment in service.experiments(namespace)]}
 
     @router.get("/namespaces/{namespace}/experiments/{name}")
     def get_experiment(service: Service, namespace: Namespace, name: Name) -> ExperimentObject:
         """Return an Experiment."""
-        return service.get("Experiment", namespace, name)
+        return service.get(Experiment, namespace, name).encode()
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/best",
@@ -162,7 +162,7 @@ def _add_reading(router: APIRouter) -> None:
     def get_best_trial(service: Service, namespace: Namespace, name: Name) -> Any:
         """Return the best Trial so far."""
         best = service.best(namespace, name)
-        return Response(status_code=HTTPStatus.NO_CONTENT) if best is None else best
+        return Response(status_code=HTTPStatus.NO_CONTENT) if best is None else best.encode()
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/pareto",
@@ -171,7 +171,7 @@ def _add_reading(router: APIRouter) -> None:
     )
     def get_pareto_set(service: Service, namespace: Namespace, name: Name) -> Any:
         """Return the trials of several objectives that no other one beats in all of them: a few, and their number."""
-        found = (service.get("Experiment", namespace, name).get("status") or {}).get("paretoSet")
+        found = (service.get(Experiment, namespace, name).encode().get("status") or {}).get("paretoSet")
         return JSONResponse(found) if found else Response(status_code=HTTPStatus.NO_CONTENT)
 
     @router.get("/namespaces/{namespace}/experiments/{name}/trials")
@@ -188,12 +188,12 @@ def _add_reading(router: APIRouter) -> None:
     ) -> TrialPage:
         """List the trials of an experiment in pages."""
         page = service.trials(namespace, name, states=tuple(state), order=order, limit=limit, cursor=cursor)
-        return {"items": list(page.items), "cursor": page.cursor, "total": page.total}
+        return {"items": list(page.documents), "cursor": page.cursor, "total": page.total}
 
     @router.get("/namespaces/{namespace}/suggestions/{name}", tags=["suggestions"])
     def get_suggestion(service: Service, namespace: Namespace, name: Name) -> SuggestionObject:
         """Return the Suggestion of an experiment; it has the experiment's name."""
-        return service.get("Suggestion", namespace, name)
+        return service.get(Suggestion, namespace, name).encode()
 
 
 def _add_changes(router: APIRouter) -> None:
@@ -202,7 +202,7 @@ def _add_changes(router: APIRouter) -> None:
         """Change the counts of an experiment, stop it, or let it go on."""
         stopped = edit.get("stopped")
         counts: dict[str, int | None] = {key: edit.get(key) for key in edit if key != "stopped"}  # type: ignore[misc]  # the rest are counts
-        return service.edit(namespace, name, counts=counts, stopped=stopped)
+        return service.edit(namespace, name, counts=counts, stopped=stopped).encode()
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
@@ -248,7 +248,7 @@ def _add_history(router: APIRouter, closing: Closing) -> None:
         ] = None,
     ) -> StreamingResponse:
         """Follow an experiment and its trials as server-sent events: first as they are, then every change."""
-        service.get("Experiment", namespace, name)
+        service.get(Experiment, namespace, name)
         return StreamingResponse(
             change_stream(service, namespace, name, closing, since=last_event_id, timeout_seconds=timeout_seconds),
             media_type="text/event-stream",

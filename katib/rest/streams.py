@@ -180,7 +180,7 @@ async def change_stream(
             if change is not None and change.type == BOOKMARK:
                 yield f"id: {change.cursor}\n\n".encode()  # an event without data: its reader only keeps the place
             elif change is not None:
-                yield _event(change.type, {"type": change.type, "object": change.object}, change.cursor)
+                yield _event(change.type, {"type": change.type, "object": change.document}, change.cursor)
                 if _is_deletion(change):
                     yield _event("end", {})
                     return
@@ -222,7 +222,7 @@ class _Slices:
 
 
 def _is_deletion(change: Change) -> bool:
-    return change.type == "DELETED" and change.object.get("kind") == "Experiment"
+    return change.type == "DELETED" and change.document.get("kind") == "Experiment"
 
 
 def _event(name: str, data: Mapping[str, Any], cursor: str = "") -> bytes:

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
+from katib.api.types import Trial
 from katib.rest.routing import (
     LONGEST_NAME,
     ArrivedReadings,
@@ -50,12 +51,12 @@ def trial_routes(closing: Closing) -> APIRouter:
     @router.get("")
     def get_trial(service: Service, namespace: Namespace, name: Name) -> TrialObject:
         """Return a Trial."""
-        return service.get("Trial", namespace, name)
+        return service.get(Trial, namespace, name).encode()
 
     @router.patch("")
     def edit_trial(service: Service, namespace: Namespace, name: Name, edit: TrialEdit) -> TrialObject:
         """Suspend the job of a trial, or let it start again."""
-        return service.suspend(namespace, name, suspended=edit["suspended"])
+        return service.suspend(namespace, name, suspended=edit["suspended"]).encode()
 
     @router.get("/metrics")
     def list_metrics(

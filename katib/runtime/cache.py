@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from katib.runtime.objects import Key, Object
 
@@ -21,14 +21,31 @@ IndexFunction = Callable[[T], Iterable[str]]
 Pack = Callable[[Object, T], Callable[[], T] | None]
 """Returns a function that restores the decoded object, from little memory and on any thread; None: kept as it is."""
 
+
+@runtime_checkable
+class Packer(Protocol[T]):
+    """A decoder that can make decoded objects small."""
+
+    def __call__(self, obj: Object, /) -> T:
+        """Return the decoded object."""
+
+    def pack(self, obj: Object, value: T, /) -> Callable[[], T] | None:
+        """Return a function that restores a decoded object, as `Pack` says."""
+
+
 KEPT_UNPACKED = 2_000
 """How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""
 
 
 class Entry(Generic[T]):
-    """One remembered object. Its order among the others is given to it by `IndexedCache.put`."""
+    """One remembered object. Its order among the others is given to it by `IndexedCache.put`.
 
-    __slots__ = ("_recall", "_value", "index_values", "key", "order", "resource_version", "uid")
+    Attributes:
+        value: The decoded object; None while only its packed form is kept.
+        recall: Restores it from the packed form; None where there is none.
+    """
+
+    __slots__ = ("index_values", "key", "order", "recall", "resource_version", "uid", "value")
 
     def __init__(
         self,
@@ -44,24 +61,20 @@ class Entry(Generic[T]):
         self.resource_version = resource_version
         self.index_values = index_values
         self.order = 0
-        self._value: T | None = value
-        self._recall = recall
+        self.value: T | None = value
+        self.recall = recall
 
     def load(self) -> T:
         """Return the decoded object."""
-        value = self._value
-        if value is not None or self._recall is None:
+        value = self.value
+        if value is not None or self.recall is None:
             return value  # type: ignore[return-value] # it is only taken away where it can be recalled
-        return self._recall()
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether there is a packed form."""
-        return self._recall is not None
+        return self.recall()
 
     def pack(self) -> None:
-        """Keep the packed form only."""
-        self._value = None
+        """Keep the packed form only, where there is one."""
+        if self.recall is not None:
+            self.value = None
 
 
 class Values(Sequence[T]):
@@ -153,10 +166,16 @@ class IndexedCache(Generic[T]):
         self, key: Key, uid: str, resource_version: str, value: T, recall: Callable[[], T] | None = None
     ) -> Entry[T]:
         """Return an entry for `put`; an index function that fails does so here, before any change."""
-        index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
+        index_values = self._last_index_values
+        if self._index_functions:
+            index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
         if index_values != self._last_index_values:  # those of neighbours are mostly the same, and kept once
             self._last_index_values = index_values
-        key = Key(sys.intern(key.namespace), key.name)
+        old = self.entries.get(key)
+        if old is not None and old.uid == uid:
+            key, uid = old.key, old.uid  # equal texts of each revision would be kept beside each other
+        else:
+            key = Key(sys.intern(key.namespace), key.name)
         return Entry(key, uid, resource_version, value, recall, self._last_index_values)
 
     def put(self, entry: Entry[T]) -> None:
@@ -166,14 +185,16 @@ class IndexedCache(Generic[T]):
             self._created += 1
         entry.order = old.order if old else self._created
         self.entries[entry.key] = entry
-        if entry.can_pack:
+        if entry.recall is not None:
             self._unpacked.append(entry)
             if len(self._unpacked) > KEPT_UNPACKED:
                 self._unpacked.popleft().pack()
         for name, values in entry.index_values.items():
             buckets = self._buckets[name]
             for value in values:
-                buckets.setdefault(value, _Bucket()).put(entry)
+                if (bucket := buckets.get(value)) is None:
+                    bucket = buckets[value] = _Bucket()
+                bucket.put(entry)
             if old and old.index_values[name] != values:
                 self._leave(name, entry.key, set(old.index_values[name]).difference(values))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 
@@ -27,10 +28,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock."""
 
-    def now(self) -> datetime:
-        """Return the wall time, aware, in UTC."""
-        return datetime.now(UTC)
-
+    now = staticmethod(partial(datetime.now, UTC))
     monotonic = staticmethod(time.monotonic)
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
@@ -47,7 +45,7 @@ class SteadyTime:
 
     def now(self) -> datetime:
         """Return the time by which deadlines and pauses count."""
-        return self.at(self._clock.monotonic())
+        return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)
 
     def at(self, monotonic: float) -> datetime:
         """Return the time at a moment of the clock's `monotonic`."""

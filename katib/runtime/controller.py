@@ -118,36 +118,35 @@ class Controller:
     def process_next(self, timeout_seconds: float | None = None) -> bool:
         """Reconcile one key on this thread; return whether there was one. The body of a worker, for single steps."""
         key = self.queue.get(timeout_seconds)
-        if key is None:
-            return False
-        try:
+        if key is not None:
             self._process(key)
-        finally:
-            self.queue.done(key)
-        return True
+        return key is not None
 
     def _turn(self) -> float | None:
-        self.process_next(0.0)
-        return self.queue.seconds_to_next()
+        key = self.queue.get(0.0)
+        return self.queue.seconds_to_next() if key is None else self._process(key)
 
     def _work(self) -> None:
         while self.process_next():
             pass
 
-    def _process(self, key: Key) -> None:
+    def _process(self, key: Key) -> float | None:
+        """Reconcile a key and give it back; return in how many seconds the queue has another one."""
         outside = _current.set((self.name, key, next(self._ids)))
+        succeeded = False
         try:
             result = self._reconcile(key)
+            succeeded = True
+            if result.requeue_after_seconds is not None:
+                self.queue.add_after(key, result.requeue_after_seconds)
         except ConflictError:
             self.queue.add_rate_limited(key)
         except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
             self._fail(key, error)
-        else:
-            self.queue.forget(key)
-            if result.requeue_after_seconds is not None:
-                self.queue.add_after(key, result.requeue_after_seconds)
         finally:
             _current.reset(outside)
+            next_seconds = self.queue.done(key, succeeded=succeeded)
+        return next_seconds
 
     def _fail(self, key: Key, error: Exception) -> None:
         extra = current_reconcile()

@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from katib.backoff import Backoff
 from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
-from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Values
+from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Packer, Values
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 from katib.runtime.shared_thread import SharedThread
@@ -89,10 +90,10 @@ class Informer(Generic[T]):
     Args:
         store: Where the objects are.
         kind: Which objects.
-        decode: Turns an object into what readers want. Called on the informer's thread only.
+        decode: Turns an object into what readers want. Called on the informer's thread only. One that is a `Packer`,
+            too, makes what is seldom read small; it is unpacked whenever it is read.
         indexes: Functions by index name; each returns the values under which an object is found.
         namespace: Only objects of this namespace; None: of any.
-        pack: Makes what is seldom read small; it is unpacked whenever it is read. Without it nothing is.
         on_decode_error: Called with each object that `decode` or an index function refuses; logs by default.
         clock: Where waiting for a lost store is measured.
         thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
@@ -103,11 +104,10 @@ class Informer(Generic[T]):
         self,
         store: ObjectStore,
         kind: Kind,
-        decode: Callable[[Object], T],
+        decode: Callable[[Object], T] | Packer[T],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
         *,
-        pack: Pack[T] | None = None,
         on_decode_error: OnDecodeError = _log_decode_error,
         clock: Clock | None = None,
         thread: SharedThread | None = None,
@@ -115,7 +115,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self._store = store
         self._decode = decode
-        self._pack = pack
+        self._pack: Pack[T] | None = decode.pack if isinstance(decode, Packer) else None
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
@@ -125,13 +125,15 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
         self._pages_read = 0
+        self._revision: str | None = None  # of the last change that was taken; None: list first
+        self._telling: TellingWatch | None = None
         self._following = False
         self._started = False
         self._state = threading.Condition()  # guards what follows
         self._stopping = False
         self._watch: Watch | None = None
         steps = self._following_steps()
-        self._participant = None if thread is None else thread.participant(lambda: next(steps, None), first=True)
+        self._participant = None if thread is None else thread.participant(partial(next, steps, None), first=True)
         self._thread = threading.Thread(target=self._run, name=f"informer-{kind.kind}", daemon=True)
 
     # --- set-up -------------------------------------------------------------------------------------------------------
@@ -185,17 +187,17 @@ class Informer(Generic[T]):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Hold the cache and the views still, to read several things that belong together. Keep it short."""
-        with self._lock:
-            yield
+    def reading(self) -> AbstractContextManager[object]:
+        """Return what holds the cache and the views still, to read what belongs together. Keep it short."""
+        return self._lock
 
     def get(self, key: Key) -> T | None:
         """Return an object, or None when there is none."""
         with self._lock:
             entry = self._cache.entries.get(key)
-            return None if entry is None else entry.load()
+            if entry is None or entry.value is not None:
+                return None if entry is None else entry.value
+            return entry.load()
 
     def has(self, key: Key) -> bool:
         """Return whether there is an object, without touching it."""
@@ -226,7 +228,6 @@ class Informer(Generic[T]):
 
     def _following_steps(self) -> Iterator[float | None]:
         """Follow the store; yield how long to pause. None on a shared thread: until the watch has something to tell."""
-        revision = None
         failures = 0
         complaint = ""
         may_list_at_once = True
@@ -234,20 +235,18 @@ class Informer(Generic[T]):
             started = self._clock.monotonic()
             expired = False
             try:
-                if revision is None:
-                    revision = self._relist()
+                if self._revision is None:
+                    self._revision = self._relist()
                     self._synced.set()
                     started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
-                for event in self._changes(revision):
-                    if event is None:
+                with self._store.watch(self.kind, self._revision) as watch:
+                    self._begin(watch)
+                    while self._advance(watch):
                         yield None
-                        continue
-                    self._take(event)
-                    revision = event.resource_version
                 continue
             except ExpiredError:
                 self._following = False
-                revision, expired = None, True
+                self._revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
                 self._following = False
                 level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
@@ -256,7 +255,7 @@ class Informer(Generic[T]):
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
                 self._following = False
-                revision = None
+                self._revision = None
             if self._clock.monotonic() - started > RECONNECT.longest_seconds:
                 failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
             if expired and may_list_at_once:
@@ -265,24 +264,29 @@ class Informer(Generic[T]):
             failures += 1
             yield RECONNECT.pause_seconds(failures)
 
-    def _changes(self, revision: str) -> Iterator[WatchEvent | None]:
-        """Yield the changes after a revision until the watch ends; on a shared thread None when there is none now."""
-        patience = None if self._participant is None else 0.0
-        with self._store.watch(self.kind, revision) as watch:
-            if self._participant is not None:
-                if not isinstance(watch, TellingWatch):
-                    raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
-                watch.tell(self._participant.wake)
-            with self._state:
-                if self._stopping:
-                    return
-                self._watch = watch
-            self._following = True
-            while not self._stopping:
-                event = watch.next(patience)
-                if event is None and patience is None:
-                    return
-                yield event
+    def _begin(self, watch: Watch) -> None:
+        """Go on with a watch that was opened, which `stop` closes."""
+        if self._participant is not None:
+            if not isinstance(watch, TellingWatch):
+                raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
+            self._telling = watch
+            watch.tell(self._participant.wake)
+        with self._state:
+            self._watch = watch
+            if self._stopping:
+                watch.close()
+        self._following = True
+
+    def _advance(self, watch: Watch) -> bool:
+        """Take the changes that are there, or, on a thread of its own, wait for one; False once the watch has ended."""
+        if self._telling is not None:
+            for event in self._telling.take():
+                self._take(event)
+            return not self._stopping
+        next_event = watch.next()
+        if next_event is not None:
+            self._take(next_event)
+        return next_event is not None
 
     def _pause(self, seconds: float) -> None:
         with self._state:
@@ -296,12 +300,12 @@ class Informer(Generic[T]):
         present = {listed.key: listed.uid for listed in found}
         for entry in self._cache:
             if present.get(entry.key) != entry.uid:
-                self._drop(entry)
+                self._change(entry.key, entry, None)
         for listed in sorted(found, key=lambda listed: listed.created):
             if self._stopping:
                 raise UnavailableError(_STOPPED)
             if listed.entry is not None:
-                self._put(listed.entry)
+                self._change(listed.key, self._cache.entries.get(listed.key), listed.entry)
         return revision
 
     def _list(self) -> tuple[list[_Listed[T]], str]:
@@ -329,25 +333,24 @@ class Informer(Generic[T]):
         old = self._cache.entries.get(key)  # only this thread writes, so it reads without the lock
         is_known = old is not None and (old.uid, old.resource_version) == (metadata["uid"], metadata["resourceVersion"])
         entry = None if is_known else self._decoded(key, obj)
-        if entry is not None and entry.can_pack:
+        if entry is not None:
             entry.pack()  # or a long list would be held unpacked as a whole
         return _Listed(key, metadata["uid"], metadata.get("creationTimestamp") or "", entry)
 
     def _take(self, event: WatchEvent) -> None:
-        key = Key.of(event.object)
-        if self._namespace is not None and key.namespace != self._namespace:
-            return
-        obj, old = event.object, self._cache.entries.get(key)
-        if old is not None and (event.type is EventType.DELETED or old.uid != obj["metadata"]["uid"]):
-            self._drop(old)
-            old = None
-        if event.type is EventType.DELETED:
-            return
-        if old is not None and old.resource_version == obj["metadata"]["resourceVersion"]:
-            return  # it is there already
-        entry = self._decoded(key, obj)
-        if entry is not None:
-            self._put(entry)
+        metadata = event.object["metadata"]
+        key = Key(metadata.get("namespace", ""), metadata["name"])
+        if self._namespace is None or key.namespace == self._namespace:
+            old = self._cache.entries.get(key)
+            if old is not None and (event.type is EventType.DELETED or old.uid != metadata["uid"]):
+                self._change(key, old, None)
+                old = None
+            is_there = old is not None and old.resource_version == metadata["resourceVersion"]
+            if event.type is not EventType.DELETED and not is_there:
+                entry = self._decoded(key, event.object)
+                if entry is not None:
+                    self._change(key, old, entry)
+        self._revision = metadata["resourceVersion"]
 
     def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:
         metadata = obj["metadata"]
@@ -356,39 +359,39 @@ class Informer(Generic[T]):
             recall = None if self._pack is None else self._pack(obj, value)
             return self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], value, recall)
         except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
-            self._guarded(self._on_decode_error, obj, error)
+            try:
+                self._on_decode_error(obj, error)
+            except Exception:  # noqa: BLE001 - their bug, not ours
+                self._complain(self._on_decode_error)
             return None
 
-    def _put(self, entry: Entry[T]) -> None:
-        found = self._cache.entries.get(entry.key)
-        old, new = None if found is None else found.load(), entry.load()
+    def _change(self, key: Key, before: Entry[T] | None, after: Entry[T] | None) -> None:
+        """Put an entry in place of another, either of which may be missing, and notify views and handlers.
+
+        These are given to us by others: their bugs are logged and the informer goes on.
+        """
+        old = None if before is None else before.value or before.load()
+        new = None if after is None else after.value or after.load()
         with self._lock:
-            self._cache.put(entry)
-            self._apply_views(old, new)
-        self._tell(EventType.ADDED if found is None else EventType.MODIFIED, entry.key, old, new)
-
-    def _drop(self, entry: Entry[T]) -> None:
-        old = entry.load()
-        with self._lock:
-            self._cache.remove(entry.key)
-            self._apply_views(old, None)
-        self._tell(EventType.DELETED, entry.key, old, None)
-
-    def _apply_views(self, old: T | None, new: T | None) -> None:
-        for view in self._views:
-            self._guarded(view.apply, old, new)
-
-    def _tell(self, kind: EventType, key: Key, old: T | None, new: T | None) -> None:
+            if after is None:
+                self._cache.remove(key)
+            else:
+                self._cache.put(after)
+            for view in self._views:
+                try:
+                    view.apply(old, new)
+                except Exception:  # noqa: BLE001 - their bug, not ours
+                    self._complain(view.apply)
+        kind = EventType.DELETED if after is None else EventType.ADDED if before is None else EventType.MODIFIED
         event = InformerEvent(kind, key, old, new)
         for handler in self._handlers:
-            self._guarded(handler, event)
+            try:
+                handler(event)
+            except Exception:  # noqa: BLE001 - their bug, not ours
+                self._complain(handler)
 
-    def _guarded(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call what others gave us; their bug is logged and the informer goes on."""
-        try:
-            function(*arguments)
-        except Exception:  # noqa: BLE001 - their bug, not ours
-            _log.exception("Callback failed", extra={"kind": self.kind.kind, "callback": repr(function)})
+    def _complain(self, callback: Callable[..., None]) -> None:
+        _log.exception("Callback failed", extra={"kind": self.kind.kind, "callback": repr(callback)})
 
     def _refuse_when_started(self, what: str) -> None:
         if self._started:

@@ -6,7 +6,7 @@ homes keep the same objects; a controller that works against this protocol runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -102,10 +102,13 @@ class Watch(Protocol):
 
 @runtime_checkable
 class TellingWatch(Protocol):
-    """An ability of a watch: to say that `next` has something, for a reader that cannot wait there."""
+    """An ability of a watch: to say that there are changes, for a reader that cannot wait in `next`."""
 
     def tell(self, on_change: Callable[[], None]) -> None:
         """Register a callback for every change, and call it now; it must not block."""
+
+    def take(self) -> Iterable[WatchEvent]:
+        """Return the changes that are there, without waiting: what `next` would return one by one. Raises as `next`."""
 
 
 class ObjectStore(Protocol):

@@ -17,9 +17,11 @@ A turn is short and never waits: what may take long has a thread of its own and 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from katib.runtime.clock import Clock, SystemClock
 
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 Turn = Callable[[], float | None]
 """Does a bounded piece of work; returns in how many seconds to go on, None: not before it is woken."""
+
+_DUE = attrgetter("due")
 
 _RETRY_SECONDS = 1.0
 """When a turn goes on that raised, which is a bug of it: not at once, or it might keep all others from theirs."""
@@ -68,6 +72,7 @@ class SharedThread:
         self._reading: dict[Participant, None] = {}  # woken, in order
         self._deciding: dict[Participant, None] = {}
         self._pausing: set[Participant] = set()
+        self._next_due = math.inf  # no pause ends before
         self._current: Participant | None = None
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -121,40 +126,39 @@ class SharedThread:
             pause: After which the one whose turn ends has another.
         """
         with self._lock:
-            if self._current is not None:
-                self._conclude(self._current, pause)
+            current, self._current = self._current, None
+            if current is None:
+                pass
+            elif current.turn is _no_turn:
+                self._forget(current)
+                self._condition.notify_all()
+            elif pause == 0.0:
+                (self._reading if current.first else self._deciding).setdefault(current)
+            elif pause is not None:
+                current.due = self._clock.monotonic() + pause
+                self._pausing.add(current)
+                self._next_due = min(self._next_due, current.due)
             while not self._stopping:
-                patience = self._wake_those_due() if self._pausing else None
+                if self._pausing and self._next_due <= self._clock.monotonic():
+                    self._wake_those_due()
                 woken = self._reading or self._deciding
                 if woken:
                     self._current = next(iter(woken))
                     del woken[self._current]
                     self._pausing.discard(self._current)
                     return self._current
+                patience = self._next_due - self._clock.monotonic() if self._pausing else None
                 self._clock.wait(self._condition, patience)
             return None
 
-    def _wake_those_due(self) -> float | None:
-        """Wake those whose pause is over; return how long the others still pause, None when none does."""
-        now, left = self._clock.monotonic(), None
+    def _wake_those_due(self) -> None:
+        """Wake those whose pause is over, and find when the next pause ends."""
+        now = self._clock.monotonic()
         for participant in tuple(self._pausing):
             if participant.due <= now:
                 self._pausing.discard(participant)
                 (self._reading if participant.first else self._deciding).setdefault(participant)
-            else:
-                left = participant.due - now if left is None else min(left, participant.due - now)
-        return left
-
-    def _conclude(self, participant: Participant, pause: float | None) -> None:
-        self._current = None
-        if participant.turn is _no_turn:
-            self._forget(participant)
-            self._condition.notify_all()
-        elif pause == 0.0:
-            (self._reading if participant.first else self._deciding).setdefault(participant)
-        elif pause is not None:
-            participant.due = self._clock.monotonic() + pause
-            self._pausing.add(participant)
+        self._next_due = min(map(_DUE, self._pausing), default=math.inf)
 
     def _forget(self, participant: Participant) -> None:
         self._reading.pop(participant, None)

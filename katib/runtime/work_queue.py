@@ -49,20 +49,24 @@ class WorkQueue(Generic[K]):
         self._order = itertools.count()
         self._failures: dict[K, int] = {}
         self._shut_down = False
-        self._on_work: Callable[[], None] | None = None
+        self._announce: Callable[[], None] = self._condition.notify
 
     def tell(self, on_work: Callable[[], None]) -> None:
-        """Register a callback for new keys, for a consumer that cannot wait in `get`.
+        """Register a callback for new keys, in place of waiting in `get`: for a consumer that cannot wait there.
 
         It may also be called without a new key, and is called under the lock of the queue, so it must not block.
         """
         with self._lock:
-            self._on_work = on_work
+            self._announce = on_work
 
     def add(self, key: K) -> None:
         """Ask for a key to be processed soon."""
         with self._lock:
-            if self._admit(key):
+            if self._shut_down or key in self._pending:
+                return
+            self._pending.add(key)
+            if key not in self._processing:
+                self._ready.append(key)
                 self._announce()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -88,6 +92,13 @@ class WorkQueue(Generic[K]):
         self.add_after(key, delay)
         return delay
 
+    def cancel(self, key: K) -> None:
+        """Give up the delayed adds of a key; one that is ready stays so."""
+        with self._lock:
+            self._due.pop(key, None)
+            while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][:2]:
+                heapq.heappop(self._delayed)
+
     def forget(self, key: K) -> None:
         """Note that a key succeeded: its next back-off starts from the beginning."""
         with self._lock:
@@ -104,7 +115,8 @@ class WorkQueue(Generic[K]):
             deadline = None
             try:
                 while not self._shut_down:
-                    self._promote()
+                    if self._delayed and self._delayed[0][0] <= self._clock.monotonic():
+                        self._promote()
                     if self._ready:
                         key = self._ready.popleft()
                         self._pending.discard(key)
@@ -123,13 +135,26 @@ class WorkQueue(Generic[K]):
                 if self._ready or self._delayed:
                     self._condition.notify()
 
-    def done(self, key: K) -> None:
-        """Mark a key from `get` as processed; it comes again if it was added meanwhile."""
+    def done(self, key: K, *, succeeded: bool = False) -> float | None:
+        """Mark a key from `get` as processed; it comes again if it was added meanwhile.
+
+        Args:
+            key: Which.
+            succeeded: Whether its failures are forgotten, as by `forget`.
+
+        Returns:
+            What `seconds_to_next` would return.
+        """
         with self._lock:
             self._processing.discard(key)
+            if succeeded and self._failures:
+                self._failures.pop(key, None)
             if key in self._pending:
                 self._ready.append(key)
                 self._announce()
+            if self._ready or not self._delayed:
+                return 0.0 if self._ready else None
+            return max(self._delayed[0][0] - self._clock.monotonic(), 0.0)
 
     def shut_down(self) -> None:
         """Refuse further adds, drop what waits, and make every `get` return None. Calling it twice is fine."""
@@ -155,23 +180,7 @@ class WorkQueue(Generic[K]):
     def seconds_to_next(self) -> float | None:
         """Return in how many seconds there is something to get unless more is added: 0 for now, None for never."""
         with self._lock:
-            self._promote()
             return 0.0 if self._ready else self._patience(None)
-
-    def _announce(self) -> None:
-        self._condition.notify()
-        if self._on_work is not None:
-            self._on_work()
-
-    def _admit(self, key: K) -> bool:
-        """Note that a key waits; return whether a worker may take it at once."""
-        if self._shut_down or key in self._pending:
-            return False
-        self._pending.add(key)
-        if key in self._processing:
-            return False
-        self._ready.append(key)
-        return True
 
     def _promote(self) -> None:
         """Make the delayed keys ready whose moment has come."""
@@ -179,10 +188,13 @@ class WorkQueue(Generic[K]):
             moment, order, key = heapq.heappop(self._delayed)
             if self._due.get(key) == (moment, order):  # else an earlier moment took its place
                 del self._due[key]
-                self._admit(key)
+                if key not in self._pending:
+                    self._pending.add(key)
+                    if key not in self._processing:
+                        self._ready.append(key)
 
     def _patience(self, deadline: float | None) -> float | None:
         """Return for how long nothing is to be done; None: until a key is added."""
         if self._delayed and (deadline is None or self._delayed[0][0] < deadline):
             deadline = self._delayed[0][0]
-        return None if deadline is None else deadline - self._clock.monotonic()
+        return None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from katib.sdk import plots, search
     from katib.sdk.reporting import report
-    from katib.sdk.tuning import TrialResult, TuneError, TuneResult, tune
+    from katib.sdk.results import TrialResult, TuneError, TuneResult
+    from katib.sdk.results import open_experiment as open  # noqa: A004 - as webbrowser.open
+    from katib.sdk.tuning import tune
 
-__all__ = ["TrialResult", "TuneError", "TuneResult", "plots", "report", "search", "tune"]
+__all__ = ["TrialResult", "TuneError", "TuneResult", "open", "plots", "report", "search", "tune"]
+
+_MODULES = {"report": "reporting", "tune": "tuning"}
+"""Where a name is defined, for those that are not in `results`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +28,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in {"plots", "search"}:
         return import_module(f"katib.sdk.{name}")
-    return getattr(import_module("katib.sdk.reporting" if name == "report" else "katib.sdk.tuning"), name)
+    module = import_module(f"katib.sdk.{_MODULES.get(name, 'results')}")
+    return getattr(module, "open_experiment" if name == "open" else name)
+
+
+def __dir__() -> list[str]:
+    """Return what this package offers, whether it was imported already or not."""
+    return sorted(__all__)

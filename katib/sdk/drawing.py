@@ -18,7 +18,7 @@ from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from katib.sdk.tuning import TuneResult
+    from katib.sdk.results import TuneResult
 
 DEFAULT_SERVER = "http://127.0.0.1:8765"
 """Where `katib serve` listens by default."""
@@ -107,5 +107,5 @@ def _name_and_place(experiment: str | TuneResult, place: Place) -> tuple[str, Pl
     if isinstance(experiment, str):
         return experiment.removeprefix("experiment/"), place
     if place.server is None and place.data_dir is None:
-        place = Place(experiment.data_dir, None, DEFAULT_NAMESPACE)
+        place = experiment.place
     return experiment.name, place

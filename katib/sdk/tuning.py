@@ -6,93 +6,26 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from katib.api.metrics import parse_value
-from katib.api.types import API_VERSION
-from katib.errors import KatibError, invalid
+from katib.api.types import API_VERSION, Experiment
+from katib.errors import InvalidError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
+from katib.sdk.drawing import Place
+from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
+from katib.sdk.python_words import check_arguments, in_arguments
+from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
-from katib.tuning.reading import (
-    assignments_of,
-    failure_of,
-    further_values,
-    infeasible_words,
-    last_condition,
-    name_of,
-    objective_value,
-    objective_values,
-    pareto_trials,
-    state_of,
-)
+from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
-if TYPE_CHECKING:
-    from katib.sdk.plots import ResultPlots
-
 _CONTAINER = "function"
-_PAGE = 1000
-_FAILURES = ("Failed", "MetricsUnavailable")
-
-
-class TuneError(KatibError):
-    """The experiment failed, or not one of its trials brought a value."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialResult:
-    """One trial of a function.
-
-    Attributes:
-        name: Name of the trial; `katib logs NAME` prints its output.
-        state: How it ended: `Succeeded`, `Failed`, `EarlyStopped`, ...
-        parameters: Its arguments, with their Python types, without those that it did not have.
-        value: The objective, or the first of several; None when it was not read.
-        values: Each objective by name; None where it was not read.
-        metrics: Further metrics by name, as they were at the best reading of the objective; None where not read.
-    """
-
-    name: str
-    state: str
-    parameters: dict[str, Any]
-    value: float | None
-    values: dict[str, float | None] = field(default_factory=dict)
-    metrics: dict[str, float | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TuneResult:
-    """What a tuned run found.
-
-    Attributes:
-        name: Name of the experiment.
-        reason: How it ended, in a sentence.
-        best: The best trial; with several objectives the best one of the first.
-        trials: All trials, oldest first.
-        pareto: With several objectives the trials that no other one beats in all of them, in the order of the first.
-        data_dir: Where the experiment is kept.
-    """
-
-    name: str
-    reason: str
-    best: TrialResult
-    trials: tuple[TrialResult, ...]
-    pareto: tuple[TrialResult, ...] = ()
-    data_dir: Path = field(default=Path(".katib"), repr=False)
-
-    @property
-    def plot(self) -> ResultPlots:
-        """Its figures: `result.plot.history()` returns one, which a notebook shows."""
-        from katib.sdk.plots import ResultPlots
-
-        return ResultPlots(self)
 
 
 def tune(
@@ -146,7 +79,7 @@ def tune(
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
             `max_trials` is raised, with the function as it is by then.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
-        verbose: Print a line for each trial.
+        verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
@@ -154,6 +87,18 @@ def tune(
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
     """
+    arguments: dict[str, Any] = {
+        "objectives": objectives,
+        "constraints": constraints,
+        "max_trials": max_trials,
+        "parallel": parallel,
+        "max_failed": max_failed,
+        "settings": settings,
+        "early_stopping_settings": early_stopping_settings,
+        "additional_metrics": additional_metrics,
+        "warm_start": warm_start,
+    }
+    check_arguments(parameters, arguments)
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
     takes_mapping(function, parameters)
@@ -189,11 +134,19 @@ def tune(
         },
     }
     with open_engine(data_dir=root, own_process=False) as engine:
-        submission = engine.service.submit(json.dumps(experiment), source=name)
+        try:
+            submission = engine.service.submit(json.dumps(experiment), source=name)
+        except InvalidError as error:
+            raise in_arguments(error, {**arguments, "parameters": space}) from None
         payload.save(file)  # only now is the name known to be one
         engine.start()
         final = _follow(engine.service, submission.experiment, verbose=verbose)
-        return _result(engine.service, final, space, root.absolute())
+        place = Place(root.absolute())
+        result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
+        if result.nothing or state_of(final) == "Failed":
+            reason = f"{name}: {result.reason}{last_words(engine.service, result.trials, place.namespace)}"
+            raise TuneError(result.nothing or reason)
+        return result
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:
@@ -242,10 +195,10 @@ def _template(payload: Payload, file: Path) -> Json:
     }
 
 
-def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
+def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:
     progress = Progress(experiment, datetime.now(UTC))
-    with Lines(progress, sys.stdout) if verbose else Silence() as display:
-        for change in service.changes(DEFAULT_NAMESPACE, name_of(experiment)):
+    with _display(progress, verbose=verbose) as display:
+        for change in service.changes(DEFAULT_NAMESPACE, experiment.name):
             for moment in progress.observe(change):
                 display.tell(with_remedy(moment, service))
             if progress.finished:
@@ -255,52 +208,10 @@ def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
     return progress.experiment
 
 
-def _result(service: TuningService, experiment: Json, space: Mapping[str, Parameter], data_dir: Path) -> TuneResult:
-    name = name_of(experiment)
-    trials: list[TrialResult] = []
-    cursor = ""
-    while True:
-        page = service.trials(DEFAULT_NAMESPACE, name, limit=_PAGE, cursor=cursor)
-        trials.extend(_trial(trial, space) for trial in page.items)
-        cursor = page.cursor
-        if not cursor:
-            break
-    best = service.best(DEFAULT_NAMESPACE, name)
-    reason = str(last_condition(experiment).get("message", ""))
-    if best is None or state_of(experiment) == "Failed":
-        nothing = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
-        cause = reason if state_of(experiment) == "Failed" else nothing
-        raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
-    by_name = {trial.name: trial for trial in trials}
-    pareto = tuple(by_name[one] for one in map(name_of, pareto_trials(experiment)) if one in by_name)
-    return TuneResult(name, reason, _trial(best, space), tuple(trials), pareto, data_dir)
-
-
-def _last_words(service: TuningService, trials: Sequence[TrialResult]) -> str:
-    """Return why the newest trial without a value has none."""
-    failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
-    if failed is None:
-        return ""
-    trial = service.get("Trial", DEFAULT_NAMESPACE, failed.name)
-    if failed.state == "Failed":
-        return f"; {failed.name} failed: {failure_of(trial)}"
-    return f"; {failed.name}: {last_condition(trial).get('message', '')}"
-
-
-def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
-    value = objective_value(trial)
-    return TrialResult(
-        name=name_of(trial),
-        state=state_of(trial),
-        parameters={key: space[key].value(text) for key, text in assignments_of(trial).items()},
-        value=None if value is None else float(value),
-        values=_numbers(objective_values(trial)),
-        metrics=_numbers(further_values(trial)),
-    )
-
-
-def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
-    return {name: parse_value(text) for name, text in texts}
+def _display(progress: Progress, *, verbose: bool) -> Lines | Bar | Silence:
+    if not verbose:
+        return Silence()
+    return Bar(progress) if in_notebook() else Lines(progress, sys.stdout)
 
 
 def _without_none(**fields: Any) -> Json:

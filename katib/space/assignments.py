@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from katib.api.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
 from katib.errors import FieldError
 from katib.space.build import build_parameter
 from katib.space.conditions import absent_parameters, build_conditions
 from katib.space.parameters import Value, finite_number, whole_number
+
+_parameter_of = lru_cache(maxsize=1024)(build_parameter)
+"""The same specifications are looked at for each assignment of an experiment."""
 
 _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
@@ -27,7 +31,8 @@ def check_assignments(
     counts = Counter(assignment.name for assignment in assignments)
     absent = _absent(specs, {assignment.name: assignment.value for assignment in assignments})
     errors = [_missing(name) for name in specs if name not in counts and name not in absent]
-    errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
+    if len(counts) < len(assignments):
+        errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
     for i, assignment in enumerate(assignments):
         path = f"parameterAssignments[{i}]"
         if assignment.name in absent:
@@ -40,10 +45,12 @@ def check_assignments(
 def _absent(specs: Mapping[str, ParameterSpec], texts: Mapping[str, str]) -> AbstractSet[str]:
     """Return the parameters that may have no value; none where the conditions themselves are wrong."""
     conditional = [spec for spec in specs.values() if spec.when is not None]
+    if not conditional:
+        return frozenset()
     parents = {
         spec.when.parameter: parameter
         for spec in conditional
-        if spec.when and spec.when.parameter in specs and (parameter := build_parameter(specs[spec.when.parameter]))
+        if spec.when and spec.when.parameter in specs and (parameter := _parameter_of(specs[spec.when.parameter]))
     }
 
     def value_of(name: str) -> Value | None:
@@ -68,7 +75,7 @@ def _check_one(spec: ParameterSpec | None, assignment: ParameterAssignment, path
     if spec is None:
         cause, remedy = f'unknown parameter "{assignment.name}"', "name parameters of the experiment only"
         return [FieldError(f"{path}.name", cause, remedy, "assignment-unknown")]
-    parameter, text = build_parameter(spec), assignment.value
+    parameter, text = _parameter_of(spec), assignment.value
     try:
         if parameter is not None and spec.feasible_space.distribution not in _BELL:
             parameter.nearest(text)

@@ -50,11 +50,12 @@ class EventQueue(Generic[S]):
 
     def add(self, event: Event[S]) -> None:
         """Add an event, merged with those like it."""
-        known = self._events.pop(event.identity, None)
+        identity = event.identity
+        known = self._events.pop(identity, None)
         if known is not None:
             times = known.first_time, known.last_time, event.first_time, event.last_time
             event = replace(event, first_time=min(times), last_time=max(times), count=known.count + event.count)
-        self._events[event.identity] = event
+        self._events[identity] = event
         while len(self._events) > MAX_WAITING:
             del self._events[next(iter(self._events))]
             self.dropped += 1

@@ -190,7 +190,6 @@ def _event(row: tuple[Any, ...]) -> StoredEvent:
 
 
 def _row(event: StoredEvent) -> dict[str, object]:
-    first, last = (time.astimezone(UTC).isoformat() for time in (event.first_time, event.last_time))
     return {
         "kind": event.subject.kind,
         "namespace": event.subject.namespace,
@@ -199,7 +198,7 @@ def _row(event: StoredEvent) -> dict[str, object]:
         "warning": event.warning,
         "reason": event.reason,
         "message": event.message,
-        "first_time": first,
-        "last_time": last,
+        "first_time": event.first_time.astimezone(UTC).isoformat(),
+        "last_time": event.last_time.astimezone(UTC).isoformat(),
         "times": event.count,
     }

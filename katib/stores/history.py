@@ -10,6 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Self
 
 from katib.errors import ExpiredError
@@ -46,8 +47,8 @@ class History:
         """Deliver committed changes to the watches of their kinds. The caller publishes in order of revision."""
         with self._lock:
             for event in events:
-                kind = Kind.of(event.object)
-                revision = int(event.resource_version)
+                obj = event.object
+                kind, revision = Kind(obj["apiVersion"], obj["kind"]), int(obj["metadata"]["resourceVersion"])
                 self._changes.append((revision, kind, event))
                 if len(self._changes) > self._kept_changes:
                     dropped, dropped_kind, _ = self._changes.popleft()
@@ -121,13 +122,26 @@ class StoreWatch:
         if self._closed:
             return None
         if self._overrun and self._queue.empty():
-            raise ExpiredError(
-                f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again"
-            )
+            raise self._behind()
         try:
             return self._queue.get(timeout=timeout_seconds)
         except queue.Empty:
             return None
+
+    def take(self) -> list[WatchEvent]:
+        """Return the changes that are there."""
+        if self._closed:
+            return []
+        taken: list[WatchEvent] = []
+        with suppress(queue.Empty):
+            while (event := self._queue.get_nowait()) is not None:
+                taken.append(event)
+        if self._overrun and not taken:
+            raise self._behind()
+        return taken
+
+    def _behind(self) -> ExpiredError:
+        return ExpiredError(f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again")
 
     def close(self) -> None:
         """End the stream."""

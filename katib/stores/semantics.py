@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,12 @@ _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
+encode = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
+"""Returns the JSON text of an isolated object."""
+
+decode: Callable[[str], Json] = json.JSONDecoder().decode
+"""Returns the object of a JSON text. What was encoded before is a deep copy, and of plain JSON types only."""
+
 
 def isolated(obj: Object) -> Json:
     """Return a deep copy made of JSON types only, checked to be an object that can be stored.
@@ -38,7 +44,7 @@ def isolated(obj: Object) -> Json:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
     """
     try:
-        copy: Json = _copied(obj)
+        copy: Json = decode(encode(obj))
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
     _require_object(copy)
@@ -52,17 +58,6 @@ def header(obj: Object, *further: str) -> Json:
         InvalidError: As `isolated`.
     """
     return isolated({name: value for name, value in obj.items() if name in _HEADER or name in further})
-
-
-def encode(obj: Object) -> str:
-    """Return the JSON text of an isolated object."""
-    return _ENCODER.encode(obj)
-
-
-def decode(text: str) -> Json:
-    """Return the object of a JSON text."""
-    obj: Json = _DECODER.decode(text)
-    return obj
 
 
 def given_uid(obj: Object) -> str:
@@ -142,7 +137,7 @@ def require_patch(changes: Any) -> Json:
         InvalidError: They are no JSON map, or change what no patch may change.
     """
     try:
-        copy: Any = _copied(changes)
+        copy: Any = decode(encode(changes))
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid("patch", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
     if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
@@ -162,7 +157,8 @@ def status_updated(stored: Object, obj: Json) -> Json | None:
         ConflictError, NotFoundError: As `ObjectStore.update_status`.
     """
     _require_same(stored, obj)
-    following = {name: value for name, value in stored.items() if name != "status"}
+    following = dict(stored)
+    following.pop("status", None)
     if "status" in obj:
         following["status"] = obj["status"]
     return None if same_json(stored, following) else following
@@ -216,15 +212,6 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
     return tuple(dict.fromkeys([reference["uid"] for reference in references])) if references else ()
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
-_DECODER = json.JSONDecoder()
-
-
-def _copied(value: Any) -> Any:
-    """Return a deep copy in plain JSON types; as fast as one value at a time, and as strict as what is stored."""
-    return _DECODER.decode(_ENCODER.encode(value))
-
-
 def _desired(obj: Object, *, has_status: bool) -> Json:
     """Return the part of an object whose change makes a new generation."""
     return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
@@ -250,22 +237,26 @@ def _require_object(obj: Any) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
-    _require_metadata(metadata)
-
-
-def _require_metadata(metadata: Json) -> None:
     for name in ("labels", "annotations"):
-        values = metadata.get(name) or {}
-        if not isinstance(values, dict):
-            raise invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
-        for key, value in values.items():
-            if not isinstance(value, str):
-                raise invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
-    finalizers = metadata.get("finalizers") or []
-    if not isinstance(finalizers, list) or [name for name in finalizers if not isinstance(name, str)]:
-        raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
+        if texts := metadata.get(name):
+            _require_texts(texts, f"metadata.{name}")
+    if finalizers := metadata.get("finalizers"):
+        _require_finalizers(finalizers)
     if references := metadata.get("ownerReferences"):
         _require_owner_references(references)
+
+
+def _require_texts(texts: Any, path: str) -> None:
+    if not isinstance(texts, dict):
+        raise invalid(path, f"a {type(texts).__name__}", "give a map of texts", "metadata-type")
+    for key, text in texts.items():
+        if not isinstance(text, str):
+            raise invalid(f"{path}[{key}]", f"{text!r} is no text", "put it in quotes", "metadata-type")
+
+
+def _require_finalizers(finalizers: Any) -> None:
+    if not isinstance(finalizers, list) or not all(isinstance(name, str) for name in finalizers):
+        raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
 
 
 def _require_owner_references(references: Any) -> None:

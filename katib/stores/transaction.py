@@ -17,7 +17,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
@@ -26,6 +27,7 @@ from katib.stores import semantics
 from katib.stores.history import History
 from katib.stores.semantics import Json
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAME_TRIES = 8
@@ -97,24 +99,19 @@ class Transaction:
 
     def update(self, obj: Json) -> Object:
         """Replace everything but the status with that of an isolated object."""
-        old = self._existing(Kind.of(obj), Key.of(obj))
-        new = semantics.updated(old, obj, has_status=Kind.of(obj) in self._status_kinds)
-        if new is None:
-            return old
-        if semantics.is_finished(new):
-            return self._remove(old, new)
-        return self._replace(old, new)
+        return self._update(self._existing(Kind.of(obj), Key.of(obj)), obj)
 
     def patch(self, obj: Json, changes: Json) -> Object:
         """Merge checked changes into an isolated object."""
         old = self._existing(Kind.of(obj), Key.of(obj))
-        return self.update(semantics.patched(old, obj, changes))
+        return self._update(old, semantics.patched(old, obj, changes))
 
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
-        if Kind.of(obj) not in self._status_kinds:
+        kind = Kind.of(obj)
+        if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
-        old = self._existing(Kind.of(obj), Key.of(obj))
+        old = self._existing(kind, Key.of(obj))
         new = semantics.status_updated(old, obj)
         return old if new is None else self._replace(old, new)
 
@@ -124,6 +121,14 @@ class Transaction:
         if uid is not None and uid != old["metadata"]["uid"]:
             raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
         self._delete(old)
+
+    def _update(self, old: Object, obj: Json) -> Object:
+        new = semantics.updated(old, obj, has_status=Kind.of(obj) in self._status_kinds)
+        if new is None:
+            return old
+        if semantics.is_finished(new):
+            return self._remove(old, new)
+        return self._replace(old, new)
 
     def _existing(self, kind: Kind, key: Key) -> Object:
         obj = self._rows.find(kind, key)
@@ -206,39 +211,37 @@ class TransactedStore(ABC):
 
     def create(self, obj: Object) -> Object:
         """Store a new object."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.create(given))
+        return self._write(Transaction.create, semantics.isolated(obj))
 
     def update(self, obj: Object) -> Object:
         """Replace everything but the status."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.update(given))
+        return self._write(Transaction.update, semantics.isolated(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        given, patch = semantics.header(obj), semantics.require_patch(changes)
-        return self._write(lambda transaction: transaction.patch(given, patch))
+        return self._write(Transaction.patch, semantics.header(obj), semantics.require_patch(changes))
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
-        given = semantics.header(obj, "status")
-        return self._write(lambda transaction: transaction.update_status(given))
+        return self._write(Transaction.update_status, semantics.header(obj, "status"))
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         """Delete an object and what it owns."""
-        self._write(lambda transaction: transaction.delete(kind, key, uid))
+        self._write(Transaction.delete, kind, key, uid)
 
     def watch(self, kind: Kind, since: str) -> Watch:
         """Stream changes."""
         return self._history.watch(kind, since)
 
-    def _write(self, action: Callable[[Transaction], R]) -> R:
+    def _write(self, method: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of a transaction, and publish what follows from it."""
         events: list[WatchEvent] = []
 
         def run(rows: Rows) -> R:
-            return action(Transaction(rows, self._status_kinds, self._uid_kinds, self._clock.now(), events))
+            transaction = Transaction(rows, self._status_kinds, self._uid_kinds, self._clock.now(), events)
+            return method(transaction, *args, **kwargs)
 
-        return self._transact(run, lambda: self._history.publish(events))
+        return self._transact(run, partial(self._history.publish, events))
 
     @abstractmethod
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:

@@ -13,9 +13,10 @@ number counts as 0 when it meets one.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -50,12 +51,14 @@ class _Step:
 
     Attributes:
         piped: Whether "|" stands before it.
+        each: Of a query for all elements: the steps that go on with each of them.
     """
 
     key: str | None = None
     query: _Query | None = None
     all: bool = False
     piped: bool = False
+    each: tuple[_Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class _Parser:
             steps.append(self._step(piped=separator == "|"))
             if len(steps) > MAX_STEPS:
                 raise self._error(f"it has more than {MAX_STEPS} steps")
-        return tuple(steps)
+        return _with_each(steps)
 
     def _step(self, *, piped: bool) -> _Step:
         rest = self._text[self._at :]
@@ -188,11 +191,11 @@ class _Parser:
             if not path:
                 raise self._error("a query is empty")
             return _Query(path)
-        operator = next((word for word in _OPERATORS if comparison.startswith(word)), "")
-        value = comparison[len(operator) :].strip()
-        if not operator or value.startswith("~"):
+        word = next((word for word in _OPERATORS if comparison.startswith(word)), "")
+        value = comparison[len(word) :].strip()
+        if not word or value.startswith("~"):
             raise self._error(f'"{comparison}" is not supported')
-        return _Query(path, operator.replace("==", "="), _unquote(value))
+        return _Query(path, word.replace("==", "="), _unquote(value))
 
     def _error(self, cause: str) -> InvalidError:
         remedy = 'write a path such as status.conditions.#(type=="Complete")#|#(status=="True")#'
@@ -207,43 +210,60 @@ def _unquote(value: str) -> str:
     return value
 
 
+def _with_each(steps: list[_Step]) -> tuple[_Step, ...]:
+    """Return steps in which every query for all elements holds the steps up to the next pipe."""
+    found: tuple[_Step, ...] = ()
+    until_pipe = 0  # how many of the found ones a step before them takes along
+    for step in reversed(steps):
+        found = (replace(step, each=found[:until_pipe]) if step.all else step, *found)
+        until_pipe = 0 if step.piped else until_pipe + 1
+    return found
+
+
 def _walk(steps: tuple[_Step, ...], value: Any) -> Any:
     for i, step in enumerate(steps):
-        if step.query is None:
-            value = _child(value, step.key) if step.key is not None else [] if value is _MISSING else [value]
+        if step.key is not None:
+            value = value.get(step.key, _MISSING) if isinstance(value, dict) else _element(value, step.key)
+        elif step.query is None:
+            value = [] if value is _MISSING else [value]
         elif not isinstance(value, list):
-            return _walk(steps[i + 1 :], _MISSING)
+            value = _MISSING
         elif step.all:
-            each = _steps_until_pipe(steps[i + 1 :])
-            found = (_walk(each, item) for item in _matches(step.query, value))
-            rest = steps[i + 1 + len(each) :]
-            return _walk(rest, [item for item in found if item is not _MISSING])
+            found = []
+            for item in value:
+                if _is_match(step.query, item):
+                    reached = _walk(step.each, item) if step.each else item
+                    if reached is not _MISSING:
+                        found.append(reached)
+            rest = steps[i + 1 + len(step.each) :]
+            return _walk(rest, found) if rest else found
         else:
-            value = next(_matches(step.query, value), _MISSING)
+            value = _first_match(step.query, value)
     return value
 
 
-def _steps_until_pipe(steps: tuple[_Step, ...]) -> tuple[_Step, ...]:
-    count = next((i for i, step in enumerate(steps) if step.piped), len(steps))
-    return steps[:count]
-
-
-def _child(value: Any, key: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(key, _MISSING)
+def _element(value: Any, key: str) -> Any:
+    """Return what an index names in a list."""
     if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 10:  # noqa: PLR2004  # an index
         return value[int(key)] if int(key) < len(value) else _MISSING
     return _MISSING
 
 
-def _matches(query: _Query, items: list[Any]) -> Iterator[Any]:
-    return (item for item in items if _is_match(query, item))
+def _first_match(query: _Query, items: list[Any]) -> Any:
+    for item in items:
+        if _is_match(query, item):
+            return item
+    return _MISSING
 
 
 def _is_match(query: _Query, item: Any) -> bool:
     if query.path and not isinstance(item, dict | list):
         return False
-    value = _walk(query.path, item)
+    value = item
+    if query.path:
+        key = query.path[0].key
+        is_field = key is not None and len(query.path) == 1 and isinstance(item, dict)
+        value = item.get(key, _MISSING) if is_field else _walk(query.path, item)
     return value is not _MISSING and (not query.operator or _compare(query, value))
 
 
@@ -254,7 +274,8 @@ def _compare(query: _Query, value: Any) -> bool:
         return _compare_text(query, value)
     if isinstance(value, int | float):
         number = float(query.value) if _NUMBER.fullmatch(query.value) else 0.0
-        return _is_ordered(query.operator, value, number)
+        comparison = _COMPARISONS.get(query.operator)  # none for a pattern, which only texts have
+        return comparison is not None and comparison(value, number)
     return False
 
 
@@ -269,21 +290,16 @@ def _compare_boolean(query: _Query, *, value: bool) -> bool:
 def _compare_text(query: _Query, value: str) -> bool:
     if query.operator in ("%", "!%"):
         return _is_like(value, query.value) == (query.operator == "%")
-    return _is_ordered(query.operator, value, query.value)
-
-
-def _is_ordered(operator: str, left: Any, right: Any) -> bool:
-    comparison = _COMPARISONS.get(operator)
-    return comparison is not None and comparison(left, right)
+    return _COMPARISONS[query.operator](value, query.value)
 
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": lambda left, right: bool(left == right),
-    "!=": lambda left, right: bool(left != right),
-    "<": lambda left, right: bool(left < right),
-    "<=": lambda left, right: bool(left <= right),
-    ">": lambda left, right: bool(left > right),
-    ">=": lambda left, right: bool(left >= right),
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from katib.api.names import MAX_EXPERIMENT_NAME
-from katib.api.types import API_VERSION
+from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
 
 Json = dict[str, Any]
@@ -357,14 +357,14 @@ def next_name(stem: str, taken: Iterable[str]) -> str:
     return stem if last == 0 else f"{stem}-{last + 1}"
 
 
-def latest(stem: str, experiments: Sequence[Json]) -> Json | None:
+def latest(stem: str, experiments: Sequence[Experiment]) -> Experiment | None:
     """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none.
 
     Args:
         stem: The first one's name.
         experiments: Oldest first.
     """
-    return next((e for e in reversed(experiments) if _place(stem, str(e["metadata"]["name"]))), None)
+    return next((e for e in reversed(experiments) if _place(stem, e.name)), None)
 
 
 def _place(stem: str, name: str) -> int:

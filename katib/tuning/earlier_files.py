@@ -14,8 +14,9 @@ from typing import Any
 
 from katib.api.loading import load_documents
 from katib.api.trials import metric_text
-from katib.api.types import ExperimentSpec, ObjectiveSpec
+from katib.api.types import ExperimentSpec, ObjectiveSpec, Observation, Trial
 from katib.errors import invalid
+from katib.tuning.reading import texts_of
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
@@ -83,17 +84,13 @@ def _json_rows(text: str, source: str) -> list[Row]:
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
             raise invalid(f"{source}: [{i}]", "it is no object", "give one object per trial", "json-row")
-    return [_of_trial(row) if row.get("kind") == "Trial" else row for row in rows]
+    return [_of_trial(Trial.read(row)) if row.get("kind") == "Trial" else row for row in rows]
 
 
-def _of_trial(trial: Json) -> Row:
-    spec, status = trial.get("spec") or {}, trial.get("status") or {}
-    objective, observation = spec.get("objective"), status.get("observation") or {}
-    row = {a.get("name", ""): a.get("value") for a in spec.get("parameterAssignments") or ()}
-    for metric in observation.get("metrics") or ():
-        name = metric.get("name", "")
-        row[name] = metric_text(objective, observation, name)
-    return row
+def _of_trial(trial: Trial) -> Row:
+    spec, observation = trial.spec, trial.status.observation or Observation()
+    values = {metric.name: metric_text(spec.objective, observation, metric.name) for metric in observation.metrics}
+    return {**texts_of(spec.parameter_assignments), **values}
 
 
 def earlier_trials(rows: Sequence[Row], spec: ExperimentSpec, source: str) -> list[Json]:

@@ -1,11 +1,13 @@
-"""Reading objects in their JSON form, without decoding them: what surfaces need in order to show or explain them."""
+"""What surfaces show of objects, or decide by: their states, values, times and messages in words. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from katib.api.conditions import COMPLETED_EXPERIMENT
+from katib.api import types
+from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition
 from katib.api.failure_text import trial_failure
 from katib.api.names import EXPERIMENT_STOPPED
 from katib.api.trials import (
@@ -21,7 +23,19 @@ from katib.api.trials import (
 )
 from katib.api.types import UNAVAILABLE
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from katib.api.types import (
+        AlgorithmSpec,
+        Condition,
+        Experiment,
+        OptimalTrial,
+        ParameterAssignment,
+        ParameterSpec,
+        Suggestion,
+        Trial,
+    )
+
+    AnyObject: TypeAlias = Experiment | Trial | Suggestion
 
 TRIAL_STATES = tuple(state.value for state in TrialState)
 _EXTREMES = {"minimize": "min", "maximize": "max"}
@@ -33,35 +47,25 @@ _LONG_TEXT = 40
 """Other text up to this length is shown whole where there is little room: architectures have hundreds of characters."""
 
 
-def name_of(obj: Json) -> str:
-    """Return the name of an object."""
-    return str(obj.get("metadata", {}).get("name", ""))
-
-
-def namespace_of(obj: Json) -> str:
-    """Return the namespace of an object."""
-    return str(obj.get("metadata", {}).get("namespace", ""))
-
-
-def status_of(obj: Json) -> Json:
-    """Return the status of an object, empty while it has none."""
-    status: Json = obj.get("status") or {}
-    return status
-
-
-def condition_of(obj: Json, type_: str) -> Json | None:
+def condition_of(obj: AnyObject | None, type_: str) -> Condition | None:
     """Return the condition of that type if it holds."""
-    for condition in status_of(obj).get("conditions") or ():
-        if condition.get("type") == type_ and condition.get("status") == "True":
-            found: Json = condition
-            return found
-    return None
+    found = None if obj is None else find_condition(obj.status.conditions, type_)
+    return found if found is not None and found.status == "True" else None
 
 
-def last_condition(obj: Json) -> Json:
-    """Return the condition that changed last among those that hold; empty when none does."""
-    held = [c for c in status_of(obj).get("conditions") or () if c.get("status") == "True"]
-    return held[-1] if held else {}
+def held_condition(obj: AnyObject, type_: str) -> Condition:
+    """Return the condition of that type if it holds, else an empty one."""
+    return condition_of(obj, type_) or types.Condition()
+
+
+def running_condition(obj: AnyObject) -> Condition:
+    """Return the condition Running, whatever its status; an empty one where there is none."""
+    return find_condition(obj.status.conditions, "Running") or types.Condition()
+
+
+def last_condition(obj: AnyObject) -> Condition:
+    """Return the condition that changed last among those that hold; an empty one when none does."""
+    return next((c for c in reversed(obj.status.conditions) if c.status == "True"), types.Condition())
 
 
 def early_stop_reason(message: str) -> str:
@@ -69,219 +73,250 @@ def early_stop_reason(message: str) -> str:
     return message.removeprefix("Trial is early stopped").removeprefix(": ")
 
 
-def failure_of(trial: Json) -> str:
+def failure_of(trial: Trial) -> str:
     """Return why a trial failed; empty when it did not, or when the cause is unknown."""
-    return trial_failure(str((condition_of(trial, "Failed") or {}).get("message", ""))).rstrip(".")
+    failed = condition_of(trial, "Failed")
+    return "" if failed is None else trial_failure(failed.message).rstrip(".")
 
 
-def state_of(obj: Json) -> str:
+def state_of(obj: AnyObject) -> str:
     """Return "the state" as users know it."""
-    if obj.get("kind") == "Trial":
+    if isinstance(obj, types.Trial):
         return trial_state(obj).value
-    if is_stopped(obj):
-        return "Stopped"
-    return str(last_condition(obj).get("type") or "Created")
+    return "Stopped" if is_stopped(obj) else last_condition(obj).type or "Created"
 
 
-def is_stopped(experiment: Json) -> bool:
+def is_stopped(experiment: Experiment | Suggestion) -> bool:
     """Return whether an experiment was stopped and nothing of it runs any more."""
-    conditions = status_of(experiment).get("conditions") or ()
-    running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-    return running.get("reason") == EXPERIMENT_STOPPED and running.get("status") != "True"
+    running = running_condition(experiment)
+    return running.reason == EXPERIMENT_STOPPED and running.status != "True"
 
 
-def is_suspended_trial(trial: Json) -> bool:
+def is_suspended_trial(trial: Trial) -> bool:
     """Return whether a trial waits because its job is suspended."""
-    conditions = status_of(trial).get("conditions") or ()
-    waits = [c for c in conditions if c.get("type") == "Running" and c.get("reason") == "TrialSuspended"]
-    return bool(waits) and not is_completed(trial)
+    return running_condition(trial).reason == "TrialSuspended" and not is_completed(trial)
 
 
-def is_completed(obj: Json) -> bool:
+def is_completed(obj: Experiment | Trial) -> bool:
     """Return whether an Experiment or a Trial has ended."""
-    if obj.get("kind") == "Trial":
+    if isinstance(obj, types.Trial):
         return trial_state(obj) not in ACTIVE
-    for condition in status_of(obj).get("conditions") or ():
-        if condition.get("type") in COMPLETED_EXPERIMENT and condition.get("status") == "True":
-            return True
-    return False
+    return any(c.type in COMPLETED_EXPERIMENT and c.status == "True" for c in obj.status.conditions)
 
 
-def completed_count(experiment: Json) -> int:
+def completed_count(experiment: Experiment) -> int:
     """Return how many trials of an experiment have ended, in whatever way."""
-    status = status_of(experiment)
-    fields = (
-        "trialsSucceeded",
-        "trialsFailed",
-        "trialsKilled",
-        "trialsEarlyStopped",
-        "trialMetricsUnavailable",
-    )
-    return sum(int(status.get(field) or 0) for field in fields)
+    status = experiment.status
+    return lost_count(experiment) + status.trials_succeeded + status.trials_killed + status.trials_early_stopped
 
 
-def assignments_of(trial: Json) -> dict[str, str]:
+def lost_count(experiment: Experiment) -> int:
+    """Return how many trials of an experiment failed or ended without metrics."""
+    return experiment.status.trials_failed + experiment.status.trial_metrics_unavailable
+
+
+def active_count(experiment: Experiment) -> int:
+    """Return how many trials of an experiment run or wait."""
+    return experiment.status.trials_running + experiment.status.trials_pending
+
+
+def texts_of(assignments: Sequence[ParameterAssignment]) -> dict[str, str]:
+    """Return parameter values by name, in order."""
+    return {pair.name: pair.value for pair in assignments}
+
+
+def assignments_of(trial: Trial) -> dict[str, str]:
     """Return the parameter values of a trial, in order."""
-    pairs = trial.get("spec", {}).get("parameterAssignments") or ()
-    return {str(pair.get("name", "")): str(pair.get("value", "")) for pair in pairs}
+    return texts_of(trial.spec.parameter_assignments)
 
 
-def objective_of(obj: Json) -> Json:
-    """Return the objective of an Experiment or a Trial; empty when it has none."""
-    objective: Json = obj.get("spec", {}).get("objective") or {}
-    return objective
+def metric_of(obj: Experiment | Trial) -> str:
+    """Return the name of the objective metric, the first of several; empty without an objective."""
+    return "" if obj.spec.objective is None else obj.spec.objective.objective_metric_name
 
 
-def shown_text(trial: Json, name: str) -> str | None:
+def algorithm_of(experiment: Experiment | Suggestion) -> str:
+    """Return the name of the algorithm; empty where none is named."""
+    return "" if experiment.spec.algorithm is None else experiment.spec.algorithm.algorithm_name
+
+
+def stops_early(experiment: Experiment) -> bool:
+    """Return whether an algorithm may stop trials of an experiment early."""
+    return experiment.spec.early_stopping not in (None, types.AlgorithmSpec())
+
+
+def algorithm_words(spec: AlgorithmSpec | None) -> str:
+    """Return an algorithm with its settings: `tpe (n_startup_trials=10)`; empty without one."""
+    if spec is None:
+        return ""
+    settings = ", ".join(f"{setting.name}={setting.value}" for setting in spec.algorithm_settings)
+    return f"{spec.algorithm_name}{f' ({settings})' if settings else ''}"
+
+
+def space_words(parameter: ParameterSpec) -> str:
+    """Return what values a parameter takes: `double 0.1 to 1 step 0.1 logUniform`, `categorical adam, sgd`."""
+    space = parameter.feasible_space
+    values = ", ".join(space.list) if space.list else f"{space.min} to {space.max}"
+    more = [f"step {space.step}"] if space.step else []
+    return " ".join([parameter.parameter_type, values, *more, *filter(None, [space.distribution])])
+
+
+def shown_text(trial: Trial, name: str) -> str | None:
     """Return the value of a metric that is shown of a trial; None when it was not read.
 
     Of a further metric it is what it was at the best reading of the objective, unless a strategy of its own says which
     of its readings counts; one that is the same as the objective's may be a default.
     """
-    objective, observation = objective_of(trial), status_of(trial).get("observation") or {}
-    strategies = {s.get("name"): s.get("value") for s in objective.get("metricStrategies") or ()}
-    by_default = strategies.get(name) in (None, _EXTREMES.get(str(objective.get("type"))))
-    at_best = next((m.get("value") for m in observation.get("atBest") or () if m.get("name") == name), None)
-    return str(at_best) if at_best and by_default else metric_text(objective, observation, name)
+    objective, observation = trial.spec.objective, trial.status.observation
+    if objective is None or observation is None:
+        return None
+    by_default = objective.strategy_of(name) in ("", _EXTREMES.get(objective.type))
+    at_best = next((m.value for m in observation.at_best if m.name == name), "")
+    return at_best if at_best and by_default else metric_text(objective, observation, name)
 
 
-def metric_values(trial: Json) -> list[tuple[str, str]]:
+def metric_values(trial: Trial) -> list[tuple[str, str]]:
     """Return each metric of a trial with the value that is shown of it, `unavailable` where there is none."""
-    metrics = (status_of(trial).get("observation") or {}).get("metrics") or ()
-    names = [str(metric.get("name", "")) for metric in metrics]
+    observation = trial.status.observation
+    names = [metric.name for metric in observation.metrics] if observation is not None else []
     return [(name, shown_text(trial, name) or UNAVAILABLE) for name in names]
 
 
-def metric_rows(trial: Json) -> list[dict[str, str]]:
+def metric_rows(trial: Trial) -> list[dict[str, str]]:
     """Return what the observation of a trial holds of each metric: `value` is what it was at the best reading."""
-    observation = status_of(trial).get("observation") or {}
-    at_best = {metric.get("name"): str(metric.get("value", "")) for metric in observation.get("atBest") or ()}
+    observation = trial.status.observation
+    if observation is None:
+        return []
+    at_best = {metric.name: metric.value for metric in observation.at_best}
     return [
         {
             "name": name,
             "value": at_best.get(name, value),
-            **{kind: str(metric.get(kind, "")) for kind in ("min", "max", "latest")},
+            "min": metric.min,
+            "max": metric.max,
+            "latest": metric.latest,
         }
-        for (name, value), metric in zip(metric_values(trial), observation.get("metrics") or (), strict=True)
+        for (name, value), metric in zip(metric_values(trial), observation.metrics, strict=True)
     ]
 
 
-def further_values(trial: Json) -> list[tuple[str, str]]:
+def further_values(trial: Trial) -> list[tuple[str, str]]:
     """Return each metric of a trial that is no objective, with the value that is shown of it."""
-    objectives = objective_names(objective_of(trial))
+    objectives = objective_names(trial.spec.objective)
     return [(name, value) for name, value in metric_values(trial) if name not in objectives]
 
 
-def best_trial_of(experiment: Json) -> Json:
-    """Return the best trial as the status has it, with what a Trial says of assignments and metrics; empty without."""
-    best = status_of(experiment).get("currentOptimalTrial") or {}
-    return _as_trial(best, experiment) if best.get("bestTrialName") else {}
+def further_values_of_best(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return each metric of the best trial that is no objective, with the value that is shown of it."""
+    best = best_trial_of(experiment)
+    return [] if best is None else further_values(best)
 
 
-def objective_value(trial: Json) -> str | None:
+def best_trial_of(experiment: Experiment) -> Trial | None:
+    """Return the best trial as the status has it: its name, assignments and metrics; None while there is none."""
+    best = experiment.status.current_optimal_trial
+    return _as_trial(best, experiment) if best.best_trial_name else None
+
+
+def objective_value(trial: Trial) -> str | None:
     """Return the objective value of a trial as text; None while it has none."""
-    return metric_text(objective_of(trial), status_of(trial).get("observation"))
+    return metric_text(trial.spec.objective, trial.status.observation)
 
 
-def objective_values(trial: Json) -> list[tuple[str, str]]:
+def objective_values(trial: Trial) -> list[tuple[str, str]]:
     """Return each objective of a trial with its value as text, `unavailable` while it has none."""
-    objective, observation = objective_of(trial), status_of(trial).get("observation")
+    objective, observation = trial.spec.objective, trial.status.observation
     return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in objective_names(objective)]
 
 
-def objective_text(trial: Json) -> str | None:
+def objective_text(trial: Trial) -> str | None:
     """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all."""
     if objective_value(trial) is None:
         return None
     return " ".join(f"{name}={short(value)}" for name, value in objective_values(trial))
 
 
-def has_several_objectives(obj: Json) -> bool:
+def has_several_objectives(obj: Experiment | Trial) -> bool:
     """Return whether an Experiment or a Trial has more than one objective."""
-    return len(objective_names(objective_of(obj))) > 1
+    return obj.spec.objective is not None and obj.spec.objective.has_several
 
 
-def objective_words(experiment: Json) -> str:
+def objective_words(experiment: Experiment) -> str:
     """Return what an experiment is to do: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
-    objective = objective_of(experiment)
-    terms = objective.get("objectives") or [{**objective, "name": objective.get("objectiveMetricName", "")}]
+    objective = experiment.spec.objective
     words = ", ".join(
-        f"{term.get('type', '')} {term.get('name', '')}" + (f" (goal {goal:g})" if goal is not None else "")
-        for term, goal in ((term, term.get("goal")) for term in terms)
+        f"{term.type} {term.name}" + (f" (goal {term.goal:g})" if term.goal is not None else "")
+        for term in (objective or types.ObjectiveSpec()).terms
     )
     bounds = constraint_words(experiment)
     return f"{words}, with {bounds}" if bounds else words
 
 
-def constraint_words(obj: Json) -> str:
+def constraint_words(obj: Experiment | Trial) -> str:
     """Return the constraints of an Experiment or a Trial: `latency <= 30 and 1 <= layers <= 3`; empty without any."""
     return " and ".join(
         (f"{low:g} <= " if low is not None and high is not None else "")
         + name
         + (f" <= {high:g}" if high is not None else f" >= {low:g}" if low is not None else "")
-        for name, low, high in bounds_of(objective_of(obj))
+        for name, low, high in bounds_of(obj.spec.objective)
     )
 
 
-def violates_constraints(trial: Json) -> bool:
+def violates_constraints(trial: Trial) -> bool:
     """Return whether a trial has a value and does not satisfy the constraints, so that it cannot be the best."""
-    objective, observation = objective_of(trial), status_of(trial).get("observation")
     return (
         trial_state(trial) in ELIGIBLE
         and objective_value(trial) is not None
-        and not is_feasible(objective, observation)
+        and not is_feasible(trial.spec.objective, trial.status.observation)
     )
 
 
-def infeasible_words(experiment: Json) -> str:
+def infeasible_words(experiment: Experiment) -> str:
     """Return that no trial satisfies the constraints; empty where one does, or where none was measured."""
-    if not int(status_of(experiment).get("trialsInfeasible") or 0) or best_value(experiment) is not None:
+    if not experiment.status.trials_infeasible or best_value(experiment) is not None:
         return ""
     return f"no trial satisfies {constraint_words(experiment)}"
 
 
-def pareto_set_of(experiment: Json) -> Json:
-    """Return the trials that none beats in every objective, as the status has them; empty with one objective."""
-    found: Json = status_of(experiment).get("paretoSet") or {}
-    return found
-
-
-def pareto_trials(experiment: Json) -> list[Json]:
+def pareto_trials(experiment: Experiment) -> list[Trial]:
     """Return the trials of the Pareto set that the status names, with what a Trial says of assignments and metrics."""
-    return [_as_trial(trial, experiment) for trial in pareto_set_of(experiment).get("trials") or ()]
+    found = experiment.status.pareto_set
+    return [_as_trial(trial, experiment) for trial in found.trials] if found is not None else []
 
 
-def _as_trial(optimum: Json, experiment: Json) -> Json:
-    assignments = optimum.get("parameterAssignments") or []
-    return {
-        "kind": "Trial",
-        "metadata": {"name": optimum.get("bestTrialName", ""), "namespace": namespace_of(experiment)},
-        "spec": {"objective": objective_of(experiment), "parameterAssignments": assignments},
-        "status": {"observation": optimum.get("observation") or {}},
-    }
+def _as_trial(optimum: OptimalTrial, experiment: Experiment) -> Trial:
+    return types.Trial(
+        metadata=types.ObjectMeta(name=optimum.best_trial_name, namespace=experiment.namespace),
+        spec=types.TrialSpec(objective=experiment.spec.objective, parameter_assignments=optimum.parameter_assignments),
+        status=types.TrialStatus(observation=optimum.observation),
+    )
 
 
-def pareto_words(experiment: Json) -> str:
+def pareto_words(experiment: Experiment) -> str:
     """Return the size of the Pareto set and what it covers: `4 trials that none beats, hypervolume 0.83`."""
-    found = pareto_set_of(experiment)
-    count, volume = int(found.get("trialCount") or 0), float(found.get("hypervolume") or 0)
-    return f"{count} trial{'s' * (count != 1)} that no other beats, hypervolume {volume:.6g}"
+    found = experiment.status.pareto_set or types.ParetoSet()
+    count = found.trial_count
+    return f"{count} trial{'s' * (count != 1)} that no other beats, hypervolume {found.hypervolume or 0:.6g}"
 
 
-def best_value(experiment: Json) -> str | None:
+def best_value(experiment: Experiment) -> str | None:
     """Return the objective value of the best trial of an experiment as text; None while there is none."""
-    best = status_of(experiment).get("currentOptimalTrial") or {}
-    return metric_text(objective_of(experiment), best.get("observation"))
+    return metric_text(experiment.spec.objective, experiment.status.current_optimal_trial.observation)
 
 
 def time_of(text: object) -> datetime | None:
-    """Read a time of an object."""
+    """Read a time of an object of another kind."""
     if not isinstance(text, str) or not text:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
         return None
+
+
+def time_text(moment: datetime | None) -> str:
+    """Return a time of an object as it is written there; empty where it has not happened."""
+    return "" if moment is None else types.format_time(moment)
 
 
 def format_duration(seconds: float) -> str:
@@ -297,32 +332,28 @@ def format_duration(seconds: float) -> str:
     return _two_units(days, "d", hours % 24, "h")
 
 
-def seconds_run(obj: Json, now: datetime) -> float | None:
+def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
     """Return how long an object has been running, or ran; None for one that has not run yet.
 
     The start of a trial moves on by the time that it waits, and while it waits nothing is added.
     """
-    status = status_of(obj)
-    start, end = time_of(status.get("startTime")), time_of(status.get("completionTime"))
+    start, end = obj.status.start_time, obj.status.completion_time
     if start is None or end is not None:
         return None if start is None or end is None else (end - start).total_seconds()
-    if obj.get("kind") != "Trial" or state_of(obj) != TrialState.PENDING:
+    if not isinstance(obj, types.Trial) or trial_state(obj) is not TrialState.PENDING:
         return (now - start).total_seconds()
-    conditions = status.get("conditions") or ()
-    waits: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-    return ((time_of(waits.get("lastTransitionTime")) or start) - start).total_seconds() or None
+    return ((running_condition(obj).last_transition_time or start) - start).total_seconds() or None
 
 
-def duration_of(obj: Json) -> str:
+def duration_of(obj: Experiment | Trial) -> str:
     """Return how long an object has been running, or ran; empty for one that has not run yet."""
     seconds = seconds_run(obj, datetime.now(UTC))
     return "" if seconds is None else format_duration(seconds)
 
 
-def message_of(obj: Json) -> str:
-    """Return what an object says of its state in one line: what a trial waits for, else its newest condition."""
-    waits = waiting_words(obj) if obj.get("kind") == "Trial" else ""
-    return " ".join((waits or str(last_condition(obj).get("message", ""))).split())
+def message_of(trial: Trial) -> str:
+    """Return what a trial says of its state in one line: what it waits for, else its newest condition."""
+    return " ".join((waiting_words(trial) or last_condition(trial).message).split())
 
 
 def short(text: str) -> str:
@@ -343,7 +374,7 @@ def shortened(text: str, length: int) -> str:
     return f"{text[: length - tail - 3]}...{text[-tail:]}"
 
 
-def parameters_of(trial: Json, *, whole: bool = False) -> str:
+def parameters_of(trial: Trial, *, whole: bool = False) -> str:
     """Return the assignments of a trial in one line, with every digit or with those that matter."""
     show = str if whole else short
     return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())

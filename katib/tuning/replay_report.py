@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from katib.api.metrics import ZERO_TIME, MetricLog, is_usable
 from katib.api.summary import observation_of
 from katib.api.trials import metric_text
 from katib.api.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType
-from katib.tuning.reading import Json, name_of, state_of, status_of, time_of
+from katib.tuning.reading import objective_value, state_of
+
+if TYPE_CHECKING:
+    from katib.api.types import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class ReplayReport:
 
 def report_of(
     objective: ObjectiveSpec,
-    trials: Iterable[Json],
+    trials: Iterable[Trial],
     readings: Mapping[str, Sequence[MetricLog]],
     cuts: Mapping[str, Cut],
 ) -> ReplayReport:
@@ -105,7 +108,7 @@ def report_of(
         readings: Of the objective metric, by name of the trial, in the order of the curve.
         cuts: By name of the trial, in order of time.
     """
-    found = {name_of(trial): trial for trial in trials if readings.get(name_of(trial))}
+    found = {trial.name: trial for trial in trials if readings.get(trial.name)}
     stopped = tuple(_stopped(found[name], readings[name], cut) for name, cut in cuts.items() if name in found)
     before = {name: _value(objective, readings[name]) for name in found}
     kept = {name: readings[name][: cuts[name].readings] if name in cuts else readings[name] for name in found}
@@ -126,15 +129,14 @@ def report_of(
     )
 
 
-def _stopped(trial: Json, readings: Sequence[MetricLog], cut: Cut) -> StoppedTrial:
-    value = metric_text(trial.get("spec", {}).get("objective"), status_of(trial).get("observation"))
+def _stopped(trial: Trial, readings: Sequence[MetricLog], cut: Cut) -> StoppedTrial:
     whole = _seconds(trial, readings)
     start = _start(trial, readings)
     kept = whole if cut.time is None or start is None else (cut.time - start).total_seconds()
     return StoppedTrial(
-        name=name_of(trial),
+        name=trial.name,
         state=state_of(trial),
-        objective=value or "",
+        objective=objective_value(trial) or "",
         stopped_at=cut.place,
         readings=len(readings),
         readings_saved=len(readings) - cut.readings,
@@ -157,15 +159,15 @@ def _best(objective: ObjectiveSpec, values: Mapping[str, str]) -> str:
     return min((name for name, text in values.items() if text), key=lambda n: (sign * float(values[n]), n), default="")
 
 
-def _seconds(trial: Json, readings: Sequence[MetricLog]) -> float:
+def _seconds(trial: Trial, readings: Sequence[MetricLog]) -> float:
     """Return how long a trial ran, by its last reading where its end is unknown."""
     start = _start(trial, readings)
-    end = time_of(status_of(trial).get("completionTime")) or _time(readings[-1])
+    end = trial.status.completion_time or _time(readings[-1])
     return 0.0 if start is None or end is None else max((end - start).total_seconds(), 0.0)
 
 
-def _start(trial: Json, readings: Sequence[MetricLog]) -> datetime | None:
-    return time_of(status_of(trial).get("startTime")) or _time(readings[0])
+def _start(trial: Trial, readings: Sequence[MetricLog]) -> datetime | None:
+    return trial.status.start_time or _time(readings[0])
 
 
 def _time(reading: MetricLog) -> datetime | None:

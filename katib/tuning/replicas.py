@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from katib.api.failure_text import of_replica
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.wording import closest
 from katib.errors import NotFoundError
 from katib.runtime.objects import Kind, Object
-from katib.tuning.reading import failure_of, status_of
+from katib.tuning.reading import failure_of
+
+if TYPE_CHECKING:
+    from katib.api.types import Experiment, Trial
 
 POD = Kind("v1", "Pod")
 POD_HEADER = {"apiVersion": POD.api_version, "kind": POD.kind}
@@ -66,9 +69,10 @@ def newest_of_each(pods: Iterable[Json]) -> list[Json]:
     return list({replica_name(pod): pod for pod in pods}.values())
 
 
-def may_have_replicas(experiment: Json) -> bool:
+def may_have_replicas(experiment: Experiment) -> bool:
     """Return whether the jobs of an experiment's trials may have several pods, as far as its template says."""
-    job: Any = (experiment.get("spec", {}).get("trialTemplate") or {}).get("trialSpec") or {}
+    template = experiment.spec.trial_template
+    job = (template.trial_spec if template is not None else None) or {}
     return job.get("kind") != "Job" or has_several_pods(job)
 
 
@@ -78,13 +82,13 @@ def has_several_pods(job: Object) -> bool:
     return any(spec.get(name) not in (None, 1) for name in ("completions", "parallelism"))
 
 
-def named_replica(trial: Json) -> str:
+def named_replica(trial: Trial) -> str:
     """Return by which replica of its job a trial failed, as its Failed condition says; empty where it names none."""
-    job = (trial.get("spec") or {}).get("runSpec") or {}
+    job = trial.spec.run_spec or {}
     return of_replica(failure_of(trial))[0] if job.get("kind") != "Job" or has_several_pods(job) else ""
 
 
-def own_cause(trial: Json) -> str:
+def own_cause(trial: Trial) -> str:
     """Return why a trial failed, without the replica: trials of which different ones failed may have failed alike."""
     cause = failure_of(trial)
     return of_replica(cause)[1] if named_replica(trial) else cause
@@ -103,7 +107,7 @@ def replica_counts(pods: Iterable[Json]) -> dict[str, str]:
     return {trial: f"{sum(map(is_running, found))}/{len(found)}" for trial, found in newest.items() if len(found) > 1}
 
 
-def trial_of(pod: Json) -> str:
+def trial_of(pod: Object) -> str:
     """Return the name of the trial that a pod belongs to."""
     return str((pod.get("metadata", {}).get("labels") or {}).get(TRIAL_LABEL, ""))
 
@@ -132,6 +136,12 @@ def _choice(wanted: str, names: Sequence[str]) -> str:
 
 
 # --- how a pod is -----------------------------------------------------------------------------------------------------
+
+
+def status_of(pod: Object) -> Json:
+    """Return the status of a pod, empty while it has none."""
+    status: Json = pod.get("status") or {}
+    return status
 
 
 def state_words(pod: Json) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
+from katib.api import types
 from katib.api.metrics import MetricLog
 from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.api.types import Experiment, Resource, Trial
     from katib.tuning.offered_templates import OfferedTemplates
 
+R = TypeVar("R", bound="Resource")
 Json = dict[str, Any]
+"""An object of another kind, such as a pod, or one of ours as it is stored."""
 
 DEFAULT_NAMESPACE = "default"
 
@@ -33,9 +38,7 @@ class Submission:
         notices: Sentences about what will be done otherwise than on Kubernetes, such as an image that is not run.
     """
 
-    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
-
-    experiment: Json
+    experiment: Experiment
     outcome: str
     notices: tuple[str, ...] = ()
 
@@ -55,15 +58,24 @@ class StoredRuntime:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
-    """Part of a listing; an empty cursor marks the last page."""
+    """Part of a listing of trials.
 
-    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+    Attributes:
+        documents: The trials as they are stored: a listing is passed on without being read.
+        cursor: Where to go on; empty on the last page.
+        total: How many trials there are on all pages.
+    """
 
-    items: tuple[Json, ...]
+    documents: tuple[Json, ...]
     cursor: str
     total: int
+
+    @cached_property
+    def items(self) -> tuple[Trial, ...]:
+        """The trials."""
+        return tuple(map(types.Trial.read, self.documents))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +154,35 @@ class Preview:
 BOOKMARK = "BOOKMARK"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """A change of an experiment or one of its trials.
 
     Attributes:
         type: `ADDED`, `MODIFIED` or `DELETED`; or `BOOKMARK`: nothing changed, but the place in the stream moved on.
-        object: The Experiment or Trial after the change; for DELETED its last state, for BOOKMARK empty.
+        document: The Experiment or Trial as it is stored after the change; for DELETED its last state, for BOOKMARK
+            empty.
         cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
             as in the middle of the opening listing.
     """
 
     type: str
-    object: Json
+    document: Json
     cursor: str = ""
+
+    @cached_property
+    def object(self) -> Experiment | Trial | None:
+        """The Experiment or Trial; None for BOOKMARK."""
+        if not self.document:
+            return None
+        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read(self.document)
 
 
 class TuningService(Protocol):
     """One tuning service. Thread-safe. Kinds are `Experiment`, `Trial` and `Suggestion`.
 
-    Every call raises NotFoundError for a missing object and UnavailableError when the service cannot be reached.
+    The JSON form of an object that it returns (`encode`) is what is stored, with fields of newer versions. Every call
+    raises NotFoundError for a missing object and UnavailableError when the service cannot be reached.
     """
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
@@ -205,10 +226,10 @@ class TuningService(Protocol):
             InvalidError: Anything wrong with them, all errors at once; then none is stored.
         """
 
-    def get(self, kind: str, namespace: str, name: str) -> Json:
+    def get(self, kind: type[R], namespace: str, name: str) -> R:
         """Return an object."""
 
-    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+    def experiments(self, namespace: str | None = None) -> Sequence[Experiment]:
         """Return all experiments, oldest first; None: of every namespace."""
 
     def trials(
@@ -227,8 +248,8 @@ class TuningService(Protocol):
             InvalidError: The cursor is none of a page of the same list.
         """
 
-    def best(self, namespace: str, experiment: str) -> Json | None:
-        """Return the best Trial object so far; None when no trial has a usable objective value."""
+    def best(self, namespace: str, experiment: str) -> Trial | None:
+        """Return the best Trial so far; None when no trial has a usable objective value."""
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
         """Return readings of a trial in order of steps, then of time, of one metric or of all.
@@ -321,7 +342,7 @@ class TuningService(Protocol):
 
     def edit(
         self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
-    ) -> Json:
+    ) -> Experiment:
         """Change the counts of an experiment, stop it, or let it go on; return it as stored.
 
         Args:
@@ -334,7 +355,7 @@ class TuningService(Protocol):
             InvalidError: The change is not allowed.
         """
 
-    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, whose pods end then, or let it start again; return the Trial.
 
         Raises:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from katib.api import types
 from katib.api.metrics import BEFORE_THE_LAST, MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError, invalid
@@ -18,13 +20,14 @@ from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.changes import stream_changes
 from katib.tuning.ports import EventReader, Explain, TrialOutput
-from katib.tuning.reading import objective_of, state_of
+from katib.tuning.reading import metric_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
-from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, RecordedEvent, TrialOrder
+from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, R, RecordedEvent, TrialOrder
 from katib.tuning.trial_pages import find_trials
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
+    from katib.api.types import Experiment, Trial
 
 
 class ObjectReadingService:
@@ -62,13 +65,14 @@ class ObjectReadingService:
         self._clock = clock
         self._scoped = scoped or (lambda _namespace: store)
 
-    def get(self, kind: str, namespace: str, name: str) -> Json:
+    def get(self, kind: type[R], namespace: str, name: str) -> R:
         """Return an object."""
-        return dict(self._require(Kind(API_VERSION, kind), Key(namespace, name)))
+        obj = self._require(Kind(API_VERSION, kind.__name__), Key(namespace, name))
+        return kind.read(obj)
 
-    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+    def experiments(self, namespace: str | None = None) -> Sequence[Experiment]:
         """Return all experiments."""
-        return [dict(obj) for obj in self._store.list(EXPERIMENT, namespace).items]
+        return [types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, namespace).items]
 
     def trials(
         self,
@@ -86,13 +90,11 @@ class ObjectReadingService:
         found = find_trials(self._store, key, states=frozenset(states), order=order, limit=limit, cursor=cursor)
         return Page(tuple(map(dict, found.items)), found.cursor, found.total)
 
-    def best(self, namespace: str, experiment: str) -> Json | None:
+    def best(self, namespace: str, experiment: str) -> Trial | None:
         """Return the best trial."""
-        obj = self._require(EXPERIMENT, Key(namespace, experiment))
-        optimum = (obj.get("status") or {}).get("currentOptimalTrial") or {}
-        name = optimum.get("bestTrialName", "")
+        name = self.get(types.Experiment, namespace, experiment).status.current_optimal_trial.best_trial_name
         found = self._find(TRIAL, Key(namespace, name)) if name else None
-        return None if found is None else dict(found)
+        return None if found is None else types.Trial.read(found)
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
         """Return the newest readings of a trial."""
@@ -101,9 +103,8 @@ class ObjectReadingService:
 
     def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:
         """Return the curve of a metric."""
-        obj = self._require(TRIAL, Key(namespace, trial))
-        metric = metric or objective_of(dict(obj)).get("objectiveMetricName", "")
-        return self._observations.within(namespace).curve(trial, metric, points)
+        found = self.get(types.Trial, namespace, trial)
+        return self._observations.within(namespace).curve(trial, metric or metric_of(found), points)
 
     def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
         """Return what arrived behind a cursor."""
@@ -119,7 +120,7 @@ class ObjectReadingService:
         """Return the pods of a trial or an experiment."""
         obj = self._require(Kind(API_VERSION, kind), Key(namespace, name))
         label = EXPERIMENT_LABEL if kind == EXPERIMENT.kind else TRIAL_LABEL
-        found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(dict(pod))]
+        found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(pod)]
         if not found and kind == TRIAL.kind:
             found = list(self._output.past_pods(obj))
         return [{**POD_HEADER, **pod} for pod in found]
@@ -143,7 +144,7 @@ class ObjectReadingService:
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:
             obj = self._find(TRIAL, key)
-            return obj is not None and state_of(dict(obj)) in ("Pending", "Running")
+            return obj is not None and trial_state(types.Trial.read(obj)) in ACTIVE
 
         return check
 

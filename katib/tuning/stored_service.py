@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from katib.api import types
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
@@ -34,12 +35,14 @@ from katib.tuning.ports import (
     NoAftermath,
     TrialOutput,
 )
-from katib.tuning.reading import namespace_of
-from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 from katib.tuning.suspending import suspend_trial
 from katib.tuning.writing import until_written
+
+if TYPE_CHECKING:
+    from katib.api.types import Experiment, Trial
 
 
 class ObjectTuningService(ObjectReadingService):
@@ -101,7 +104,7 @@ class ObjectTuningService(ObjectReadingService):
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
         if self._name_namespaces is not None:
             return self._name_namespaces()
-        return sorted({self._namespace, *map(namespace_of, self.experiments())})
+        return sorted({self._namespace, *(experiment.namespace for experiment in self.experiments())})
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
@@ -132,7 +135,7 @@ class ObjectTuningService(ObjectReadingService):
         for companion in admitted.companions:
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
-        return Submission(dict(stored), "created", admitted.notices)
+        return Submission(types.Experiment.read(stored), "created", admitted.notices)
 
     def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
@@ -159,10 +162,10 @@ class ObjectTuningService(ObjectReadingService):
         if same:
             outcome = "unchanged" if ended else "updated" if notices else "resumed"
             if is_stopped(old) and not ended:  # who submits it again wants it to run
-                found = self.edit(old.namespace, old.name, counts={}, stopped=False)
-            return Submission(dict(found), outcome, notices)
+                return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
+            return Submission(types.Experiment.read(found), outcome, notices)
         stored = self._store.patch(found, {"spec": changed_counts(old, new)})
-        return Submission(dict(stored), "updated", notices)
+        return Submission(types.Experiment.read(stored), "updated", notices)
 
     def _refresh_companions(self, submission: Loaded, *, over: bool) -> tuple[str, ...]:
         """Bring the ConfigMaps and Secrets of an experiment up to date; return which changed, as sentences.
@@ -201,14 +204,15 @@ class ObjectTuningService(ObjectReadingService):
 
     def edit(
         self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
-    ) -> Json:
+    ) -> Experiment:
         """Change the counts, stop or resume."""
         key = Key(namespace, experiment)
-        return dict(edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped))
+        edited = edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped)
+        return types.Experiment.read(edited)
 
-    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
-        return dict(suspend_trial(self._scoped(namespace), Key(namespace, trial), suspended=suspended))
+        return suspend_trial(self._scoped(namespace), Key(namespace, trial), suspended=suspended)
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

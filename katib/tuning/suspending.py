@@ -7,13 +7,14 @@ from typing import Any
 
 from katib.api.job_kinds import suspend_field, value_at
 from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial
 from katib.controllers.kinds import TRIAL
 from katib.errors import NotFoundError, UnavailableError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.writing import until_written
 
 
-def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Object:
+def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
     """Set the field of a trial's job that suspends it; return the Trial.
 
     The pods of a suspended job end, which is no failure. One that goes on starts its pods again, from the beginning.
@@ -29,13 +30,13 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Object:
         UnavailableError: Its job is not there yet, or not any more.
     """
 
-    def attempt() -> Object:
-        trial = store.get(TRIAL, key)
+    def attempt() -> Trial:
+        trial = Trial.read(store.get(TRIAL, key))
         what = f"trial {key.name}"
         if trial_state(trial) not in ACTIVE:
             remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
             raise invalid(what, "it has ended", remedy, "suspend-ended")
-        run_spec = (trial.get("spec") or {}).get("runSpec") or {}
+        run_spec = trial.spec.run_spec or {}
         kind, path = Kind.of(run_spec), suspend_field(run_spec)
         if not path:
             cause = f"{kind.kind} ({kind.api_version}) has no field that suspends it"
@@ -45,7 +46,7 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Object:
         with suppress(NotFoundError):
             job = store.get(kind, key)
         owners = (job.get("metadata") or {}).get("ownerReferences") or ()
-        if trial["metadata"]["uid"] not in (owner.get("uid") for owner in owners):
+        if trial.metadata.uid not in (owner.get("uid") for owner in owners):
             raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
         if bool(value_at(job, path)) is not suspended:
             change: Any = suspended

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from katib.api import types
 from katib.api.names import EXPERIMENT_LABEL
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.tuning.reading import (
-    Json,
-    objective_of,
-    objective_value,
-    state_of,
-    status_of,
-    time_of,
-    violates_constraints,
-)
+from katib.tuning.reading import objective_value, state_of, violates_constraints
 from katib.tuning.service import TrialOrder
+
+if TYPE_CHECKING:
+    from katib.api.types import Trial
 
 ORDERS: dict[TrialOrder, Order] = {
     "age": Order.CREATION,
@@ -49,15 +46,15 @@ def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Objec
 
 
 def _facts_of(obj: Object) -> Facts:
-    trial, metadata = dict(obj), obj["metadata"]
-    scope = str(Key(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(EXPERIMENT_LABEL, "")))
-    try:
-        return Facts(scope, state_of(trial), metadata["name"], _cost(trial), _brevity(trial))
-    except (AttributeError, TypeError):  # no matter who wrote it, it is stored and can be listed
-        return Facts(scope, "", metadata["name"])
+    trial = types.Trial.read(obj)
+    metadata, status = trial.metadata, trial.status
+    scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
+    start, end = status.start_time, status.completion_time
+    brevity = -(end - start).total_seconds() if start and end else 0.0
+    return Facts(scope, state_of(trial), metadata.name, _cost(trial), brevity)
 
 
-def _cost(trial: Json) -> float:
+def _cost(trial: Trial) -> float:
     """Return the objective value with the sign that makes smaller better; infinity for what cannot be the best.
 
     That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
@@ -69,12 +66,7 @@ def _cost(trial: Json) -> float:
         return math.inf
     if not math.isfinite(value) or violates_constraints(trial):
         return math.inf
-    return value if objective_of(trial).get("type") == "minimize" else -value
-
-
-def _brevity(trial: Json) -> float:
-    start, end = (time_of(status_of(trial).get(field)) for field in ("startTime", "completionTime"))
-    return -(end - start).total_seconds() if start and end else 0.0
+    return value if trial.spec.objective is not None and trial.spec.objective.type == "minimize" else -value
 
 
 TRIAL_FACTS = FactsOf(2, {TRIAL: _facts_of})

@@ -14,11 +14,12 @@ from fastapi.responses import HTMLResponse
 
 from katib.api.algorithm_advice import ADVICE, suits
 from katib.api.algorithms import AlgorithmInfo, Feature
+from katib.api.types import Experiment, Suggestion
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
 from katib.rest.routing import Service
-from katib.tuning.reading import Json, is_completed, last_condition, name_of, namespace_of, state_of
-from katib.tuning.service import TuningService
+from katib.tuning.reading import algorithm_of, is_completed, last_condition, state_of
+from katib.tuning.service import Json, TuningService
 from katib.ui.rendering import render
 
 _FEATURES = {
@@ -102,40 +103,40 @@ def _readiness(pages: Mapping[str, Page]) -> Iterator[Json]:
         yield _check(_CHECKS.get(name, name), ok=bool(holds), words="at work" if holds else "not at work")
 
 
-def _metrics_check(service: TuningService, experiments: list[Json]) -> Json:
+def _metrics_check(service: TuningService, experiments: list[Experiment]) -> Json:
     """Ask the log of metrics for one reading."""
     name = "Log of metrics"
     for experiment in experiments:
         try:
-            page = service.trials(namespace_of(experiment), name_of(experiment), limit=1)
+            page = service.trials(experiment.namespace, experiment.name, limit=1)
             if not page.items:
                 continue
             began = time.perf_counter()
-            service.metrics(namespace_of(experiment), name_of(page.items[0]), limit=1)
+            service.metrics(experiment.namespace, page.items[0].name, limit=1)
         except KatibError as error:
             return _check(name, ok=False, words=str(error))
         return _check(name, ok=True, words=f"answered within {(time.perf_counter() - began) * 1000:.0f} ms")
     return _check(name, ok=True, words="not asked: there is no trial yet")
 
 
-def _services(service: TuningService, experiments: list[Json]) -> Iterator[Json]:
+def _services(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
     """Yield the suggestion service of each experiment that goes on."""
     for experiment in [one for one in experiments if not is_completed(one)][:_MOST_EXPLAINED]:
-        namespace, name = namespace_of(experiment), name_of(experiment)
-        algorithm = (experiment.get("spec", {}).get("algorithm") or {}).get("algorithmName", "")
+        namespace, name = experiment.namespace, experiment.name
+        algorithm = algorithm_of(experiment)
         try:
-            suggestion = service.get("Suggestion", namespace, name)
-            state, words = state_of(suggestion), str(last_condition(suggestion).get("message", ""))
+            suggestion = service.get(Suggestion, namespace, name)
+            state, words = state_of(suggestion), last_condition(suggestion).message
         except KatibError as error:
             state, words = "Created", str(error)
         yield {"namespace": namespace, "name": name, "algorithm": algorithm, "state": state, "words": words}
 
 
-def _doubtful(service: TuningService, experiments: list[Json]) -> Iterator[Json]:
+def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
     """Yield what does not progress, or failed, each with why."""
     doubtful = [one for one in experiments if not is_completed(one) or state_of(one) == "Failed"]
     for experiment in doubtful[:_MOST_EXPLAINED]:
-        namespace, name = namespace_of(experiment), name_of(experiment)
+        namespace, name = experiment.namespace, experiment.name
         try:
             why = service.why(namespace, name)
         except KatibError as error:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from katib.api.types import Experiment, Trial
 from katib.errors import KatibError, NotFoundError, invalid
 from katib.figures.catalogue import compare
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.rest.routing import LONGEST_NAME, Service
-from katib.tuning.reading import Json, name_of
 from katib.tuning.service import TuningService
 from katib.ui.compare_views import (
     Reference,
@@ -42,11 +42,14 @@ Names = Annotated[list[str], Query(max_length=100)]
 Text = Annotated[str, Query(max_length=2 * LONGEST_NAME)]
 
 
+T = TypeVar("T", Experiment, Trial)
+
+
 @dataclass(slots=True)
-class _Found:
+class _Found(Generic[T]):
     """Objects that could be read, and sentences about the others."""
 
-    objects: list[Json] = field(default_factory=list)
+    objects: list[T] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -62,8 +65,8 @@ def compare_pages(tables: Tables) -> APIRouter:
         except KatibError as error:
             wanted, problems = {"Experiment": [], "Trial": []}, [{"text": str(error), "link": "compare"}]
         link = partial(_address, wanted)
-        experiments = _read(service, "Experiment", wanted["Experiment"], link)
-        trials = _read(service, "Trial", wanted["Trial"], link)
+        experiments = _read(service, Experiment, wanted["Experiment"], link)
+        trials = _read(service, Trial, wanted["Trial"], link)
         metrics = shared_metrics(
             trials.objects, lambda one: attempt(lambda: read_metric_names(service, one), list[str]()).value
         )
@@ -77,7 +80,7 @@ def compare_pages(tables: Tables) -> APIRouter:
             metrics=metrics,
             no_history=why_no_history(experiments.objects),
             problems=[*problems, *experiments.problems, *trials.problems],
-            offered=[f"{e['metadata']['namespace']}/{name_of(e)}" for e in reversed(known)][:_MOST_NAMES],
+            offered=[f"{e.namespace}/{e.name}" for e in reversed(known)][:_MOST_NAMES],
         )
 
     @router.get("/data/compare/history")
@@ -104,11 +107,11 @@ def compare_pages(tables: Tables) -> APIRouter:
         log: bool = False,
         smoothing: Smoothing = 0.0,
     ) -> Response:
-        found = _read(service, "Trial", references("trial", trial), lambda *_: "").objects
+        found = _read(service, Trial, references("trial", trial), lambda *_: "").objects
         if not found or not metric:
             remedy = "name a trial that is there, and a metric"
             raise invalid("trial", "nothing is left to be drawn", remedy, "compare-name")
-        curves = {name_of(one): read_curve(service, one, metric) for one in found}
+        curves = {one.name: read_curve(service, one, metric) for one in found}
         drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, CurveLook(by, log, smoothing))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
 
@@ -121,22 +124,23 @@ def compare_pages(tables: Tables) -> APIRouter:
 
 
 def _read(
-    service: TuningService, kind: str, wanted: Sequence[Reference], link: Callable[[str, Reference], str]
-) -> _Found:
-    found = _Found()
+    service: TuningService, kind: type[T], wanted: Sequence[Reference], link: Callable[[str, Reference], str]
+) -> _Found[T]:
+    found = _Found[T]()
+    title = kind.__name__
     for reference in wanted:
         try:
             found.objects.append(service.get(kind, reference.namespace, reference.name))
         except NotFoundError:
-            text = f"{kind.lower()} {reference} is not there, or not any more."
-            found.problems.append({"text": text, "link": link(kind, reference)})
+            text = f"{title.lower()} {reference} is not there, or not any more."
+            found.problems.append({"text": text, "link": link(title, reference)})
         except KatibError as error:
-            text = f"{kind.lower()} {reference} cannot be shown: {error}"
-            found.problems.append({"text": text, "link": link(kind, reference)})
+            text = f"{title.lower()} {reference} cannot be shown: {error}"
+            found.problems.append({"text": text, "link": link(title, reference)})
     return found
 
 
-def _columns(found: _Found, kind: str, groups: Callable[[Sequence[Json]], Any], link: Any) -> dict[str, Any]:
+def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], link: Any) -> dict[str, Any]:
     """Return a table for the template; each column has an address of the page without it."""
     heads = titles(found.objects, f"{kind.lower()}s")
     for head in heads:
@@ -166,9 +170,9 @@ def _experiment_data(tables: Tables, service: TuningService, user: Any, referenc
     return ExperimentData(snapshot.experiment, snapshot.trials)
 
 
-def _all_experiments(service: TuningService) -> Sequence[Json]:
+def _all_experiments(service: TuningService) -> Sequence[Experiment]:
     """Return all experiments, none where they may not be listed: names can be written without."""
-    none: Sequence[Json] = ()
+    none: Sequence[Experiment] = ()
     return attempt(partial(service.experiments, None), none).value
 
 
@@ -176,10 +180,10 @@ def _trials_called(tables: Tables, service: TuningService, user: Any, search: st
     part = search.rpartition("/")[2]
     if not part:
         return []
-    near = [e for e in _all_experiments(service) if part.startswith(name_of(e)) or name_of(e).startswith(part)]
+    near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
     found = []
-    for experiment in sorted(near, key=lambda e: -len(name_of(e)))[:_MOST_SEARCHED]:
-        reference = Reference(experiment["metadata"]["namespace"], name_of(experiment))
+    for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
+        reference = Reference(experiment.namespace, experiment.name)
         data = _experiment_data(tables, service, user, reference)
         names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
         found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]

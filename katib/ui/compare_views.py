@@ -5,29 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from katib.api.metrics import is_usable
+from katib.api.types import Experiment, Trial
 from katib.errors import invalid
 from katib.figures.trials import Objective, number_of, objectives_of
 from katib.tuning.reading import (
-    Json,
+    algorithm_of,
+    algorithm_words,
     assignments_of,
     best_value,
     completed_count,
     duration_of,
     metric_values,
-    name_of,
-    namespace_of,
     objective_values,
     objective_words,
     short,
     shortened,
+    space_words,
     state_of,
-    status_of,
+    texts_of,
 )
 from katib.tuning.service import DEFAULT_NAMESPACE
 from katib.ui.trial_views import experiment_name, reason_of
+
+T = TypeVar("T", Experiment, Trial)
 
 MOST_COMPARED = 14
 """Beside each other: more have no room, neither in a table nor as lines in one axis."""
@@ -109,39 +112,39 @@ class Group:
     rows: tuple[Row, ...]
 
 
-def experiment_groups(experiments: Sequence[Json]) -> list[Group]:
+def experiment_groups(experiments: Sequence[Experiment]) -> list[Group]:
     """Return the settings and the results of experiments, a cell for each of them."""
     settings = [
         _row("Objective", experiments, objective_words),
-        _row("Algorithm", experiments, lambda e: str((e["spec"].get("algorithm") or {}).get("algorithmName", ""))),
-        *_rows_of_all(experiments, lambda e: _settings(e["spec"].get("algorithm")), prefix="Setting "),
-        _row("Early stopping", experiments, lambda e: _algorithm(e["spec"].get("earlyStopping"))),
-        _row("Trials at once", experiments, lambda e: str(e["spec"].get("parallelTrialCount", ""))),
-        _row("Budget of trials", experiments, lambda e: str(e["spec"].get("maxTrialCount") or "none")),
+        _row("Algorithm", experiments, algorithm_of),
+        *_rows_of_all(experiments, _settings, prefix="Setting "),
+        _row("Early stopping", experiments, lambda e: algorithm_words(e.spec.early_stopping)),
+        _row("Trials at once", experiments, lambda e: str(e.spec.parallel_trial_count or "")),
+        _row("Budget of trials", experiments, lambda e: str(e.spec.max_trial_count or "none")),
     ]
     objectives = {(o.name, o.maximize): o for o in (objectives_of(e)[0] for e in experiments)}
     shared = next(iter(objectives.values())) if len(objectives) == 1 else None
     results = [
         _row("State", experiments, state_of),
         _marked(_row("Best value", experiments, lambda e: best_value(e) or ""), shared),
-        _linked_row("Best trial", experiments, lambda e: str(_best(e).get("bestTrialName", "")), "trials"),
-        *_rows_of_all(experiments, lambda e: assignments_of({"spec": _best(e)}), prefix="Best "),
+        _linked_row("Best trial", experiments, lambda e: e.status.current_optimal_trial.best_trial_name, "trials"),
+        *_rows_of_all(
+            experiments, lambda e: texts_of(e.status.current_optimal_trial.parameter_assignments), prefix="Best "
+        ),
         _row("Trials ended", experiments, lambda e: str(completed_count(e))),
-        _row("Failed", experiments, lambda e: str(status_of(e).get("trialsFailed") or 0)),
-        _row("Stopped early", experiments, lambda e: str(status_of(e).get("trialsEarlyStopped") or 0)),
+        _row("Failed", experiments, lambda e: str(e.status.trials_failed)),
+        _row("Stopped early", experiments, lambda e: str(e.status.trials_early_stopped)),
         _row("Duration", experiments, duration_of),
     ]
-    space = _rows_of_all(
-        experiments, lambda e: {str(spec.get("name", "")): _axis(spec) for spec in e["spec"].get("parameters") or ()}
-    )
+    space = _rows_of_all(experiments, lambda e: {spec.name: space_words(spec) for spec in e.spec.parameters})
     return [Group("Results", tuple(results)), Group("Settings", tuple(settings)), Group("Search space", tuple(space))]
 
 
-def why_no_history(experiments: Sequence[Json]) -> str:
+def why_no_history(experiments: Sequence[Experiment]) -> str:
     """Return in a sentence why the best so far of experiments cannot stand in one picture; empty when it can."""
     if len(experiments) < 2:  # noqa: PLR2004 - one alone has its history on its own page
         return "Add another experiment for a picture of both."
-    objectives = {name_of(e): objectives_of(e)[0] for e in experiments}
+    objectives = {e.name: objectives_of(e)[0] for e in experiments}
     words = {name: f"{'maximizes' if one.maximize else 'minimizes'} {one.name}" for name, one in objectives.items()}
     (first, reference), *others = words.items()
     for name, other in others:
@@ -152,7 +155,7 @@ def why_no_history(experiments: Sequence[Json]) -> str:
     return ""
 
 
-def trial_groups(trials: Sequence[Json]) -> list[Group]:
+def trial_groups(trials: Sequence[Trial]) -> list[Group]:
     """Return the parameters and the metrics of trials, a cell for each of them."""
     facts = [
         _row("State", trials, state_of),
@@ -173,12 +176,12 @@ def trial_groups(trials: Sequence[Json]) -> list[Group]:
     ]
 
 
-def shared_metrics(trials: Sequence[Json], names: Callable[[Json], Iterable[str]]) -> list[str]:
+def shared_metrics(trials: Sequence[Trial], names: Callable[[Trial], Iterable[str]]) -> list[str]:
     """Return the metrics that can be drawn of trials, those of the first ones first."""
     return list(dict.fromkeys(name for trial in trials for name in names(trial)))
 
 
-def _row(title: str, objects: Sequence[Json], read: Callable[[Json], str]) -> Row:
+def _row(title: str, objects: Sequence[T], read: Callable[[T], str]) -> Row:
     return _row_of(title, [read(obj) for obj in objects])
 
 
@@ -188,17 +191,17 @@ def _row_of(title: str, texts: Sequence[str | None]) -> Row:
     return Row(title, cells, differs=len(set(texts)) > 1)
 
 
-def _rows_of_all(objects: Sequence[Json], read: Callable[[Json], dict[str, str]], prefix: str = "") -> list[Row]:
+def _rows_of_all(objects: Sequence[T], read: Callable[[T], dict[str, str]], prefix: str = "") -> list[Row]:
     """Return a row for everything that any of them has."""
     found = [read(obj) for obj in objects]
     names = dict.fromkeys(name for one in found for name in one)
     return [_row_of(f"{prefix}{name}", [one.get(name) for one in found]) for name in names]
 
 
-def _linked_row(title: str, objects: Sequence[Json], read: Callable[[Json], str], kind: str) -> Row:
+def _linked_row(title: str, objects: Sequence[T], read: Callable[[T], str], kind: str) -> Row:
     names = [read(obj) for obj in objects]
     cells = tuple(
-        Cell(name or _ABSENT, name, f"{kind}/{namespace_of(obj)}/{name}" if name else "")
+        Cell(name or _ABSENT, name, f"{kind}/{obj.namespace}/{name}" if name else "")
         for name, obj in zip(names, objects, strict=True)
     )
     return Row(title, cells, differs=len(set(names)) > 1)
@@ -218,38 +221,18 @@ def _marked(row: Row, objective: Objective | None) -> Row:
     return Row(row.title, tuple(cells), row.differs)
 
 
-def _settings(algorithm: Any) -> dict[str, str]:
-    settings = (algorithm or {}).get("algorithmSettings") or ()
-    return {str(setting.get("name", "")): str(setting.get("value", "")) for setting in settings}
+def _settings(experiment: Experiment) -> dict[str, str]:
+    algorithm = experiment.spec.algorithm
+    return {} if algorithm is None else {setting.name: setting.value for setting in algorithm.algorithm_settings}
 
 
-def _algorithm(algorithm: Any) -> str:
-    if not algorithm:
-        return ""
-    settings = ", ".join(f"{name}={value}" for name, value in _settings(algorithm).items())
-    return f"{algorithm.get('algorithmName', '')}{f' ({settings})' if settings else ''}"
-
-
-def _best(experiment: Json) -> Json:
-    return status_of(experiment).get("currentOptimalTrial") or {}
-
-
-def _axis(spec: Json) -> str:
-    space = spec.get("feasibleSpace") or {}
-    listed = space.get("list")
-    values = ", ".join(map(str, listed)) if listed else f"{space.get('min', '')} to {space.get('max', '')}"
-    more = [f"step {space['step']}"] if space.get("step") else []
-    more += [str(space["distribution"])] if space.get("distribution") else []
-    return " ".join([str(spec.get("parameterType", "")), values, *more])
-
-
-def titles(objects: Sequence[Json], kind: str) -> list[dict[str, str]]:
+def titles(objects: Sequence[T], kind: str) -> list[dict[str, str]]:
     """Return the heads of the columns: name, link and state of each."""
     return [
         {
-            "name": name_of(obj),
-            "reference": f"{namespace_of(obj)}/{name_of(obj)}",
-            "link": f"{kind}/{namespace_of(obj)}/{name_of(obj)}",
+            "name": obj.name,
+            "reference": f"{obj.namespace}/{obj.name}",
+            "link": f"{kind}/{obj.namespace}/{obj.name}",
             "state": state_of(obj),
         }
         for obj in objects

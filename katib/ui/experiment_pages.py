@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError, UnavailableError
 from katib.figures.catalogue import FIGURES
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import Json, status_of
+from katib.tuning.reading import stops_early
 from katib.ui.rendering import render
 from katib.ui.tables import Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
@@ -43,7 +44,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
         tab: Annotated[str, Query(max_length=20)] = "overview",
     ) -> HTMLResponse:
         tab = tab if tab in TABS else "overview"
-        experiment = service.get("Experiment", namespace, name)
+        experiment = service.get(Experiment, namespace, name)
         values: dict[str, Any] = {
             "tabs": TABS,
             "tab": tab,
@@ -52,8 +53,8 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "experiment": experiment_head(experiment, datetime.now(UTC)),
             "fields": action_fields(experiment),
             "table_version": 0,
-            "early_stopping": bool(experiment["spec"].get("earlyStopping")),
-            "expected": int(status_of(experiment).get("trials") or 0),
+            "early_stopping": stops_early(experiment),
+            "expected": experiment.status.trials,
             "figures": FIGURES,
         }
         if tab in ("overview", "trials"):
@@ -73,7 +74,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
         elif tab == "events":
             values |= _newest_events(service, namespace, name)
         else:
-            values["yaml"] = yaml_of(experiment)
+            values["yaml"] = yaml_of(experiment.encode())
         return render(request, "experiment.html", **values)
 
     data = "/data/experiments/{namespace}/{name}"
@@ -81,7 +82,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
     @router.get(f"{data}/head")
     def show_head(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
         """Answer with the part of the page that says how the experiment is doing."""
-        head = experiment_head(service.get("Experiment", namespace, name), datetime.now(UTC))
+        head = experiment_head(service.get(Experiment, namespace, name), datetime.now(UTC))
         return render(request, "parts/experiment_head.html", experiment=head)
 
     @router.get(f"{data}/events")
@@ -92,14 +93,14 @@ def experiment_pages(tables: Tables) -> APIRouter:
     @router.get(f"{data}/experiment.yaml")
     def download_yaml(service: Service, namespace: Namespace, name: Name) -> Response:
         headers = {"content-disposition": f'attachment; filename="{name}.yaml"', "cache-control": "no-store"}
-        text = yaml_of(service.get("Experiment", namespace, name))
+        text = yaml_of(service.get(Experiment, namespace, name).encode())
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
 
 
 def _first_table(
-    experiment: Json, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
+    experiment: Experiment, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
 ) -> dict[str, Any]:
     """Return what a page shows of trials before its script runs; no `table` while they are being read."""
     trials = snapshot.trials if snapshot else TrialTable.of(experiment, ())

@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from katib.api.types import Experiment
 from katib.errors import KatibError, UnavailableError
 from katib.rest.streams import Closing
-from katib.tuning.reading import Json, name_of, namespace_of
 from katib.tuning.service import TuningService
 from katib.ui.views import Summary, experiment_summary
 
@@ -49,7 +49,7 @@ def look(service: TuningService, before: Mapping[RowKey, tuple[str, Summary]]) -
     """Return a row for each experiment with its version, and take from `before` what has not changed."""
     found: dict[RowKey, tuple[str, Summary]] = {}
     for experiment in service.experiments():
-        key, version = (namespace_of(experiment), name_of(experiment)), _version(experiment)
+        key, version = (experiment.namespace, experiment.name), _version(experiment)
         known = before.get(key)
         found[key] = known if known is not None and known[0] == version else (version, experiment_summary(experiment))
     return found
@@ -166,9 +166,8 @@ class Watches:
             return self._kept[user]
 
 
-def _version(experiment: Json) -> str:
-    metadata = experiment["metadata"]
-    return f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}"
+def _version(experiment: Experiment) -> str:
+    return f"{experiment.metadata.uid} {experiment.metadata.resource_version}"
 
 
 def _differ(before: Look, after: Look) -> bool:

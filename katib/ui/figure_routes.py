@@ -117,7 +117,7 @@ def figure_routes(tables: Tables) -> APIRouter:
         if kind.keep_seconds or not kind.curves:
             running = data.trials.in_states("Running", "Pending").any() and not kind.keep_seconds
             period = int(time.monotonic() // _SHARED_SECONDS) if running else 0
-            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice, period)
+            key = (user, namespace, name, data.experiment.metadata.uid, figure, choice, period)
             kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
             return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
         return _answer(draw(kind, data, choice), version)

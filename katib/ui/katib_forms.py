@@ -14,26 +14,28 @@ from datetime import UTC
 from typing import Any
 
 from katib.api.metrics import MetricLog, is_usable
-from katib.api.trials import ELIGIBLE, objective_names, trial_state
-from katib.api.types import UNAVAILABLE, ObjectiveType
-from katib.tuning.reading import Json, assignments_of, last_condition, name_of, namespace_of, objective_of, status_of
+from katib.api.trials import ELIGIBLE, trial_state
+from katib.api.types import UNAVAILABLE, Experiment, ObjectiveSpec, ObjectiveType, Trial
+from katib.runtime.objects import Key
+from katib.tuning.reading import assignments_of, last_condition
+from katib.tuning.service import Json
 
 PIPELINE_RUN = "kubeflow-kale.org/kfp-run-uuid"
 _ARCHITECTURE, _NN_CONFIG = "architecture", "nn_config"
 
 
-def experiment_row(experiment: Json) -> Json:
+def experiment_row(experiment: Experiment) -> Json:
     """Return an experiment as a list shows it: its status lies beside its name."""
     return {
-        **status_of(experiment),
-        "name": name_of(experiment),
-        "namespace": namespace_of(experiment),
-        "type": "nas" if experiment.get("spec", {}).get("nasConfig") else "hp",
+        **(experiment.encode().get("status") or {}),
+        "name": experiment.name,
+        "namespace": experiment.namespace,
+        "type": "nas" if experiment.spec.nas_config else "hp",
         "status": _condition_type(experiment),
     }
 
 
-def experiment_csv(experiment: Json, trials: Sequence[Json]) -> str:
+def experiment_csv(experiment: Experiment, trials: Sequence[Trial]) -> str:
     """Return a line of a head and one for each trial, without a line break at the end."""
     metrics, parameters = metric_types(experiment), parameter_names(experiment, trials)
     has_runs = any(_run_of(trial) for trial in trials)
@@ -42,7 +44,7 @@ def experiment_csv(experiment: Json, trials: Sequence[Json]) -> str:
     return _csv([head, *rows]).removesuffix("\n")
 
 
-def trial_csv(trial: Json, readings: Iterable[MetricLog]) -> str:
+def trial_csv(trial: Trial, readings: Iterable[MetricLog]) -> str:
     """Return a head and the best reading of every second for each metric of a trial; each line ends."""
     types = metric_types(trial)
     best: dict[tuple[str, str], str] = {}
@@ -57,21 +59,19 @@ def trial_csv(trial: Json, readings: Iterable[MetricLog]) -> str:
     return _csv([["metricName", "time", "value"], *([*key, value] for key, value in lines)])
 
 
-def architecture_rows(trials: Iterable[Json]) -> list[Json]:
+def architecture_rows(trials: Iterable[Trial]) -> list[Json]:
     """Return the architectures that succeeded, numbered in the order of trials."""
     rows: list[Json] = []
     for trial in trials:
         if _condition_type(trial) != "Succeeded":
             continue
         values = assignments_of(trial)
-        metrics = {
-            str(metric.get("name", "")): str(metric.get("latest", ""))
-            for metric in (status_of(trial).get("observation") or {}).get("metrics") or ()
-        }
+        observation = trial.status.observation
+        metrics = {metric.name: metric.latest for metric in (observation.metrics if observation else ())}
         rows.append(
             {
                 "Name": f"Generation {len(rows)}",
-                "TrialName": name_of(trial),
+                "TrialName": trial.name,
                 "Architecture": architecture_graph(values.get(_ARCHITECTURE, ""), values.get(_NN_CONFIG, "")),
                 "MetricsName": list(metrics),
                 "MetricsValue": list(metrics.values()),
@@ -98,54 +98,56 @@ def architecture_graph(architecture: str, config: str) -> str:
 def template_rows(config_maps: Iterable[Json]) -> Json:
     """Return the templates of ConfigMaps, by namespace, by ConfigMap, and in the order of their keys."""
     spaces: dict[str, list[Json]] = {}
-    for config_map in sorted(config_maps, key=lambda found: (namespace_of(found), name_of(found))):
+    for config_map in sorted(config_maps, key=Key.of):
+        namespace, name = Key.of(config_map)
         data: Mapping[str, Any] = config_map.get("data") or {}
         templates = [{"Path": path, "Yaml": str(text)} for path, text in sorted(data.items())]
-        row = {"ConfigMapName": name_of(config_map), "Templates": templates}
-        spaces.setdefault(namespace_of(config_map), []).append(row)
+        row = {"ConfigMapName": name, "Templates": templates}
+        spaces.setdefault(namespace, []).append(row)
     return {"Data": [{"ConfigMapNamespace": space, "ConfigMaps": maps} for space, maps in spaces.items()]}
 
 
-def metric_types(obj: Json) -> dict[str, str]:
+def metric_types(obj: Experiment | Trial) -> dict[str, str]:
     """Return the declared metrics of an Experiment or a Trial, objectives first, and which direction is better."""
-    objective = objective_of(obj)
-    direction = str(objective.get("type", ""))
-    terms = {str(term.get("name", "")): str(term.get("type", direction)) for term in objective.get("objectives") or ()}
-    names = [*objective_names(objective), *map(str, objective.get("additionalMetricNames") or ())]
-    return {name: terms.get(name, direction) for name in names if name}
+    objective = obj.spec.objective or ObjectiveSpec()
+    terms = {term.name: term.type or objective.type for term in objective.terms}
+    names = [*terms, *objective.additional_metric_names]
+    return {name: terms.get(name, objective.type) for name in names if name}
 
 
-def parameter_names(experiment: Json, trials: Sequence[Json]) -> list[str]:
+def parameter_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]:
     """Return the parameters of an experiment; those of its trials where the experiment names none."""
-    declared = [str(parameter.get("name", "")) for parameter in experiment.get("spec", {}).get("parameters") or ()]
+    declared = [parameter.name for parameter in experiment.spec.parameters]
     return declared or list(dict.fromkeys(name for trial in trials for name in assignments_of(trial)))
 
 
-def _trial_row(trial: Json, metrics: Mapping[str, str], parameters: Sequence[str], *, has_runs: bool) -> Sequence[str]:
+def _trial_row(trial: Trial, metrics: Mapping[str, str], parameters: Sequence[str], *, has_runs: bool) -> Sequence[str]:
     values = assignments_of(trial)
-    cells = [_condition_type(trial), name_of(trial)]
+    cells = [_condition_type(trial), trial.name]
     cells += [_best_text(trial, name, direction) for name, direction in metrics.items()]
     cells += [values.get(name, "") for name in parameters]
     return [*cells, _run_of(trial)] if has_runs else cells
 
 
-def _best_text(trial: Json, name: str, direction: str) -> str:
+def _best_text(trial: Trial, name: str, direction: str) -> str:
     """Return the best value that a trial ever read of a metric; empty unless it ended with values."""
     if trial_state(trial) not in ELIGIBLE:
         return ""
-    metrics = (status_of(trial).get("observation") or {}).get("metrics") or ()
-    found: Mapping[str, Any] = next((metric for metric in metrics if metric.get("name") == name), {})
-    extreme = str(found.get("min" if direction == ObjectiveType.MINIMIZE else "max") or UNAVAILABLE)
-    text = extreme if extreme != UNAVAILABLE else str(found.get("latest") or UNAVAILABLE)
+    observation = trial.status.observation
+    found = None if observation is None else observation.metric(name)
+    if found is None:
+        return ""
+    extreme = found.min if direction == ObjectiveType.MINIMIZE else found.max
+    text = extreme if extreme not in ("", UNAVAILABLE) else found.latest
     return "" if text == UNAVAILABLE else text
 
 
-def _condition_type(obj: Json) -> str:
-    return str(last_condition(obj).get("type") or "Created")
+def _condition_type(obj: Experiment | Trial) -> str:
+    return last_condition(obj).type or "Created"
 
 
-def _run_of(trial: Json) -> str:
-    return str((trial.get("metadata", {}).get("annotations") or {}).get(PIPELINE_RUN) or "")
+def _run_of(trial: Trial) -> str:
+    return trial.metadata.annotations.get(PIPELINE_RUN, "")
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:

@@ -15,10 +15,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, HTTPException, Response
 from fastapi.responses import JSONResponse
 
+from katib.api.types import Experiment, Suggestion, Trial
 from katib.errors import NotFoundError
 from katib.figures.reading import each_trial
 from katib.rest.routing import LONGEST_NAME, OBJECT_NAME, Service
-from katib.tuning.service import Json, TemplateService, TuningService
+from katib.tuning.service import Json, R, TemplateService, TuningService
 from katib.ui.katib_forms import architecture_rows, experiment_csv, experiment_row, template_rows, trial_csv
 
 _LOG_LINES = 100_000
@@ -46,24 +47,24 @@ def _experiments(service: Service, namespace: str = "") -> list[Json]:
 
 
 def _experiment(service: Service, namespace: str = "", experimentName: str = "") -> Json:  # noqa: N803 - the parameter's name
-    return service.get("Experiment", _given("namespace", namespace), _given("experimentName", experimentName))
+    return _read(service, Experiment, namespace, "experimentName", experimentName).encode()
 
 
 def _trial(service: Service, namespace: str = "", trialName: str = "") -> Json:  # noqa: N803 - as above
-    return service.get("Trial", _given("namespace", namespace), _given("trialName", trialName))
+    return _read(service, Trial, namespace, "trialName", trialName).encode()
 
 
 def _suggestion(service: Service, namespace: str = "", suggestionName: str = "") -> Json:  # noqa: N803 - as above
-    return service.get("Suggestion", _given("namespace", namespace), _given("suggestionName", suggestionName))
+    return _read(service, Suggestion, namespace, "suggestionName", suggestionName).encode()
 
 
 def _experiment_table(service: Service, namespace: str = "", experimentName: str = "") -> Response:  # noqa: N803 - as above
-    experiment = _experiment(service, namespace, experimentName)
+    experiment = _read(service, Experiment, namespace, "experimentName", experimentName)
     return JSONResponse(experiment_csv(experiment, list(each_trial(service, namespace, experimentName))))
 
 
 def _trial_table(service: Service, namespace: str = "", trialName: str = "") -> Response:  # noqa: N803 - as above
-    trial = _trial(service, namespace, trialName)
+    trial = _read(service, Trial, namespace, "trialName", trialName)
     return JSONResponse(trial_csv(trial, service.metrics(namespace, trialName)))
 
 
@@ -137,6 +138,10 @@ _WRITING = (
     ("POST", "edit_template", _edit_template),
     ("POST", "delete_template", _delete_template),
 )
+
+
+def _read(service: TuningService, kind: type[R], namespace: str, parameter: str, name: str) -> R:
+    return service.get(kind, _given("namespace", namespace), _given(parameter, name))
 
 
 def _offering(service: TuningService) -> TemplateService:

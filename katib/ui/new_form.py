@@ -14,7 +14,7 @@ import yaml
 
 from katib.api.types import API_VERSION
 from katib.api.validation.update import COUNTS
-from katib.tuning.reading import Json
+from katib.tuning.service import Json
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _SPACE = ("min", "max", "step", "distribution")

@@ -11,12 +11,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
-from katib.api.types import Distribution, ParameterType
+from katib.api.types import Distribution, Experiment, ParameterType
 from katib.api.yaml_text import MAX_BYTES, parse_yaml
 from katib.errors import FieldError, InvalidError, KatibError
 from katib.rest.routing import Service
-from katib.tuning.reading import Json, name_of
-from katib.tuning.service import TuningService
+from katib.tuning.service import Json, TuningService
 from katib.ui.new_form import form_of, line_of, unsubmitted, with_form
 from katib.ui.rendering import render
 from katib.ui.views import yaml_of
@@ -57,8 +56,8 @@ def new_pages() -> APIRouter:
     ) -> HTMLResponse:
         if origin:
             namespace, _, name = origin.partition("/")
-            experiment = service.get("Experiment", namespace, name)
-            text = yaml_of(unsubmitted(experiment, map(name_of, service.experiments(namespace))))
+            experiment = service.get(Experiment, namespace, name).encode()
+            text = yaml_of(unsubmitted(experiment, (other.name for other in service.experiments(namespace))))
         else:
             text = files("katib.ui").joinpath("starts", f"{start if start in STARTS else 'job'}.yaml").read_text()
         infos = service.algorithms()

@@ -18,12 +18,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from katib.api.types import Experiment
 from katib.errors import ExpiredError, KatibError, NotFoundError, UnavailableError
 from katib.figures.trials import TrialRows, TrialTable
 from katib.rest.guard import user_of
 from katib.rest.streams import Closing
-from katib.tuning.reading import Json
-from katib.tuning.service import TuningService
+from katib.tuning.service import Change, TuningService
 
 IDLE_SECONDS = 60.0
 """A table that is not read for so long is given up."""
@@ -48,7 +48,7 @@ class Snapshot:
         complete: Whether all trials have been read; until then `trials` grows.
     """
 
-    experiment: Json
+    experiment: Experiment
     trials: TrialTable
     version: int
     complete: bool
@@ -70,7 +70,7 @@ class LiveTable:
         self._closing = closing
         self._changed = threading.Condition()
         self._rows: TrialRows | None = None
-        self._experiment: Json = {}
+        self._experiment: Experiment | None = None
         self._snapshot: Snapshot | None = None
         self._version = time.time_ns() // 1_000_000 * 1_000  # a script has 53 bits for it
         self._notified_at = 0.0
@@ -102,7 +102,7 @@ class LiveTable:
                 self._changed.wait(left)
             if self._error is not None:
                 raise self._error
-            if self._rows is None:
+            if self._rows is None or self._experiment is None:
                 raise UnavailableError(f'experiment "{self._name}" is still being read; try again')
             if self._snapshot is None or self._snapshot.version != self._version:
                 self._snapshot = Snapshot(self._experiment, self._rows.table(), self._version, self._complete)
@@ -178,26 +178,27 @@ class LiveTable:
             with self._changed:
                 self._rows, self._complete = None, False
         for change in self._service.changes(self._namespace, self._name, timeout_seconds=_SLICE_SECONDS, since=cursor):
-            self._take(change.type, change.object, complete=bool(change.cursor))
+            self._take(change)
             cursor = change.cursor or cursor
             if self._closing.begun or self._given_up:
                 break
         return cursor
 
-    def _take(self, type_: str, obj: Json, *, complete: bool) -> None:
+    def _take(self, change: Change) -> None:
+        obj = change.object
         with self._changed:
-            if obj.get("kind") == "Experiment":
-                if type_ == "DELETED":
+            if isinstance(obj, Experiment):
+                if change.type == "DELETED":
                     raise NotFoundError(f'experiment "{self._name}" was deleted')
                 self._experiment = obj
                 if self._rows is None:
                     self._rows = TrialRows(obj)
-            elif obj and self._rows is not None:
-                if type_ == "DELETED":
-                    self._rows.remove(obj["metadata"]["name"])
+            elif obj is not None and self._rows is not None:
+                if change.type == "DELETED":
+                    self._rows.remove(obj.name)
                 else:
                     self._rows.put(obj)
-            self._complete = self._complete or complete
+            self._complete = self._complete or bool(change.cursor)
             self._version += 1
             now = time.monotonic()
             if not self._complete and now - self._notified_at < _NOTICE_SECONDS:
@@ -245,7 +246,7 @@ class Tables:
         Raises:
             KatibError: There is no such experiment, or the user may not read it.
         """
-        service.get("Experiment", namespace, name)
+        service.get(Experiment, namespace, name)
         key = (user, namespace, name)
         with self._lock:
             self._kept = {other: table for other, table in self._kept.items() if not table.has_ended}

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from katib.api.metrics import MetricLog
+from katib.api.types import Experiment, Trial
 from katib.errors import KatibError, UnavailableError
 from katib.rest.streams import Closing
-from katib.tuning.reading import Json, is_completed
+from katib.tuning.reading import is_completed
 from katib.tuning.service import NOW, TuningService
 from katib.ui.trial_reading import read_experiment
 
@@ -51,8 +52,8 @@ class TrialNews:
         has_ended: Whether there is nothing more to come.
     """
 
-    trial: Json
-    experiment: Json | None
+    trial: Trial
+    experiment: Experiment | None
     version: int
     has_ended: bool
 
@@ -168,9 +169,9 @@ class LiveTrial:
 
     def _read_objects(self, *, is_quiet: bool) -> None:
         """Read the trial, and note its end once nothing is left to be read."""
-        trial = self._service.get("Trial", self._namespace, self._name)
+        trial = self._service.get(Trial, self._namespace, self._name)
         known = self._news
-        changed = known is None or _version(known.trial) != _version(trial)
+        changed = known is None or known.trial.metadata.resource_version != trial.metadata.resource_version
         # The log takes no reading once the end is stored: a look after that which finds nothing is the last one.
         was_over = known is not None and is_completed(known.trial)
         has_ended = is_completed(trial) and was_over and is_quiet
@@ -219,7 +220,3 @@ class LiveTrials:
                     self._kept[key] = live
                     return live
                 self._kept.pop(key, None)
-
-
-def _version(obj: Json) -> str:
-    return str(obj["metadata"].get("resourceVersion", ""))

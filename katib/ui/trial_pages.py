@@ -12,14 +12,15 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.api.metrics import MetricLog
 from katib.api.thinning import thinned
+from katib.api.types import Experiment, Trial
 from katib.errors import KatibError
 from katib.figures.curves import curve_of
 from katib.figures.trial_curves import MOST_SMOOTHING, CurveLook, draw_trial_curves
 from katib.rest.problems import problem_of
 from katib.rest.routing import LONGEST_NAME, Name, Namespace, Service
 from katib.rest.streams import Closing
-from katib.tuning.reading import Json, metric_rows, name_of, namespace_of
-from katib.tuning.service import NOW, Diagnosis, RecordedEvent, TuningService
+from katib.tuning.reading import metric_rows
+from katib.tuning.service import NOW, Diagnosis, Json, RecordedEvent, TuningService
 from katib.ui.live import STREAM_HEADERS, Changes, event
 from katib.ui.rendering import render
 from katib.ui.tables import Tables, Viewer
@@ -51,7 +52,7 @@ def trial_pages() -> APIRouter:
 
     @router.get("/trials/{namespace}/{name}")
     def show(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
-        trial = service.get("Trial", namespace, name)
+        trial = service.get(Trial, namespace, name)
         experiment = read_experiment(service, trial)
         metrics = attempt(lambda: read_metric_names(service, trial), list[str]())
         more = {"metrics": metrics, "job": job_yaml(trial)}
@@ -59,16 +60,16 @@ def trial_pages() -> APIRouter:
 
     @router.get("/data/trials/{namespace}/{name}/parts")
     def show_parts(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
-        trial = service.get("Trial", namespace, name)
+        trial = service.get(Trial, namespace, name)
         values = trial_values(service, trial, read_experiment(service, trial))
         return render(request, "parts/trial_parts.html", **values)
 
     return router
 
 
-def trial_values(service: TuningService, trial: Json, experiment: Json | None) -> dict[str, Any]:
+def trial_values(service: TuningService, trial: Trial, experiment: Experiment | None) -> dict[str, Any]:
     """Return what the templates of a trial show; a part that cannot be read has its `problem`."""
-    namespace, name = namespace_of(trial), name_of(trial)
+    namespace, name = trial.namespace, trial.name
     no_pods: Sequence[Json] = ()
     no_events: Sequence[RecordedEvent] = ()
     no_diagnosis: Diagnosis | None = None
@@ -110,11 +111,11 @@ def trial_data_routes(tables: Tables, closing: Closing) -> APIRouter:
         log: bool = False,
         smoothing: Smoothing = 0.0,
     ) -> Response:
-        trial = service.get("Trial", namespace, name)
+        trial = service.get(Trial, namespace, name)
         curves, cursor = read_curves(service, trial)
         look = CurveLook(by, log, smoothing, points_of_each(curves))
         figures = {
-            metric: draw_trial_curves(f"{name_of(trial)}: {metric}", metric, {name: curve}, look).to_json()
+            metric: draw_trial_curves(f"{trial.name}: {metric}", metric, {name: curve}, look).to_json()
             for metric, curve in curves.items()
         }
         drawn = ",".join(f'{{"metric":{json.dumps(metric)},"figure":{text}}}' for metric, text in figures.items())
@@ -123,7 +124,7 @@ def trial_data_routes(tables: Tables, closing: Closing) -> APIRouter:
 
     @router.get("/neighbours")
     def find_neighbours(service: Service, user: Viewer, namespace: Namespace, name: Name) -> Any:
-        trial = service.get("Trial", namespace, name)
+        trial = service.get(Trial, namespace, name)
         table = tables.table(service, user, namespace, experiment_name(trial))
         snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
         return neighbours(snapshot.trials.names.tolist(), name)
@@ -137,7 +138,7 @@ def trial_data_routes(tables: Tables, closing: Closing) -> APIRouter:
         since: Annotated[str, Query(max_length=LONGEST_NAME)] = NOW,
         last_event_id: Annotated[str, Header(max_length=LONGEST_NAME)] = "",
     ) -> StreamingResponse:
-        service.get("Trial", namespace, name)  # while an error can still be the answer
+        service.get(Trial, namespace, name)  # while an error can still be the answer
         begin = last_event_id or since
         cursor = service.readings(namespace, name, since=NOW).cursor if begin == NOW else begin
         events = trial_events(lives, service, user, (namespace, name), cursor, closing)

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from katib.api.names import PARENT_LABEL
+from katib.api.types import Experiment, Trial
 from katib.errors import KatibError, UnavailableError
 from katib.figures.curves import curve_of
 from katib.figures.data import Curve
 from katib.figures.trial_curves import MOST_READINGS
-from katib.tuning.reading import Json, name_of, namespace_of, status_of, time_of
 from katib.tuning.service import NOW, TuningService
 from katib.ui.trial_views import experiment_name, label_of, metric_names
 
@@ -51,46 +51,50 @@ def attempt(read: Callable[[], T], otherwise: T) -> Attempt[T]:
         return Attempt(otherwise, str(error))
 
 
-def read_experiment(service: TuningService, trial: Json) -> Json | None:
+def read_experiment(service: TuningService, trial: Trial) -> Experiment | None:
     """Return the experiment of a trial; None where it is gone or may not be read.
 
     Raises:
         UnavailableError: The service cannot be reached.
     """
     try:
-        return service.get("Experiment", namespace_of(trial), experiment_name(trial))
+        return service.get(Experiment, trial.namespace, experiment_name(trial))
     except UnavailableError:
         raise
     except KatibError:
         return None
 
 
-def read_generations(service: TuningService, trial: Json) -> list[Json]:
+def read_generations(service: TuningService, trial: Trial) -> list[Trial]:
     """Return a trial and those whose checkpoints led to its own, the youngest first, as far as they are there."""
     found = [trial]
     while (parent := label_of(found[-1], PARENT_LABEL)) and len(found) < MOST_GENERATIONS:
-        older = attempt(partial(service.get, "Trial", namespace_of(trial), parent), Json()).value
-        if not older:
+        older = attempt(partial(_find_trial, service, trial.namespace, parent), None).value
+        if older is None:
             break
         found.append(older)
     return found
 
 
-def started_at(trial: Json) -> float:
+def _find_trial(service: TuningService, namespace: str, name: str) -> Trial | None:
+    return service.get(Trial, namespace, name)
+
+
+def started_at(trial: Trial) -> float:
     """Return when a trial started, in seconds since 1970; NaN before."""
-    moment = time_of(status_of(trial).get("startTime"))
+    moment = trial.status.start_time
     return math.nan if moment is None else moment.timestamp()
 
 
-def read_metric_names(service: TuningService, trial: Json) -> list[str]:
+def read_metric_names(service: TuningService, trial: Trial) -> list[str]:
     """Return the metrics of a trial, the objectives first, 60 at most."""
-    newest = service.metrics(namespace_of(trial), name_of(trial), limit=_SEEN_READINGS)
+    newest = service.metrics(trial.namespace, trial.name, limit=_SEEN_READINGS)
     return metric_names(trial, sorted({reading.name for reading in newest}))[:MOST_METRICS]
 
 
-def read_curve(service: TuningService, trial: Json, metric: str) -> Curve:
+def read_curve(service: TuningService, trial: Trial, metric: str) -> Curve:
     """Return the curve of a metric: all readings of a usual one, the extremes of a very long one."""
-    namespace, name = namespace_of(trial), name_of(trial)
+    namespace, name = trial.namespace, trial.name
     readings = service.metrics(namespace, name, metric=metric, limit=_WHOLE + 1)
     if len(readings) <= _WHOLE:
         return curve_of(readings, started_at(trial))
@@ -98,13 +102,13 @@ def read_curve(service: TuningService, trial: Json, metric: str) -> Curve:
     return replace(curve_of(thinned, started_at(trial)), is_whole=False)
 
 
-def read_curves(service: TuningService, trial: Json) -> tuple[Mapping[str, Curve], str]:
+def read_curves(service: TuningService, trial: Trial) -> tuple[Mapping[str, Curve], str]:
     """Return the curves of all metrics of a trial, and a cursor behind what they hold.
 
     What arrives between the two is in the curves and behind the cursor, too: it is taken out of neither, so a reader
     who appends sees it twice at most, at the same place.
     """
-    cursor = service.readings(namespace_of(trial), name_of(trial), since=NOW).cursor
+    cursor = service.readings(trial.namespace, trial.name, since=NOW).cursor
     names = read_metric_names(service, trial)
     return {metric: read_curve(service, trial, metric) for metric in names}, cursor
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import status_of
 from katib.ui.downloads import MEDIA_TYPES, FileFormat, write_trials
 from katib.ui.rendering import render
 from katib.ui.tables import Tables, Viewer
@@ -68,7 +67,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
             "parts/trial_table.html",
             table=page_of(snapshot.trials, query),
             complete=snapshot.complete,
-            expected=int(status_of(snapshot.experiment).get("trials") or 0),
+            expected=snapshot.experiment.status.trials,
             namespace=namespace,
             name=name,
             tab=tab,

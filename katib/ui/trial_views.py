@@ -10,10 +10,11 @@ import yaml
 
 from katib.api.job_kinds import suspend_field
 from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
+from katib.api.types import Experiment, Trial
 from katib.explaining.replicas import trouble_of
 from katib.figures.trials import Objective, objectives_of
+from katib.runtime.objects import Key
 from katib.tuning.reading import (
-    Json,
     assignments_of,
     best_trial_of,
     constraint_words,
@@ -23,12 +24,10 @@ from katib.tuning.reading import (
     is_completed,
     is_suspended_trial,
     message_of,
-    name_of,
-    namespace_of,
     objective_values,
     short,
     state_of,
-    status_of,
+    time_text,
     violates_constraints,
 )
 from katib.tuning.replicas import (
@@ -40,60 +39,60 @@ from katib.tuning.replicas import (
     restarts_of,
     state_words,
 )
-from katib.tuning.service import RecordedEvent
+from katib.tuning.service import Json, RecordedEvent
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200
 
 
-def experiment_name(trial: Json) -> str:
+def experiment_name(trial: Trial) -> str:
     """Return the name of a trial's experiment; empty where it names none."""
     return label_of(trial, EXPERIMENT_LABEL)
 
 
-def label_of(trial: Json, label: str) -> str:
+def label_of(trial: Trial, label: str) -> str:
     """Return a label; empty without it."""
-    return str((trial["metadata"].get("labels") or {}).get(label, ""))
+    return trial.metadata.labels.get(label, "")
 
 
-def trial_summary(trial: Json, experiment: Json | None) -> dict[str, Any]:
+def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]:
     """Return the head of a trial's page. All of it is JSON.
 
     Args:
         trial: The Trial.
         experiment: Its Experiment; None where there is none any more, or it may not be read.
     """
-    status = status_of(trial)
-    best = best_of(experiment)
-    job = trial.get("spec", {}).get("runSpec") or {}
+    status = trial.status
+    best = None if experiment is None else best_trial_of(experiment)
+    job = trial.spec.run_spec or {}
     duration = duration_of(trial)
     return {
-        "name": name_of(trial),
-        "namespace": namespace_of(trial),
+        "name": trial.name,
+        "namespace": trial.namespace,
         "experiment": experiment_name(trial),
         "state": state_of(trial),
         "reason": reason_of(trial),
         "completed": is_completed(trial),
-        "created": trial["metadata"].get("creationTimestamp", ""),
-        "started": (status.get("startTime") or "") if duration else "",
-        "ended": status.get("completionTime") or "",
+        "created": time_text(trial.metadata.creation_timestamp),
+        "started": time_text(status.start_time) if duration else "",
+        "ended": time_text(status.completion_time),
         "duration": duration,
         "runs": state_of(trial) == "Running",
         "job": f"{job.get('kind', '')}.{'.'.join(reversed(str(job.get('apiVersion', '')).split('/')))}",
         "suspendField": ".".join(suspend_field(job)),
         "suspended": is_suspended_trial(trial),
-        "version": str(trial["metadata"].get("resourceVersion", "")),
+        "version": trial.metadata.resource_version,
         "values": [
             {"name": name, "text": short(value) if value != NO_VALUE else "none yet", "exact": value}
             for name, value in objective_values(trial)
         ],
         "distance": distance_words(trial, experiment),
-        "best": name_of(best) if best else "",
-        "isBest": bool(best) and name_of(best) == name_of(trial),
+        "best": best.name if best else "",
+        "isBest": best is not None and best.name == trial.name,
     }
 
 
-def reason_of(trial: Json) -> str:
+def reason_of(trial: Trial) -> str:
     """Return in a sentence why a trial is in its state; empty while that is not known."""
     if failure := failure_of(trial):
         return f"{failure}."
@@ -101,17 +100,12 @@ def reason_of(trial: Json) -> str:
     return early_stop_reason(message) if state_of(trial) == "EarlyStopped" else message
 
 
-def best_of(experiment: Json | None) -> Json:
-    """Return the best trial of an experiment as a Trial with assignments and observation; empty while there is none."""
-    return best_trial_of(experiment) if experiment else {}
-
-
-def distance_words(trial: Json, experiment: Json | None) -> str:
+def distance_words(trial: Trial, experiment: Experiment | None) -> str:
     """Return how far the objective value of a trial is from the best one, in words; empty without both."""
-    best = best_of(experiment)
-    if not experiment or not best:
+    best = None if experiment is None else best_trial_of(experiment)
+    if experiment is None or best is None:
         return ""
-    if name_of(best) == name_of(trial):
+    if best.name == trial.name:
         return "the best trial so far"
     if violates_constraints(trial):
         return f"does not satisfy {constraint_words(trial)}"
@@ -135,9 +129,10 @@ def _distance(own: str, other: str, objective: Objective) -> str:
     return f"{abs(gap):.4g}{share} {side} the best, {short(other)}{'' if is_worse else ': better'}"
 
 
-def parameter_rows(trial: Json, experiment: Json | None) -> list[dict[str, Any]]:
+def parameter_rows(trial: Trial, experiment: Experiment | None) -> list[dict[str, Any]]:
     """Return the parameters of a trial beside those of the best one, in the order of the trial."""
-    best = assignments_of(best_of(experiment)) if best_of(experiment) else None
+    best_trial = None if experiment is None else best_trial_of(experiment)
+    best = None if best_trial is None else assignments_of(best_trial)
     own = assignments_of(trial)
     rows = []
     for name in dict.fromkeys((*own, *(best or {}))):
@@ -170,19 +165,18 @@ def _change(value: str | None, other: str | None) -> str:
     return "larger" if number > best else "smaller" if number < best else "different"
 
 
-def metric_names(trial: Json, seen: Iterable[str]) -> list[str]:
+def metric_names(trial: Trial, seen: Iterable[str]) -> list[str]:
     """Return the metrics of a trial, the objectives first.
 
     Args:
         trial: Says what is wanted, and what was observed.
         seen: Names of metrics among its readings.
     """
-    objective = trial.get("spec", {}).get("objective") or {}
-    observed = (str(m.get("name", "")) for m in (status_of(trial).get("observation") or {}).get("metrics") or ())
+    objective, observation = trial.spec.objective, trial.status.observation
     named = [
         *(name for name, _ in objective_values(trial)),
-        *map(str, objective.get("additionalMetricNames") or ()),
-        *observed,
+        *(objective.additional_metric_names if objective is not None else ()),
+        *(metric.name for metric in (observation.metrics if observation is not None else ())),
         *seen,
     ]
     return [name for name in dict.fromkeys(named) if name]
@@ -197,7 +191,7 @@ def replica_rows(pods: Sequence[Json]) -> list[dict[str, Any]]:
     return [
         {
             "name": replica_name(pod),
-            "pod": name_of(pod),
+            "pod": Key.of(pod).name,
             "state": state_words(pod),
             "restarts": restarts_of(pod),
             "exit": exit_words(pod),
@@ -229,13 +223,13 @@ def event_rows(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     ]
 
 
-def lineage_rows(generations: Sequence[Json]) -> list[dict[str, str]]:
+def lineage_rows(generations: Sequence[Trial]) -> list[dict[str, str]]:
     """Return the trials whose checkpoints led to that of a trial, itself first; empty without a parent."""
     if not generations or not label_of(generations[0], PARENT_LABEL):
         return []
     return [
         {
-            "name": name_of(trial),
+            "name": trial.name,
             "generation": label_of(trial, GENERATION_LABEL) or "0",
             "value": next((short(value) for _, value in objective_values(trial)), ""),
             "parent": label_of(trial, PARENT_LABEL),
@@ -244,9 +238,9 @@ def lineage_rows(generations: Sequence[Json]) -> list[dict[str, str]]:
     ]
 
 
-def job_yaml(trial: Json) -> str:
+def job_yaml(trial: Trial) -> str:
     """Return the job of a trial as YAML, as it was rendered; empty where it was not kept."""
-    job = trial.get("spec", {}).get("runSpec")
+    job = trial.spec.run_spec
     return yaml.safe_dump(job, sort_keys=False, allow_unicode=True, width=120) if job else ""
 
 

@@ -13,30 +13,25 @@ import yaml
 
 from katib.api.metrics import is_usable
 from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
-from katib.api.types import ParameterType
+from katib.api.types import Experiment, ParameterSpec, ParameterType
 from katib.api.yaml_text import dump_yaml
 from katib.explaining.progress import Progress
 from katib.figures.trials import objectives_of
 from katib.tuning.reading import (
-    Json,
-    assignments_of,
-    best_trial_of,
+    algorithm_of,
     best_value,
     completed_count,
     format_duration,
-    further_values,
+    further_values_of_best,
     is_completed,
     is_stopped,
     last_condition,
-    name_of,
-    namespace_of,
     objective_words,
-    pareto_set_of,
     pareto_words,
     short,
     state_of,
-    status_of,
-    time_of,
+    texts_of,
+    time_text,
 )
 
 Summary = dict[str, Any]
@@ -46,63 +41,62 @@ _ENDED_STATES = ("Succeeded", "EarlyStopped", "Failed", "MetricsUnavailable", "K
 
 
 _COUNTS = {
-    "Succeeded": "trialsSucceeded",
-    "EarlyStopped": "trialsEarlyStopped",
-    "Running": "trialsRunning",
-    "Pending": "trialsPending",
-    "Failed": "trialsFailed",
-    "MetricsUnavailable": "trialMetricsUnavailable",
-    "Killed": "trialsKilled",
+    "Succeeded": "trials_succeeded",
+    "EarlyStopped": "trials_early_stopped",
+    "Running": "trials_running",
+    "Pending": "trials_pending",
+    "Failed": "trials_failed",
+    "MetricsUnavailable": "trial_metrics_unavailable",
+    "Killed": "trials_killed",
 }
 
 
-def experiment_summary(experiment: Json) -> Summary:
+def experiment_summary(experiment: Experiment) -> Summary:
     """Return the head of an experiment's page: state, reason, counts, best, progress. All of it is JSON."""
-    spec, status = experiment.get("spec", {}), status_of(experiment)
-    best = status.get("currentOptimalTrial") or {}
+    spec, status, metadata = experiment.spec, experiment.status, experiment.metadata
+    best = status.current_optimal_trial
     return {
-        "name": name_of(experiment),
-        "namespace": namespace_of(experiment),
+        "name": experiment.name,
+        "namespace": experiment.namespace,
         "state": state_of(experiment),
         "reason": _reason_of(experiment),
         "completed": is_completed(experiment),
-        "algorithm": str((spec.get("algorithm") or {}).get("algorithmName", "")),
+        "algorithm": algorithm_of(experiment),
         "objective": objective_words(experiment),
         "metric": objectives_of(experiment)[0].name,
-        "created": experiment["metadata"].get("creationTimestamp", ""),
-        "started": status.get("startTime") or "",
-        "ended": status.get("completionTime") or "",
+        "created": time_text(metadata.creation_timestamp),
+        "started": time_text(status.start_time),
+        "ended": time_text(status.completion_time),
         "done": completed_count(experiment),
-        "limit": spec.get("maxTrialCount"),
-        "parallel": spec.get("parallelTrialCount"),
-        "failures": spec.get("maxFailedTrialCount"),
-        "stopped": (experiment["metadata"].get("annotations") or {}).get(STOPPED_ANNOTATION) == STOPPED,
-        "counts": {state: int(status.get(field) or 0) for state, field in _COUNTS.items()},
+        "limit": spec.max_trial_count,
+        "parallel": spec.parallel_trial_count,
+        "failures": spec.max_failed_trial_count,
+        "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED,
+        "counts": {state: getattr(status, field) for state, field in _COUNTS.items()},
         "best": {
-            "trial": str(best.get("bestTrialName", "")),
+            "trial": best.best_trial_name,
             "value": best_value(experiment),
-            "parameters": assignments_of({"spec": best}),
+            "parameters": texts_of(best.parameter_assignments),
         },
     }
 
 
-def _reason_of(experiment: Json) -> str:
+def _reason_of(experiment: Experiment) -> str:
     """Return why an experiment is in its state, a sentence."""
     if is_stopped(experiment):
-        conditions = status_of(experiment).get("conditions") or ()
-        return next((str(c.get("message", "")) for c in conditions if c.get("reason") == EXPERIMENT_STOPPED), "")
-    return str(last_condition(experiment).get("message", ""))
+        return next((c.message for c in experiment.status.conditions if c.reason == EXPERIMENT_STOPPED), "")
+    return last_condition(experiment).message
 
 
-def experiment_head(experiment: Json, now: datetime) -> Summary:
+def experiment_head(experiment: Experiment, now: datetime) -> Summary:
     """Return the summary with what only its own page shows: times, the best parameters to copy."""
     summary = experiment_summary(experiment)
     best: dict[str, str] = summary["best"]["parameters"]
     return {
         **summary,
         "time": time_words(experiment, now),
-        "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
-        "further": [(name, short(text), text) for name, text in further_values(best_trial_of(experiment))],
+        "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
+        "further": [(name, short(text), text) for name, text in further_values_of_best(experiment)],
         "assignments": [(name, short(text), text) for name, text in best.items()],
         "copies": copies_of(typed_assignments(experiment, best)),
     }
@@ -127,20 +121,19 @@ class ActionField:
     choices: tuple[str, ...] = ()
 
 
-def action_fields(experiment: Json) -> list[ActionField]:
+def action_fields(experiment: Experiment) -> list[ActionField]:
     """Return the fields of the form that adds a trial by hand, none for an architecture search."""
-    best = assignments_of({"spec": status_of(experiment).get("currentOptimalTrial") or {}})
-    return [_action_field(spec, best) for spec in experiment["spec"].get("parameters") or ()]
+    best = texts_of(experiment.status.current_optimal_trial.parameter_assignments)
+    return [_action_field(spec, best) for spec in experiment.spec.parameters]
 
 
-def _action_field(spec: Json, best: Mapping[str, str]) -> ActionField:
-    name, space = str(spec.get("name", "")), spec.get("feasibleSpace") or {}
-    choices = tuple(map(str, space.get("list") or ()))
-    if choices:
-        return ActionField(name, best.get(name, choices[0]), "", choices=choices)
-    step = f", step {space['step']}" if space.get("step") else ""
-    hint = f"{spec.get('parameterType')} from {space.get('min')} to {space.get('max')}{step}"
-    return ActionField(name, best.get(name, str(space.get("min", ""))), hint, number=True)
+def _action_field(spec: ParameterSpec, best: Mapping[str, str]) -> ActionField:
+    name, space = spec.name, spec.feasible_space
+    if space.list:
+        return ActionField(name, best.get(name, space.list[0]), "", choices=space.list)
+    step = f", step {space.step}" if space.step else ""
+    hint = f"{spec.parameter_type} from {space.min} to {space.max}{step}"
+    return ActionField(name, best.get(name, space.min), hint, number=True)
 
 
 def progress_parts(summary: Summary) -> list[tuple[str, int]]:
@@ -160,10 +153,9 @@ def progress_words(summary: Summary) -> str:
     return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
 
 
-def time_words(experiment: Json, now: datetime) -> str:
+def time_words(experiment: Experiment, now: datetime) -> str:
     """Return how long an experiment has taken, and how long it will at the pace so far; empty before it starts."""
-    status = status_of(experiment)
-    start, end = time_of(status.get("startTime")), time_of(status.get("completionTime"))
+    start, end = experiment.status.start_time, experiment.status.completion_time
     if start is None:
         return ""
     if is_completed(experiment):
@@ -176,9 +168,9 @@ def time_words(experiment: Json, now: datetime) -> str:
     return running if left is None else f"{running}, about {format_duration(left)} left"
 
 
-def typed_assignments(experiment: Json, texts: Mapping[str, str]) -> dict[str, Any]:
+def typed_assignments(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Any]:
     """Return parameter values as programs want them: numbers of numeric parameters, text of the others."""
-    kinds = {str(spec.get("name")): spec.get("parameterType") for spec in experiment["spec"].get("parameters") or ()}
+    kinds = {spec.name: spec.parameter_type for spec in experiment.spec.parameters}
     return {name: _typed(kinds.get(name), text) for name, text in texts.items()}
 
 
@@ -202,6 +194,6 @@ def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def yaml_of(obj: Json) -> str:
+def yaml_of(obj: Mapping[str, Any]) -> str:
     """Return an object as `katib get -o yaml` prints it."""
     return dump_yaml(obj)

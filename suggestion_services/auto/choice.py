@@ -1,7 +1,7 @@
 """Which algorithm suits an experiment, and why. Pure: facts in, names out.
 
 The rules stand in order, the first that holds decides. Their numbers were chosen with `benchmarks/quality.py` on its
-development problems (`docs/algorithms.md` has the figures):
+development problems (`docs/reference/algorithms.md` has the figures):
 
 * a finite space that the budget covers is tried out, in a shuffled order, whatever is wanted of its points;
 * several objectives are left to the algorithm that searches for all of them, constraints to those that use them;

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from katib.cluster.services.kinds import POD, SERVICE
+from katib.cluster.services.plan import POD, SERVICE
 from katib.cluster.services.served import ClusterTiming
 from katib.errors import KatibError
 from katib.rpc._generated import api_pb2 as pb

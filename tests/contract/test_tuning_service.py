@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
 from katib.local import open_engine
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.runtime.objects import Key
-from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
+from katib.tuning.reading import assignments_of, is_completed, objective_value, state_of
 from katib.tuning.service import NOW, TrialOrder, TuningService
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
@@ -78,7 +79,7 @@ def api_server(request: pytest.FixtureRequest) -> Iterator[World]:
 def _run(start: Callable[[], None], service: TuningService, name: str) -> None:
     start()
     for change in service.changes(NS, name, timeout_seconds=30):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
+        if isinstance(change.object, Experiment) and is_completed(change.object):
             return
     raise AssertionError(f"{name} did not end")
 
@@ -122,9 +123,9 @@ def test_a_submitted_experiment_is_created_and_can_be_read(world: World) -> None
     submission = world.service.submit(document("demo"), source="demo.yaml")
 
     assert submission.outcome == "created"
-    assert name_of(submission.experiment) == "demo"
-    assert name_of(world.service.get("Experiment", NS, "demo")) == "demo"
-    assert [name_of(e) for e in world.service.experiments()] == ["demo"]
+    assert submission.experiment.name == "demo"
+    assert world.service.get(Experiment, NS, "demo").name == "demo"
+    assert [e.name for e in world.service.experiments()] == ["demo"]
 
 
 def test_what_is_done_differently_here_comes_back_as_a_notice(world: World) -> None:
@@ -209,7 +210,7 @@ def test_validating_a_broken_document_raises_as_submitting_would(world: World) -
 def test_the_given_namespace_is_used_when_the_document_names_none(world: World) -> None:
     submission = world.service.submit(document("demo"), source="demo.yaml", namespace="team")
 
-    assert submission.experiment["metadata"]["namespace"] == "team"
+    assert submission.experiment.namespace == "team"
     assert list(world.service.experiments("default")) == []
     assert len(world.service.experiments("team")) == 1
 
@@ -217,7 +218,7 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda s: s.get("Experiment", NS, "ghost"), id="get"),
+        pytest.param(lambda s: s.get(Experiment, NS, "ghost"), id="get"),
         pytest.param(lambda s: s.trials(NS, "ghost"), id="trials"),
         pytest.param(lambda s: s.best(NS, "ghost"), id="best"),
         pytest.param(lambda s: s.metrics(NS, "ghost"), id="metrics"),
@@ -243,7 +244,9 @@ def test_trials_come_oldest_first_and_in_pages(finished: TuningService) -> None:
     assert whole.total == first.total == 3
     assert first.cursor
     assert not second.cursor
-    assert [*map(name_of, first.items), *map(name_of, second.items)] == [*map(name_of, whole.items)]
+    assert [*(one.name for one in first.items), *(one.name for one in second.items)] == [
+        *(one.name for one in whole.items)
+    ]
 
 
 @pytest.mark.parametrize("order", ["age", "name", "objective", "duration"])
@@ -253,12 +256,12 @@ def test_the_pages_of_every_order_are_the_whole_list(finished: TuningService, or
     second = finished.trials(NS, "demo", order=order, limit=2, cursor=first.cursor)
 
     assert [*first.items, *second.items] == [*whole.items]
-    assert sorted(map(name_of, whole.items)) == sorted(map(name_of, finished.trials(NS, "demo").items))
+    assert sorted(one.name for one in whole.items) == sorted(one.name for one in finished.trials(NS, "demo").items)
 
 
 def test_the_best_trial_is_on_top_of_those_sorted_by_objective(finished: TuningService) -> None:
     losses = [float(objective_value(t) or "nan") for t in finished.trials(NS, "demo", order="objective").items]
-    names = list(map(name_of, finished.trials(NS, "demo", order="name").items))
+    names = [one.name for one in finished.trials(NS, "demo", order="name").items]
 
     assert losses == sorted(losses)
     assert names == sorted(names)
@@ -292,49 +295,49 @@ def test_without_a_finished_trial_there_is_no_best(world: World) -> None:
 def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0]
     value = assignments_of(trial)["x"]
-    readings = finished.metrics(NS, name_of(trial), metric="loss")
+    readings = finished.metrics(NS, trial.name, metric="loss")
 
-    assert f"loss={value}" in b"".join(finished.logs(NS, name_of(trial))).decode()
+    assert f"loss={value}" in b"".join(finished.logs(NS, trial.name)).decode()
     assert [reading.value for reading in readings] == [value]
     assert readings[0].time.tzinfo is not None
-    assert list(finished.metrics(NS, name_of(trial), metric="other")) == []
-    assert list(finished.curve(NS, name_of(trial), points=4)) == list(readings)
+    assert list(finished.metrics(NS, trial.name, metric="other")) == []
+    assert list(finished.curve(NS, trial.name, points=4)) == list(readings)
 
 
 def test_readings_go_on_behind_a_cursor(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0]
-    first = finished.readings(NS, name_of(trial))
-    after = finished.readings(NS, name_of(trial), since=first.cursor)
+    first = finished.readings(NS, trial.name)
+    after = finished.readings(NS, trial.name, since=first.cursor)
 
     assert [(reading.name, reading.value) for reading in first.items] == [("loss", assignments_of(trial)["x"])]
     assert first.items[0].time.tzinfo is not None
     assert (after.items, after.cursor) == ((), first.cursor)
-    assert finished.readings(NS, name_of(trial), since=NOW) == after
+    assert finished.readings(NS, trial.name, since=NOW) == after
 
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1" * 40])
 def test_a_cursor_of_no_readings_is_bad_input(finished: TuningService, cursor: str) -> None:
-    trial = name_of(finished.trials(NS, "demo").items[0])
+    trial = finished.trials(NS, "demo").items[0].name
 
     with pytest.raises(InvalidError, match="start without one"):
         finished.readings(NS, trial, since=cursor)
 
 
 def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:
-    trial = name_of(finished.trials(NS, "demo").items[0])
+    trial = finished.trials(NS, "demo").items[0].name
 
     assert b"".join(finished.logs(NS, trial, tail_lines=0)) == b""
     assert len(b"".join(finished.logs(NS, trial, tail_lines=1)).splitlines()) == 1
 
 
 def test_following_the_log_of_an_ended_trial_ends(finished: TuningService) -> None:
-    trial = name_of(finished.trials(NS, "demo").items[0])
+    trial = finished.trials(NS, "demo").items[0].name
 
     assert b"loss=" in b"".join(finished.logs(NS, trial, follow=True))
 
 
 def test_events_of_an_experiment_include_those_of_its_trials(finished: TuningService) -> None:
-    trials = {name_of(t) for t in finished.trials(NS, "demo").items}
+    trials = {t.name for t in finished.trials(NS, "demo").items}
     events = finished.events("Experiment", NS, "demo")
 
     assert trials <= {event.name for event in events if event.kind == "Trial"}
@@ -343,9 +346,9 @@ def test_events_of_an_experiment_include_those_of_its_trials(finished: TuningSer
 
 def test_changes_open_with_everything_as_it_is(finished: TuningService) -> None:
     changes = list(finished.changes(NS, "demo", timeout_seconds=0.3))
-    opening = {name_of(change.object) for change in changes if change.type == "ADDED"}
+    opening = {change.object.name for change in changes if change.type == "ADDED"}
 
-    assert opening >= {"demo", *map(name_of, finished.trials(NS, "demo").items)}
+    assert opening >= {"demo", *(one.name for one in finished.trials(NS, "demo").items)}
 
 
 def test_changes_show_every_step_of_a_run(world: World) -> None:
@@ -355,12 +358,12 @@ def test_changes_show_every_step_of_a_run(world: World) -> None:
     world.finish("demo")
     states = {}
     for change in changes:
-        states[name_of(change.object)] = state_of(change.object)
+        states[change.object.name] = state_of(change.object)
         if list(states.values()).count("Succeeded") == 4:
             break
 
     assert states.pop("demo") == "Succeeded"
-    assert set(states) == set(map(name_of, world.service.trials(NS, "demo").items))
+    assert set(states) == {one.name for one in world.service.trials(NS, "demo").items}
 
 
 def test_changes_go_on_behind_a_cursor_without_a_new_listing(finished: TuningService) -> None:
@@ -376,7 +379,7 @@ def test_changes_end_with_the_deletion(finished: TuningService) -> None:
     finished.delete(NS, "demo")
     last = list(changes)[-1]
 
-    assert (last.type, last.object["kind"]) == ("DELETED", "Experiment")
+    assert (last.type, last.document["kind"]) == ("DELETED", "Experiment")
 
 
 def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
@@ -407,11 +410,11 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
     world.service.submit(document("demo"), source="demo.yaml")
 
     edited = world.service.edit(NS, "demo", counts={"maxTrialCount": 7, "maxFailedTrialCount": 2})
-    assert (edited["spec"]["maxTrialCount"], edited["spec"]["maxFailedTrialCount"]) == (7, 2)
+    assert (edited.encode()["spec"]["maxTrialCount"], edited.encode()["spec"]["maxFailedTrialCount"]) == (7, 2)
     stopped = world.service.edit(NS, "demo", counts={}, stopped=True)
-    assert stopped["metadata"]["annotations"]["katib.kubeflow.org/stopped"] == "true"
+    assert stopped.encode()["metadata"]["annotations"]["katib.kubeflow.org/stopped"] == "true"
     resumed = world.service.edit(NS, "demo", counts={}, stopped=False)
-    assert "katib.kubeflow.org/stopped" not in (resumed["metadata"].get("annotations") or {})
+    assert "katib.kubeflow.org/stopped" not in (resumed.encode()["metadata"].get("annotations") or {})
     with pytest.raises(InvalidError):
         world.service.edit(NS, "demo", counts={"parallelTrialCount": 0})
     with pytest.raises(NotFoundError):
@@ -419,7 +422,7 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
 
 
 def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:
-    trial = name_of(finished.trials(NS, "demo").items[0])
+    trial = finished.trials(NS, "demo").items[0].name
     for suspended in (True, False):
         with pytest.raises(InvalidError, match="it has ended"):
             finished.suspend(NS, trial, suspended=suspended)
@@ -432,18 +435,18 @@ def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> No
     world.service.edit(NS, "demo", counts={}, stopped=True)
 
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
-    metadata = world.service.get("Experiment", NS, "demo")["metadata"]
+    metadata = world.service.get(Experiment, NS, "demo").encode()["metadata"]
     assert "katib.kubeflow.org/stopped" not in (metadata.get("annotations") or {})
 
 
 def test_a_deleted_experiment_is_gone_with_its_trials(finished: TuningService) -> None:
-    trial = name_of(finished.trials(NS, "demo").items[0])
+    trial = finished.trials(NS, "demo").items[0].name
     finished.delete(NS, "demo")
 
     with pytest.raises(NotFoundError):
-        finished.get("Experiment", NS, "demo")
+        finished.get(Experiment, NS, "demo")
     with pytest.raises(NotFoundError):
-        finished.get("Trial", NS, trial)
+        finished.get(Trial, NS, trial)
 
 
 def test_algorithms_keep_what_is_known_of_their_settings(world: World) -> None:

@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.local.processes.remains import EngineRecord
 from katib.rest.client import HttpTuningService
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, marked_processes, rows
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
+
+ENDING = ("--orphans", "0")
+"""Programs end with their server; see test_orphans.py for those that go on."""
 
 TRIALS = 20
 READINGS = 5
@@ -67,7 +70,7 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
     disturbed.mkdir()
     path = experiment_file(disturbed)
     moments = random.Random(1)
-    with a_server(disturbed) as server:
+    with a_server(disturbed, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=disturbed)
         assert applied.returncode == 0, applied.stderr
         for _ in range(KILLS):
@@ -79,7 +82,7 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
                 server.wait_until_ready()
         server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), seconds=240, every=0.1)
         experiment = katib_json("get", "experiment", "demo", "--server", server.url, cwd=disturbed)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
@@ -97,8 +100,8 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
     assert best["bestTrialName"] == reference["status"]["currentOptimalTrial"]["bestTrialName"]
 
 
-def _is_over(experiment: Mapping[str, Any]) -> bool:
-    return bool(experiment["status"]["conditions"][-1]["type"] == "Succeeded")
+def _is_over(experiment: Experiment) -> bool:
+    return experiment.status.conditions[-1].type == "Succeeded"
 
 
 # A trial with a good value ends by itself; every other one reports a hopeless one and would go on, deaf to SIGTERM.
@@ -116,7 +119,7 @@ def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path:
     path = tmp_path / "demo.yaml"
     path.write_text(yaml.safe_dump(raw))
     moments = random.Random(5)
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr
         for _ in range(3):
@@ -126,7 +129,7 @@ def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path:
             server.start()
             server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), seconds=240, every=0.1)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
 
@@ -259,7 +262,7 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
     kinds = ["engine"] * 4 + ["guard"] * 4 + ["worker"] * 6 + ["master"] * 6
     moments.shuffle(kinds)
     assert len(kinds) == GANG_KILLS
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr
         for what in kinds:
@@ -267,7 +270,7 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
             kill_one(server, what, moments)
         (tmp_path / "calm").touch()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), every=0.1)
         experiment = katib_json("get", "experiment", "demo", "--server", server.url, cwd=tmp_path)
         eventually(lambda: not members(server, "0", "1", "2"), "all replicas to end")
         assert server.stop() in (0, 130)

@@ -16,9 +16,10 @@ import yaml
 
 from katib import checkpoint_folders
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.types import Experiment, Trial
 from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint, remove_checkpoint
 from katib.local import open_engine
-from katib.tuning.reading import failure_of, is_completed, name_of, state_of
+from katib.tuning.reading import failure_of, is_completed, state_of
 from katib.tuning.service import TuningService
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
@@ -44,17 +45,17 @@ def a_training(command: str = REMEMBER, place: str = "/checkpoints/", **spec: An
     return an_experiment(command=command, algorithm=an_algorithm(place), **{"maxTrialCount": 12, **spec})
 
 
-def run(directory: Path, raw: dict[str, Any], service: TuningService) -> dict[str, dict[str, Any]]:
+def run(directory: Path, raw: dict[str, Any], service: TuningService) -> dict[str, Trial]:
     """Run an experiment to its end and return its trials by name."""
     service.submit(yaml.safe_dump(raw), source=str(directory / "demo.yaml"))
     for change in service.changes(NS, "demo", timeout_seconds=180):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
-            return {name_of(trial): trial for trial in service.trials(NS, "demo").items}
+        if isinstance(change.object, Experiment) and is_completed(change.object):
+            return {trial.name: trial for trial in service.trials(NS, "demo").items}
     raise AssertionError(service.why(NS, "demo"))
 
 
-def label(trial: dict[str, Any], name: str) -> str:
-    return str(trial["metadata"]["labels"].get(name, ""))
+def label(trial: Trial, name: str) -> str:
+    return trial.metadata.labels.get(name, "")
 
 
 def test_every_trial_goes_on_with_what_its_parent_left(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_trial_that_needs_no_folder_here_reads_its_parent_from_its_labels(tmp_
         trials = run(tmp_path, raw, engine.service)
 
         for trial in trials.values():
-            output = b"".join(engine.service.logs(NS, name_of(trial))).decode()
+            output = b"".join(engine.service.logs(NS, trial.name)).decode()
             assert f"from={label(trial, PARENT_LABEL)} at=\n" in output
         assert not list((tmp_path / "checkpoints").rglob("*"))
 
@@ -198,7 +199,7 @@ def test_a_server_killed_in_mid_copy_leaves_no_half_checkpoint(tmp_path: Path) -
     raw = a_training(MANY, parallelTrialCount=1, maxTrialCount=7)
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(raw))
     folder = tmp_path / ".katib" / "checkpoints" / NS / "demo"
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, "--orphans", "0") as server:
         server.wait_until_ready()
         applied = katib_here("apply", "demo.yaml", "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr

@@ -13,7 +13,7 @@ import yaml
 
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.kinds import DEPLOYMENT, VOLUME_CLAIM
+from katib.cluster.services.plan import DEPLOYMENT, VOLUME_CLAIM
 from katib.cluster.services.served import ClusterTiming
 from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import ForbiddenError, NotFoundError

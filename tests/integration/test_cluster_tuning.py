@@ -31,7 +31,7 @@ from katib.errors import (
 )
 from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import Key
-from katib.tuning.reading import name_of, state_of
+from katib.tuning.reading import state_of
 from katib.tuning.service import Change, TuningService
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
@@ -93,7 +93,7 @@ def as_member(server: ApiServer, name: str, rules: list[dict[str, Any]]) -> Iter
 
 
 def next_of(changes: Iterator[Change], name: str, state: str) -> Change:
-    return next(change for change in changes if name_of(change.object) == name and state_of(change.object) == state)
+    return next(change for change in changes if change.object.name == name and state_of(change.object) == state)
 
 
 def test_rights_in_one_namespace_are_enough(api_server: ApiServer, world: ClusterWorld) -> None:

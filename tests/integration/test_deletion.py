@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.controllers.kinds import TRIAL
 from katib.errors import AlreadyExistsError
 from katib.local.engine import Engine
 from katib.local.jobs.batch.job import JOB
 from katib.runtime.objects import Key
-from katib.tuning.reading import is_completed, name_of, state_of
+from katib.tuning.reading import is_completed, state_of
 from katib.tuning.service import Submission
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -40,7 +41,7 @@ def submit(engine: Engine, **changes: Any) -> Submission:
 
 
 def names(engine: Engine) -> list[str]:
-    return [name_of(trial) for trial in engine.service.trials(NS, "demo").items]
+    return [trial.name for trial in engine.service.trials(NS, "demo").items]
 
 
 def values(engine: Engine, trial: str) -> list[str]:
@@ -48,7 +49,7 @@ def values(engine: Engine, trial: str) -> list[str]:
 
 
 def has_ended(engine: Engine) -> bool:
-    return is_completed(engine.service.get("Experiment", NS, "demo"))
+    return is_completed(engine.service.get(Experiment, NS, "demo"))
 
 
 def test_deleting_waits_for_the_processes_and_leaves_the_next_of_that_name_nothing(

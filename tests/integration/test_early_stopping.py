@@ -12,7 +12,7 @@ import yaml
 
 from katib.local.engine import Engine
 from katib.rpc._generated import api_pb2 as pb
-from katib.tuning.reading import last_condition, name_of, objective_value, state_of
+from katib.tuning.reading import last_condition, objective_value, state_of
 from katib.tuning.service import TuningService
 from tests.integration.test_engine import NS, count, ended, submit
 from tests.support.experiments import an_experiment
@@ -51,17 +51,17 @@ def test_hopeless_programs_are_stopped_while_they_run_and_make_room(tmp_path: Pa
         trials = service.trials(NS, "demo").items
         stopped = [trial for trial in trials if state_of(trial) == "EarlyStopped"]
 
-        assert experiment["status"]["trialsSucceeded"] == 1
-        assert len(stopped) == experiment["status"]["trialsEarlyStopped"] == 3
+        assert experiment.status.trials_succeeded == 1
+        assert len(stopped) == experiment.status.trials_early_stopped == 3
         for trial in stopped:
             condition = last_condition(trial)
-            assert condition["reason"] == "TrialEarlyStopped"
-            assert "loss 0.9 at reading 1 is worse than 0.5" in condition["message"]
+            assert condition.reason == "TrialEarlyStopped"
+            assert "loss 0.9 at reading 1 is worse than 0.5" in condition.message
             assert objective_value(trial) == "0.9"
-            assert "earlyStoppingRules" not in trial["spec"]
-            assert b"".join(service.logs(NS, name_of(trial))) == b"loss=0.9\n"
+            assert not trial.spec.early_stopping_rules
+            assert b"".join(service.logs(NS, trial.name)) == b"loss=0.9\n"
         assert "ended 3 of 4 trials" in service.why(NS, "demo").savings
-        assert "worse than 0.5" in service.why(NS, name_of(stopped[0])).verdict
+        assert "worse than 0.5" in service.why(NS, stopped[0].name).verdict
 
 
 def test_a_program_that_ignores_the_polite_request_is_ended_by_force(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_readings_of_the_grace_period_are_kept(tmp_path: Path) -> None:
         ended(service)
         (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
 
-        assert [reading.value for reading in service.metrics(NS, name_of(stopped))] == ["0.9", "0.7"]
+        assert [reading.value for reading in service.metrics(NS, stopped.name)] == ["0.9", "0.7"]
         assert objective_value(stopped) == "0.7"
 
 
@@ -135,7 +135,7 @@ def test_what_a_collector_of_the_users_pushes_is_judged_too(tmp_path: Path) -> N
 
         assert state_of(trial) == "EarlyStopped"
         assert objective_value(trial) == "0.9"
-        assert "worse than 0.5" in last_condition(trial)["message"]
+        assert "worse than 0.5" in last_condition(trial).message
 
 
 def test_a_service_that_gives_rules_only_stops_what_is_pushed_as_well(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_a_service_that_gives_rules_only_stops_what_is_pushed_as_well(tmp_path: 
             ended(service)
             (trial,) = service.trials(NS, "demo").items
 
-    assert [rule["value"] for rule in trial["spec"]["earlyStoppingRules"]] == ["0.5"]
+    assert [rule.value for rule in trial.spec.early_stopping_rules] == ["0.5"]
     assert state_of(trial) == "EarlyStopped"
-    assert "best loss so far is 0.9" in last_condition(trial)["message"]
+    assert "best loss so far is 0.9" in last_condition(trial).message
 
 
 def test_an_engine_that_ends_while_trials_are_stopped_stops_nothing_twice(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_an_engine_that_ends_while_trials_are_stopped_stops_nothing_twice(tmp_pa
         before = stopping(service)
     with working(tmp_path / "data") as service:
         ended(service)
-        trials = {name_of(trial): trial for trial in service.trials(NS, "demo").items}
+        trials = {trial.name: trial for trial in service.trials(NS, "demo").items}
 
         assert len(trials) == 3
         assert count(service, "Succeeded") == 1
@@ -175,4 +175,4 @@ def test_an_engine_that_ends_while_trials_are_stopped_stops_nothing_twice(tmp_pa
 
 def stopping(service: TuningService) -> set[str]:
     running = service.trials(NS, "demo", states=("Running",)).items
-    return {name_of(trial) for trial in running if last_condition(trial).get("reason") == "TrialStopping"}
+    return {trial.name for trial in running if last_condition(trial).reason == "TrialStopping"}

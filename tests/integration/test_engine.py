@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.controllers.settings import ControllerSettings
 from katib.errors import InvalidError, NotFoundError, TerminalError
 from katib.local import open_engine, open_offline
 from katib.local.engine import Engine
-from katib.tuning.reading import assignments_of, is_completed, last_condition, name_of, objective_value, state_of
+from katib.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
 from katib.tuning.service import Change, Submission, TuningService
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.waiting import eventually
@@ -38,16 +39,16 @@ def submit(service: TuningService, *documents: dict[str, Any], source: str = "de
     return service.submit(yaml.safe_dump_all(documents), source=source)
 
 
-def ended(service: TuningService, name: str = "demo", within_seconds: float = 30) -> dict[str, Any]:
+def ended(service: TuningService, name: str = "demo", within_seconds: float = 30) -> Experiment:
     """Return the experiment once it is over."""
     for change in service.changes(NS, name, timeout_seconds=within_seconds):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
+        if isinstance(change.object, Experiment) and is_completed(change.object):
             return change.object
     raise AssertionError(service.why(NS, name))
 
 
 def printed(service: TuningService, name: str = "demo") -> list[str]:
-    return [b"".join(service.logs(NS, name_of(t))).decode() for t in service.trials(NS, name).items]
+    return [b"".join(service.logs(NS, t.name)).decode() for t in service.trials(NS, name).items]
 
 
 def count(service: TuningService, state: str, name: str = "demo") -> int:
@@ -62,7 +63,7 @@ def test_an_experiment_runs_and_leaves_everything_behind(tmp_path: Path) -> None
         best = service.best(NS, "demo")
         losses = [float(objective_value(trial) or "nan") for trial in trials]
 
-        assert last_condition(experiment)["reason"] == "ExperimentMaxTrialsReached"
+        assert last_condition(experiment).reason == "ExperimentMaxTrialsReached"
         assert [state_of(trial) for trial in trials] == ["Succeeded"] * 5
         assert losses == [float(assignments_of(trial)["lr"]) for trial in trials]
         assert best is not None
@@ -77,16 +78,16 @@ def test_stopping_in_the_middle_and_starting_again_finishes_the_budget(tmp_path:
     with working(tmp_path / "data") as service:
         submit(service, an_experiment(command=command, maxTrialCount=4))
         eventually(lambda: count(service, "Running") == 2)
-        first = [name_of(trial) for trial in service.trials(NS, "demo").items]
+        first = [trial.name for trial in service.trials(NS, "demo").items]
     mark.touch()
     with working(tmp_path / "data") as service:
         ended(service)
         trials = service.trials(NS, "demo").items
         reasons = {event.reason for event in service.events("Experiment", NS, "demo")}
 
-        assert [name_of(trial) for trial in trials][:2] == first
+        assert [trial.name for trial in trials][:2] == first
         assert [state_of(trial) for trial in trials] == ["Succeeded"] * 4
-        assert all(len(service.metrics(NS, name_of(trial))) == 1 for trial in trials)
+        assert all(len(service.metrics(NS, trial.name)) == 1 for trial in trials)
         assert "Resumed" in reasons
 
 
@@ -104,7 +105,7 @@ def test_two_engines_never_work_on_one_directory(tmp_path: Path) -> None:
         with pytest.raises(TerminalError, match="another engine of this process"), open_engine(tmp_path):
             pass
         submit(service, an_experiment())
-        assert last_condition(ended(service))["type"] == "Succeeded"
+        assert last_condition(ended(service)).type == "Succeeded"
     with open_engine(tmp_path):
         pass
 
@@ -132,7 +133,7 @@ def test_deleting_ends_running_trials_and_leaves_no_file(tmp_path: Path) -> None
     with working(tmp_path) as service:
         submit(service, an_experiment(command=SLOW))
         eventually(lambda: sum("started" in text for text in _logs(tmp_path)) == 2)
-        trial = name_of(service.trials(NS, "demo").items[0])
+        trial = service.trials(NS, "demo").items[0].name
         service.delete(NS, "demo")
 
         for name in ("demo", trial):
@@ -140,7 +141,7 @@ def test_deleting_ends_running_trials_and_leaves_no_file(tmp_path: Path) -> None
                 service.why(NS, name)
         eventually(lambda: not _logs(tmp_path))
         assert submit(service, an_experiment(maxTrialCount=1, parallelTrialCount=1)).outcome == "created"
-        assert last_condition(ended(service))["type"] == "Succeeded"
+        assert last_condition(ended(service)).type == "Succeeded"
 
 
 def _logs(data_dir: Path) -> list[str]:
@@ -165,8 +166,8 @@ def test_changes_can_be_followed_again_from_any_cursor(tmp_path: Path) -> None:
         service.delete(NS, "demo")
         reader.join(60)
 
-    assert (seen[-1].type, seen[-1].object["kind"]) == ("DELETED", "Experiment")
-    assert {name_of(change.object) for change in seen if change.type == "DELETED"} >= {"demo"}
+    assert (seen[-1].type, seen[-1].document["kind"]) == ("DELETED", "Experiment")
+    assert {change.object.name for change in seen if change.type == "DELETED"} >= {"demo"}
 
 
 def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: 
         seen: list[Change] = []
         for change in changes:
             seen.append(change)
-            if change.object["kind"] == "Experiment" and is_completed(change.object):
+            if isinstance(change.object, Experiment) and is_completed(change.object):
                 break
         final = _versions(seen)
         assert len([change for change in seen if change.cursor]) > 3
@@ -190,7 +191,7 @@ def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: 
 
 def _versions(changes: list[Change]) -> dict[str, int]:
     """Return the newest revision of each object."""
-    return {name_of(change.object): int(change.object["metadata"]["resourceVersion"]) for change in changes}
+    return {change.object.name: int(change.document["metadata"]["resourceVersion"]) for change in changes}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_a_finished_experiment_goes_on_when_its_budget_is_raised(
         eventually(lambda: count(service, "Succeeded") == budget)
 
         assert again.outcome == outcome
-        assert ended(service)["status"]["trials"] == budget
+        assert ended(service).status.trials == budget
 
 
 def test_a_changed_experiment_is_refused_with_the_change(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_a_template_may_come_from_a_config_map_of_the_same_file(tmp_path: Path) 
     with working(tmp_path) as service:
         submit(service, config_map, an_experiment(trialTemplate=template, maxTrialCount=2))
 
-        assert last_condition(ended(service))["reason"] == "ExperimentMaxTrialsReached"
+        assert last_condition(ended(service)).reason == "ExperimentMaxTrialsReached"
 
 
 def test_a_secret_of_the_file_reaches_the_environment_of_trials(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_a_secret_of_the_file_reaches_the_environment_of_trials(tmp_path: Path) 
             an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1),
         )
         ended(service)
-        trial = name_of(service.trials(NS, "demo").items[0])
+        trial = service.trials(NS, "demo").items[0].name
 
         assert f"key=s3cret in {trial}\n" in printed(service)[0]
 
@@ -334,10 +335,10 @@ def test_what_goes_wrong_is_explained_by_the_condition_and_by_why(
         submit(service, raw)
         ended(service)
         (trial,) = service.trials(NS, "demo").items
-        diagnosis = service.why(NS, name_of(trial))
+        diagnosis = service.why(NS, trial.name)
 
         assert state_of(trial) == state
-        assert words in last_condition(trial)["message"]
+        assert words in last_condition(trial).message
         assert state in str(diagnosis) or words in str(diagnosis)
 
 
@@ -404,7 +405,7 @@ def test_a_trial_without_reports_does_not_wait_longer_than_told(tmp_path: Path) 
         ended(engine.service)
         (trial,) = engine.service.trials(NS, "demo").items
 
-        assert "report_metrics" in last_condition(trial)["message"]
+        assert "report_metrics" in last_condition(trial).message
 
 
 def test_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
@@ -416,7 +417,7 @@ def test_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
         experiment = ended(service)
         eventually(lambda: count(service, "Running") == 0)
 
-        assert last_condition(experiment)["reason"] == "ExperimentGoalReached"
+        assert last_condition(experiment).reason == "ExperimentGoalReached"
         assert count(service, "Killed") >= 1
 
 

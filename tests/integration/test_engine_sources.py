@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment, Trial
 from katib.local import open_engine
-from katib.tuning.reading import is_completed, last_condition, name_of, objective_value, state_of
+from katib.tuning.reading import is_completed, last_condition, objective_value, state_of
 from katib.tuning.service import TuningService
 from metrics_collector.sources.prometheus import PrometheusEndpoint
 from tests.support.experiments import an_experiment
@@ -32,11 +33,11 @@ PUSHES = (
 )
 
 
-def run(directory: Path, raw: dict[str, Any], service: TuningService) -> list[dict[str, Any]]:
+def run(directory: Path, raw: dict[str, Any], service: TuningService) -> list[Trial]:
     """Run an experiment to its end and return its trials."""
     service.submit(yaml.safe_dump(raw), source=str(directory / "demo.yaml"))
     for change in service.changes(NS, "demo", timeout_seconds=180):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
+        if isinstance(change.object, Experiment) and is_completed(change.object):
             return list(service.trials(NS, "demo").items)
     raise AssertionError(service.why(NS, "demo"))
 
@@ -52,7 +53,7 @@ def test_endpoints_of_trials_side_by_side_are_scraped(tmp_path: Path) -> None:
         trials = run(tmp_path, raw, engine.service)
 
         assert [state_of(trial) for trial in trials] == ["Succeeded"] * 2
-        assert all(len(engine.service.metrics(NS, name_of(trial))) == 2 for trial in trials)
+        assert all(len(engine.service.metrics(NS, trial.name)) == 2 for trial in trials)
         assert all(float(objective_value(trial) or "nan") <= 0.1 for trial in trials)
 
 
@@ -90,7 +91,7 @@ def test_an_endpoint_is_scraped_at_once_when_its_program_is_told_to_end(
         (trial,) = run(tmp_path, raw, engine.service)
 
         assert state_of(trial) == "EarlyStopped"
-        assert [log.value for log in engine.service.metrics(NS, name_of(trial))] == ["0.9", "0.7"]
+        assert [log.value for log in engine.service.metrics(NS, trial.name)] == ["0.9", "0.7"]
 
 
 def test_an_endpoint_that_never_answers_is_explained(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_an_endpoint_that_never_answers_is_explained(tmp_path: Path) -> None:
         (trial,) = run(tmp_path, raw, engine.service)
 
         assert state_of(trial) == "MetricsUnavailable"
-        assert "no answer from http://localhost:" in last_condition(trial)["message"]
+        assert "no answer from http://localhost:" in last_condition(trial).message
 
 
 def test_event_files_of_each_trial_are_read(tmp_path: Path) -> None:
@@ -120,9 +121,9 @@ def test_event_files_of_each_trial_are_read(tmp_path: Path) -> None:
         trials = run(tmp_path, raw, engine.service)
 
         assert [state_of(trial) for trial in trials] == ["Succeeded"] * 2
-        readings = [engine.service.metrics(NS, name_of(trial), metric="loss") for trial in trials]
+        readings = [engine.service.metrics(NS, trial.name, metric="loss") for trial in trials]
         assert [[log.step for log in logs] for logs in readings] == [[1, 2]] * 2
-        others = [engine.service.metrics(NS, name_of(trial), metric="logs/part1/loss") for trial in trials]
+        others = [engine.service.metrics(NS, trial.name, metric="logs/part1/loss") for trial in trials]
         assert [len(logs) for logs in others] == [1, 1]
         assert len({objective_value(trial) for trial in trials}) == 2
 
@@ -155,5 +156,5 @@ def test_a_trial_that_nothing_is_collected_of_succeeds(tmp_path: Path) -> None:
         engine.start()
         trials = run(tmp_path, raw, engine.service)
 
-        assert [last_condition(trial)["reason"] for trial in trials] == ["TrialSucceededUnmeasured"] * 2
+        assert [last_condition(trial).reason for trial in trials] == ["TrialSucceededUnmeasured"] * 2
         assert engine.service.best(NS, "demo") is None

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.explaining.replicas import trouble_of
 from katib.local import open_engine
-from katib.tuning.reading import failure_of, is_completed, name_of
+from katib.tuning.reading import failure_of, is_completed
 from katib.tuning.replicas import replica_name
 from katib.tuning.service import TuningService
 
@@ -151,12 +152,12 @@ CASES = {
 def test_the_last_line_of_the_replica_that_failed_is_what_one_reads(service: TuningService, name: str) -> None:
     job, replica, template = CASES[name]
     trial = only_trial(service, name, job, template)
-    pods = [pod for pod in service.pods("Trial", NS, name_of(trial)) if replica_name(dict(pod)) == replica]
-    of_trial, of_experiment = service.why(NS, name_of(trial)), service.why(NS, name)
+    pods = [pod for pod in service.pods("Trial", NS, trial.name) if replica_name(dict(pod)) == replica]
+    of_trial, of_experiment = service.why(NS, trial.name), service.why(NS, name)
 
     assert failure_of(trial) == (f"replica {replica}: boom (exit code 3)" if replica else "boom (exit code 3)")
     if name != "job-two":
-        assert b"".join(service.logs(NS, name_of(trial))).endswith(b"early\nboom\n")
+        assert b"".join(service.logs(NS, trial.name)).endswith(b"early\nboom\n")
     assert of_trial.verdict.endswith("boom (exit code 3).")
     assert of_trial.log_tail[-2:] == ("early", "boom")
     assert of_experiment.log_tail[-2:] == ("early", "boom")
@@ -214,7 +215,7 @@ def test_readings_go_with_a_try_that_was_thrown_away_and_stay_when_the_job_asked
     first = f"if [ ! -e {tmp_path}/again ]; then touch {tmp_path}/again; echo loss=5; echo '{last}'; exit 1; fi"
     trial = only_trial(service, name, make(f"{first}; : {PRIMARY}; echo loss=7"), {})
 
-    assert [reading.value for reading in service.metrics(NS, name_of(trial))] == expected
+    assert [reading.value for reading in service.metrics(NS, trial.name)] == expected
 
 
 def test_every_failed_try_is_an_event_also_when_the_next_one_fails_at_once(
@@ -224,7 +225,7 @@ def test_every_failed_try_is_an_event_also_when_the_next_one_fails_at_once(
     roles = {"Master": replicas("pytorch", "exec sleep 60"), "Worker": replicas("pytorch", script, 1, "ExitCode")}
     trial = only_trial(service, "tries", training("PyTorchJob", "pytorchReplicaSpecs", roles, backoffLimit=3), {})
 
-    events = service.events("Trial", NS, name_of(trial))
+    events = service.events("Trial", NS, trial.name)
     tries = [event.message.partition(": ")[2] for event in events if event.reason == "JobRetrying"]
     assert tries[:2] == [f"replica worker-0: boom {n} (exit code 130); try {n + 1} of 3" for n in (1, 2)]
 
@@ -266,6 +267,6 @@ def only_trial(service: TuningService, name: str, job: Json, template: Json) -> 
     }
     service.submit(yaml.safe_dump(document), source="demo.yaml")
     for change in service.changes(NS, name, timeout_seconds=60):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
-            return dict(service.trials(NS, name).items[0])
+        if isinstance(change.object, Experiment) and is_completed(change.object):
+            return service.trials(NS, name).items[0]
     raise AssertionError(service.why(NS, name))

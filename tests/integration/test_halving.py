@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.local import open_engine
 from katib.local.processes.proc import descendants
@@ -52,16 +53,16 @@ def submit(service: TuningService, document: dict[str, Any]) -> None:
     service.submit(yaml.safe_dump(document), source="demo.yaml")
 
 
-def ended(service: TuningService, name: str = "demo") -> dict[str, Any]:
+def ended(service: TuningService, name: str = "demo") -> Experiment:
     for change in service.changes(NS, name, timeout_seconds=180):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
+        if isinstance(change.object, Experiment) and is_completed(change.object):
             return change.object
     raise AssertionError(service.why(NS, name))
 
 
 def rungs(service: TuningService, name: str = "demo", algorithm: str = "hyperband") -> Counter[tuple[str, str]]:
     kind = f"{algorithm}.suggestion.katib.kubeflow.org"
-    found = [trial["metadata"]["labels"] for trial in service.trials(NS, name).items]
+    found = [trial.metadata.labels for trial in service.trials(NS, name).items]
     return Counter((labels[f"{kind}/bracket"], labels[f"{kind}/rung"]) for labels in found)
 
 
@@ -72,7 +73,7 @@ def test_all_brackets_run_and_the_experiment_ends_by_itself(tmp_path: Path, algo
         submit(service, a_halving(algorithm=algorithm, parallelTrialCount=parallel))
         experiment = ended(service)
 
-        assert last_condition(experiment)["reason"] == "ExperimentSuggestionEndReached"
+        assert last_condition(experiment).reason == "ExperimentSuggestionEndReached"
         assert rungs(service, algorithm=algorithm) == BRACKETS
         best = service.best(NS, "demo")
         assert best is not None
@@ -92,7 +93,7 @@ def test_a_trial_that_prints_no_metric_keeps_its_place_and_its_values_are_not_tr
 
         assert rungs(service, algorithm=algorithm) == {("0", "0"): 9, ("0", "1"): 3, ("1", "0"): 5, ("2", "0"): 3}
         kind = f"{algorithm}.suggestion.katib.kubeflow.org"
-        labels = [trial["metadata"]["labels"] for trial in service.trials(NS, "demo").items]
+        labels = [trial.metadata.labels for trial in service.trials(NS, "demo").items]
         parents = Counter(found.get(f"{kind}/parent") for found in labels)
         assert sorted(parents.values()) == [1, 1, 1, 17]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from katib.cluster.environment import await_answer
 from katib.cluster.installation_key import SECRET, SECRET_NAME, ensure_keys, read_keys, write_keys
-from katib.cluster.outage import await_answer
 from katib.cluster.pod_api import PodSecrets
 from katib.cluster.store import KubernetesStore
 from katib.errors import ForbiddenError

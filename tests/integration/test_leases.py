@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.local import open_engine
 from katib.local.pods.leases import LeaseTable
 from katib.local.pods.tokens import Capacity, Lease, Request, Tokens
 from katib.local.processes.client import Processes
 from katib.local.processes.remains import EngineRecord
 from katib.runtime.clock import SystemClock
-from katib.tuning.reading import is_completed, name_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import TuningService
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.local_jobs import Home, home, job, shell
@@ -183,7 +184,7 @@ def experiment(name: str, script: str) -> dict[str, Any]:
 
 
 def ended(service: TuningService, name: str) -> bool:
-    return is_completed(service.get("Experiment", "default", name))
+    return is_completed(service.get(Experiment, "default", name))
 
 
 def test_two_engines_with_two_directories_run_one_after_the_other_on_one_card(
@@ -199,7 +200,7 @@ def test_two_engines_with_two_directories_run_one_after_the_other_on_one_card(
         eventually((tmp_path / "up").exists)
         two.service.submit(yaml.safe_dump(experiment("second", "true")), source="b.yaml")
         eventually(lambda: two.service.trials("default", "second").total)
-        trial = name_of(two.service.trials("default", "second").items[0])
+        trial = two.service.trials("default", "second").items[0].name
         eventually(lambda: "has to wait" in two.service.why("default", trial).verdict)
 
         reason = f"waits for 1 GPU: held by experiment first of process {os.getpid()} in {tmp_path}/one"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from katib.cluster.injection.command import Patience
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
 from metrics_collector.reporter import MAX_WAITING

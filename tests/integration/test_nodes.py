@@ -36,7 +36,7 @@ def add(server: ApiServer, name: str) -> None:
 def test_the_oldest_node_is_found_page_by_page_without_reading_whole_nodes(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version, "_PAGE", "1")
+    monkeypatch.setattr(version, "_PAGE_SIZE", 1)
     before = oldest_node(server.admin)
     add(server, "katib-test-c")  # has not said yet what it is
     unknown = oldest_node(server.admin)

@@ -91,7 +91,7 @@ def contents(directory: Path) -> dict[str, tuple[int, bytes]]:
 
 def told(service: TuningService) -> tuple[list[str], list[str], list[str]]:
     """Return what can be read of the experiment: trials, readings, events."""
-    trials = [trial["metadata"]["name"] for trial in service.trials("default", "old").items]
+    trials = [trial.name for trial in service.trials("default", "old").items]
     values = [reading.value for trial in trials for reading in service.metrics("default", trial)]
     return trials, values, [event.reason for event in service.events("Experiment", "default", "old")]
 

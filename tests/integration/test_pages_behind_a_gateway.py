@@ -16,7 +16,6 @@ import pytest
 
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.runtime.objects import Key
-from katib.tuning.reading import name_of
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import ALICE, BOB, RIVALS, TEAM, VIEW_RULES, Rest, allowed, ended_demo, two_users
@@ -162,7 +161,7 @@ def test_what_a_query_names_is_asked_about_too(
     rest: Rest, world: ClusterWorld, demo: str, path: str, query: dict[str, Any]
 ) -> None:
     """What Bob may not read is left out or refused, whether it is there or not."""
-    if not any(name_of(experiment) == "second-demo" for experiment in world.service.experiments(TEAM)):
+    if not any(experiment.name == "second-demo" for experiment in world.service.experiments(TEAM)):
         world.service.submit(document("second-demo", namespace=TEAM), source="second.yaml")
         world.stand_in.play(TEAM, "second-demo")
     ghost = json.loads(json.dumps(query).replace("demo", "ghost"))

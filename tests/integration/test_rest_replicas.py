@@ -9,11 +9,12 @@ import httpx
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.errors import NotFoundError
 from katib.local import open_engine
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
-from katib.tuning.reading import is_completed, name_of
+from katib.tuning.reading import is_completed
 from katib.tuning.replicas import replica_name, state_words
 from katib.tuning.service import TuningService
 from tests.support.waiting import eventually
@@ -49,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             pods = f"{NS}/trials/{running}/pods"
             eventually(lambda: [state_words(pod) for pod in http.get(pods).json()["items"]] == ["Running"] * 3)
             eventually(lambda: http.get(f"{NS}/trials/{running}/logs?replica=worker-1&container=side").is_success)
-            eventually(lambda: is_completed(engine.service.get("Experiment", "default", "fails")))
+            eventually(lambda: is_completed(engine.service.get(Experiment, "default", "fails")))
             yield World(http, server.url, running, trial_of(engine.service, "fails"))
 
 
@@ -87,7 +88,7 @@ def submit(service: TuningService, name: str, script: str) -> None:
 
 def trial_of(service: TuningService, experiment: str) -> str:
     """Return the name of the only trial of an experiment; empty while there is none."""
-    return next((name_of(trial) for trial in service.trials("default", experiment).items), "")
+    return next((trial.name for trial in service.trials("default", experiment).items), "")
 
 
 def items(world: World, path: str) -> list[Json]:

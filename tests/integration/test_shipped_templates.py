@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.local import open_engine, validate_document
 from katib.local.engine import Engine
-from katib.tuning.reading import is_completed, name_of
+from katib.tuning.reading import is_completed
 from tests.support.experiments import a_job, an_experiment
 
 EXAMPLE = Path(__file__).parents[1] / "support" / "katib_examples" / "trial-template" / "trial-configmap-source.yaml"
@@ -38,12 +39,12 @@ def an_own_one() -> dict[str, Any]:
 def output_of(engine: Engine, *documents: str) -> set[str]:
     """Return what the trials of an experiment printed, without the numbers."""
     submission = engine.service.submit("---\n".join(documents), source="file")
-    namespace, name = submission.experiment["metadata"]["namespace"], name_of(submission.experiment)
+    namespace, name = submission.experiment.namespace, submission.experiment.name
     for change in engine.service.changes(namespace, name, timeout_seconds=60):
-        if change.object["kind"] == "Experiment" and is_completed(change.object):
+        if isinstance(change.object, Experiment) and is_completed(change.object):
             break
     trials = engine.service.trials(namespace, name).items
-    texts = [b"".join(engine.service.logs(namespace, name_of(trial))).decode() for trial in trials]
+    texts = [b"".join(engine.service.logs(namespace, trial.name)).decode() for trial in trials]
     return {text.partition("=")[0].split()[0] for text in texts}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from katib.cluster.injection.command import Patience
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from tests.support.kubelet import Container, Kubelet
 from tests.support.pod_view import pod_command
 from tests.support.pods import wrapped_command

@@ -166,12 +166,11 @@ def test_a_function_that_reports_something_else_is_explained(tune: Callable[...,
     ("space", "options", "words"),
     [
         pytest.param({"x": katib.search.double(2, 1)}, {}, "2 is above max 1; swap the bounds", id="bounds"),
-        pytest.param({"x": katib.search.double(0, 1, log=True)}, {}, "feasibleSpace.min", id="log of zero"),
+        pytest.param({"x": katib.search.double(0, 1, log=True)}, {}, r"parameters\[.x.\].min", id="log of zero"),
         pytest.param({"x": katib.search.categorical([])}, {}, "it is empty; give a list", id="no choices"),
-        pytest.param({"x": 1}, {}, "neither parameters nor nasConfig", id="constants only"),
         pytest.param(X, {"direction": "max"}, "did you mean maximize", id="direction"),
         pytest.param(X, {"algorithm": "tpee"}, "tpe", id="algorithm"),
-        pytest.param(X, {"name": "../Mine"}, "metadata.name", id="name"),
+        pytest.param(X, {"name": "../Mine"}, "^name: ", id="name"),
         pytest.param(X, {"settings": {"sped": 1}}, "sped", id="setting"),
     ],
 )
@@ -377,7 +376,7 @@ def test_the_argument_of_an_absent_parameter_is_not_passed(tune: Callable[..., k
 def test_a_wrong_condition_of_a_function_is_refused_before_anything_runs(tune: Callable[..., katib.TuneResult]) -> None:
     space = {"optimizer": katib.search.categorical(["adam", "sgd"]), "x": X["x"].when("optimizer", "sdg")}
 
-    with pytest.raises(InvalidError, match=r'parameters\[1\]\.when\.values\[0\]: "sdg" is not a value of optimizer'):
+    with pytest.raises(InvalidError, match=r'parameters\["x"\]\.when: "sdg" is not a value of optimizer'):
         tune(lambda optimizer, x=0: x, space)
     with pytest.raises(TypeError, match="needs a default for x"):
         tune(lambda optimizer, x: x, space)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment, Trial
 from katib.local import open_engine
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
-from katib.tuning.reading import duration_of, failure_of, is_completed, message_of, name_of, state_of, time_of
+from katib.tuning.reading import duration_of, failure_of, is_completed, message_of, running_condition, state_of
 from katib.tuning.service import TuningService
 from tests.support.cli import katib_here
 from tests.support.waiting import eventually
@@ -76,7 +77,7 @@ def submit(service: TuningService, name: str, job: Json, trials: int = 1) -> Non
     service.submit(yaml.safe_dump(experiment), source="test")
 
 
-def trials_of(service: TuningService, name: str) -> list[Json]:
+def trials_of(service: TuningService, name: str) -> list[Trial]:
     return list(service.trials(NS, name).items)
 
 
@@ -84,7 +85,7 @@ def states(service: TuningService, name: str) -> list[str]:
     return sorted(map(state_of, trials_of(service, name)))
 
 
-def only(service: TuningService, name: str) -> Json:
+def only(service: TuningService, name: str) -> Trial:
     (trial,) = trials_of(service, name)
     return trial
 
@@ -99,13 +100,13 @@ def test_one_of_two_that_need_the_whole_machine_waits_and_is_not_called_running(
     submit(service, "queue", batch(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; {LOSS}", cpus), trials=2)
     eventually(lambda: states(service, "queue") == ["Pending", "Running"], "one to run and one to wait")
     waiting = next(trial for trial in trials_of(service, "queue") if state_of(trial) == "Pending")
-    eventually(lambda: message_of(service.get("Trial", NS, name_of(waiting))).startswith("waits for "), "a cause")
+    eventually(lambda: message_of(service.get(Trial, NS, waiting.name)).startswith("waits for "), "a cause")
 
     assert duration_of(waiting) == ""
-    assert "waits for " in service.why(NS, name_of(waiting)).verdict
+    assert "waits for " in service.why(NS, waiting.name).verdict
     eventually(lambda: "1 trial running, 1 waiting" in service.why(NS, "queue").verdict, "both to be counted")
     (tmp_path / "go").touch()
-    eventually(lambda: is_completed(service.get("Experiment", NS, "queue")), "the end")
+    eventually(lambda: is_completed(service.get(Experiment, NS, "queue")), "the end")
     first, second = sorted((trial["status"] for trial in trials_of(service, "queue")), key=lambda s: s["startTime"])
     assert second["startTime"] >= first["completionTime"]
 
@@ -124,15 +125,15 @@ def test_a_trial_that_is_suspended_from_the_start_says_so_and_the_printed_remedy
     submit(service, name, job)
     eventually(lambda: [message_of(t) for t in trials_of(service, name)] == ["waits: its job is suspended"], "a cause")
     trial = only(service, name)
-    told = service.why(NS, name_of(trial))
+    told = service.why(NS, trial.name)
 
     assert (state_of(trial), duration_of(trial)) == ("Pending", "")
-    assert told.verdict == f"{name_of(trial)} waits because its job is suspended ({field} is true)."
+    assert told.verdict == f"{trial.name} waits because its job is suspended ({field} is true)."
     (remedy,) = told.remedies
     command = remedy.split("`")[1].split()
     assert command[:2] == ["katib", "resume"]
     done = katib_here(*command[1:], cwd=tmp_path, KATIB_SERVER=server.url)
-    assert (done.returncode, done.stdout) == (0, f"trial/{name_of(trial)}: goes on\n")
+    assert (done.returncode, done.stdout) == (0, f"trial/{trial.name}: goes on\n")
     eventually(lambda: states(service, name) == ["Succeeded"], "the trial to succeed")
 
 
@@ -143,15 +144,14 @@ def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     submit(service, "pause", batch(f"echo $$ >>{starts}; while [ ! -e {go} ]; do sleep 0.01; done; {LOSS}"))
     eventually(lambda: states(service, "pause") == ["Running"], "the trial to run")
     eventually(starts.exists, "its program to begin")
-    name = name_of(only(service, "pause"))
+    name = only(service, "pause").name
     done = katib_here("suspend", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)
     assert done.stdout == f"trial/{name}: suspended; `katib resume {name}` lets it go on\n"
-    eventually(lambda: message_of(service.get("Trial", NS, name)) == "waits: its job is suspended", "the pause")
+    eventually(lambda: message_of(service.get(Trial, NS, name)) == "waits: its job is suspended", "the pause")
     eventually(lambda: not Path(f"/proc/{starts.read_text().split()[0]}").exists(), "its program to end")
-    held = service.get("Trial", NS, name)
-    conditions = {c["type"]: c for c in held["status"]["conditions"]}
+    held = service.get(Trial, NS, name)
     assert (state_of(held), failure_of(held)) == ("Pending", "")
-    since, start = (time_of(t) for t in (conditions["Running"]["lastTransitionTime"], held["status"]["startTime"]))
+    since, start = running_condition(held).last_transition_time, held.status.start_time
     assert since is not None
     assert start is not None
     assert duration_of(held) in ("", f"{int((since - start).total_seconds())}s")
@@ -166,8 +166,8 @@ def test_what_cannot_be_suspended_is_refused_with_what_to_do(
     server: Server, service: TuningService, tmp_path: Path
 ) -> None:
     submit(service, "over", batch(LOSS))
-    eventually(lambda: is_completed(service.get("Experiment", NS, "over")), "the end")
-    name = name_of(only(service, "over"))
+    eventually(lambda: is_completed(service.get(Experiment, NS, "over")), "the end")
+    name = only(service, "over").name
     ended = katib_here("suspend", name, cwd=tmp_path, KATIB_SERVER=server.url)
     whole = katib_here("suspend", "over", cwd=tmp_path, KATIB_SERVER=server.url)
     nothing = katib_here("resume", "ghost", cwd=tmp_path, KATIB_SERVER=server.url)

@@ -17,7 +17,7 @@ from katib.api.validation.update import changed_counts
 from katib.cluster.admission.reviews import Review
 from katib.cluster.leader.leading import decode_experiment
 from katib.cluster.webhooks.experiments import ExperimentAdmission
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read
 from katib.runtime.objects import EventType, Key, Object
 from tests.support.controllers import JOB, NAMESPACE, World, new_store

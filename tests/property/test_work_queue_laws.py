@@ -73,6 +73,11 @@ class WorkQueueMachine(RuleBasedStateMachine):
         self.queue.forget(key)
         self.failures[key] = 0
 
+    @rule(key=KEYS)
+    def cancel(self, key: str) -> None:
+        self.queue.cancel(key)
+        self.delayed.pop(key, None)
+
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]))
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -90,11 +95,15 @@ class WorkQueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.processing)))
-        self.queue.done(key)
+        succeeded = data.draw(st.booleans())
+        seconds = self.queue.done(key, succeeded=succeeded)
         self.processing.discard(key)
+        self.failures[key] *= not succeeded
         if key in self.again:
             self.again.discard(key)
             self.owe(key)
+
+        assert seconds == self.queue.seconds_to_next()
 
     @invariant()
     def the_length_is_what_is_owed_now(self) -> None:

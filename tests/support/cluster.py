@@ -21,7 +21,7 @@ from katib.cluster.access.metrics import MetricsAccess
 from katib.cluster.access.tuning_service import make_tuning_service
 from katib.cluster.pods.reading import POD
 from katib.cluster.pods.refusals import ListEvents
-from katib.cluster.services.kinds import DEPLOYMENT
+from katib.cluster.services.plan import DEPLOYMENT
 from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError

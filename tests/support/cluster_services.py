@@ -28,7 +28,8 @@ from katib.api.types import Experiment, Suggestion
 from katib.backoff import Backoff
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.services.directory import ClusterServices
-from katib.cluster.services.kinds import (
+from katib.cluster.services.objects import LogPlace
+from katib.cluster.services.plan import (
     DEPLOYMENT,
     POD,
     ROLE,
@@ -40,7 +41,6 @@ from katib.cluster.services.kinds import (
     VOLUME,
     VOLUME_CLAIM,
 )
-from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.services.served import ClusterTiming
 from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
@@ -93,8 +93,7 @@ class Serving:
             store,
             suggestion_of=self.find_suggestion,
             config=lambda: self.config,
-            catalog=ClusterCatalog(lambda: self.config),
-            db_manager_address=lambda: "katib-db-manager.kubeflow:6789",
+            db_manager=LogPlace("katib-db-manager.kubeflow:6789"),
             grpc_probes=False,
             timing=timing,
         )

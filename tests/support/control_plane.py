@@ -199,10 +199,10 @@ class ControlPlane:
             database = stack.enter_context(open_database(self.folder / "observations.db"))
             self.log = SqlObservationLog(database)
             self._access = access_list(database)
-            self._db_port, suggestion_port = free_port(), free_port()
+            self._db_port = free_port()
             self.start_db_manager()
             stack.callback(self.stop_db_manager)
-            self._serve_suggestions(stack, suggestion_port)
+            self._serve_suggestions(stack)
             self.stand_ins = StandIns(self.server.kubeconfig, self.log, self._outcome)
             self.stand_ins.start()
             stack.callback(self.stand_ins.stop)
@@ -260,16 +260,21 @@ class ControlPlane:
         install_our_kinds(self.server)
         self.server.namespace(self.core_namespace)
 
-    def _serve_suggestions(self, stack: ExitStack, port: int) -> None:
-        command = [sys.executable, "-m", "suggestion_services", "--algorithm", "random"]
-        process = subprocess.Popen([*command, "--address", f"127.0.0.1:{port}"], env=self.environment)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
+    def _serve_suggestions(self, stack: ExitStack) -> None:
         self._runtime: dict[str, Any] = {
             "suggestions": [],
             "metricsCollectors": [{"kind": kind, "image": "collector:1"} for kind in ("StdOut", "File")],
         }
-        self.add_service("random", f"127.0.0.1:{port}")
+        self.add_service("random", self._serve(stack, "random"))
+
+    def _serve(self, stack: ExitStack, algorithm: str) -> str:
+        """Run the service of an algorithm; return its address."""
+        address = f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
+        process = subprocess.Popen(command, env=self.environment)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        return address
 
     def add_service(self, algorithm: str, address: str) -> None:
         """Offer an algorithm whose service listens at an address."""
@@ -278,12 +283,7 @@ class ControlPlane:
 
     def serve_early_stopping(self, stack: ExitStack, algorithm: str) -> None:
         """Offer an early stopping algorithm, served by a process of its own that brings no token."""
-        port = free_port()
-        command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm]
-        process = subprocess.Popen([*command, "--address", f"127.0.0.1:{port}"], env=self.environment)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        entry = {"algorithmName": algorithm, "address": f"127.0.0.1:{port}", "sendsToken": False}
+        entry = {"algorithmName": algorithm, "address": self._serve(stack, algorithm), "sendsToken": False}
         self._runtime.setdefault("earlyStoppings", []).append(entry)
         self._put_config(yaml.safe_dump({"runtime": self._runtime}))
 

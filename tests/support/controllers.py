@@ -26,7 +26,8 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
 )
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import (
     GivenRules,

@@ -19,7 +19,7 @@ from types import ModuleType, SimpleNamespace
 from katib.errors import FieldError, InvalidError
 from katib.local.repeating import Repeats
 from katib.runtime.clock import SystemClock
-from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually
@@ -28,10 +28,11 @@ from tests.support.waiting import eventually
 class FakeEngine:
     """Plays every unfinished experiment once it is started; trials of experiments named `bad...` fail."""
 
-    def __init__(self, service: MemoryTuningService, pause_seconds: float) -> None:
+    def __init__(self, service: MemoryTuningService, pause_seconds: float, *, can_leave: bool = False) -> None:
         self.service = service
         self.repeats = Repeats(service.store, lambda _trial: None, lambda *_names: None, SystemClock())
-        self.started = self.stopped = False
+        self.can_leave = can_leave
+        self.started = self.stopped = self.left = False
         self._pause = pause_seconds
 
     def start(self) -> None:
@@ -41,19 +42,23 @@ class FakeEngine:
     def readiness(self) -> dict[str, bool]:
         return {"controllers": self.started}
 
+    def leave(self) -> None:
+        self.left = True
+        self.stop()
+
     def stop(self) -> None:
         time.sleep(float(os.environ.get("FAKE_STOP", "0")))
         self.stopped = True
 
     def _play(self) -> None:
         for experiment in [e for e in self.service.experiments() if not is_completed(e)]:
-            namespace, name = namespace_of(experiment), name_of(experiment)
+            namespace, name = experiment.namespace, experiment.name
             if not name.startswith("bad"):
                 self.service.play(namespace, name, pause_seconds=self._pause)
                 continue
             failed = condition("Failed", "ExperimentFailed", "max failed count has reached")
             status = {"conditions": [condition("Created"), failed], "trials": 1, "trialsFailed": 1}
-            self.service.put({**experiment, "status": status})
+            self.service.put({**experiment.encode(), "status": status})
 
 
 class Catalog:
@@ -68,10 +73,15 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
 
     @contextmanager
     def open_engine(
-        *, data_dir: Path, config: Path | None = None, metrics: object = None, containers: str | None = None
+        *,
+        data_dir: Path,
+        config: Path | None = None,
+        metrics: object = None,
+        containers: str | None = None,
+        orphan_seconds: float = 0.0,
     ) -> Iterator[FakeEngine]:
         data_dir.mkdir(parents=True, exist_ok=True)
-        engine = FakeEngine(service, pause_seconds)
+        engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0)
         engines.append(engine)
         yield engine
 

@@ -145,6 +145,11 @@ class _FaultyWatch:
         assert isinstance(self._inner, TellingWatch)
         self._inner.tell(on_change)
 
+    def take(self) -> Iterator[WatchEvent]:
+        assert isinstance(self._inner, TellingWatch)
+        while (event := self.next(0.0)) is not None:
+            yield event
+
     def close(self) -> None:
         self._inner.close()
 

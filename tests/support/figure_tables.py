@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from katib.api.types import Experiment, ObjectMeta
 from katib.figures.data import ExperimentData
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
 
@@ -47,7 +48,7 @@ def a_table(
 
 def data_of(table: TrialTable, name: str = "demo") -> ExperimentData:
     """Return what figures draw of a table."""
-    return ExperimentData({"metadata": {"name": name, "namespace": "default"}}, table)
+    return ExperimentData(Experiment(metadata=ObjectMeta(name=name, namespace="default")), table)
 
 
 def many_trials(count: int, seed: int = 5) -> TrialTable:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from katib.api.metrics import MetricLog
+from katib.api.types import Experiment
 from katib.tuning.service import Diagnosis, RecordedEvent
-from tests.support.tuning import MemoryTuningService, condition, document, make_trial
+from tests.support.tuning import MemoryTuningService, condition, document, make_trial, patched
 
 SCRIPT = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
 
@@ -16,17 +17,21 @@ def hostile_service() -> MemoryTuningService:
     service = MemoryTuningService()
     raw = document("demo").replace('"loss"', '"loss' + SCRIPT.replace('"', "'") + '"')
     service.submit(raw, source="demo.yaml")
-    experiment = service.get("Experiment", "default", "demo")
+    experiment = service.get(Experiment, "default", "demo")
     message = condition("Running", SCRIPT, SCRIPT)
-    metric = experiment["spec"]["objective"]["objectiveMetricName"]
+    metric = experiment.encode()["spec"]["objective"]["objectiveMetricName"]
     for index in range(3):
-        trial = make_trial(f"demo-{index:04d}", condition("Succeeded", SCRIPT, SCRIPT), index=index, x=SCRIPT)
-        trial["spec"]["objective"] = experiment["spec"]["objective"]
-        trial["status"]["observation"] = {"metrics": [{"name": metric, "min": "1", "max": "1", "latest": "1"}]}
+        trial = patched(
+            make_trial(f"demo-{index:04d}", condition("Succeeded", SCRIPT, SCRIPT), index=index, x=SCRIPT),
+            spec={"objective": experiment.encode()["spec"]["objective"]},
+        )
+        trial = patched(
+            trial, status={"observation": {"metrics": [{"name": metric, "min": "1", "max": "1", "latest": "1"}]}}
+        )
         service.put(trial)
         service.write_log("default", f"demo-{index:04d}", f"{SCRIPT}\n\x1b]0;{SCRIPT}\x07\n".encode())
     best = {"bestTrialName": SCRIPT, "parameterAssignments": [{"name": SCRIPT, "value": SCRIPT}]}
-    service.put({**experiment, "status": {"conditions": [message], "currentOptimalTrial": best, "trials": 3}})
+    service.put({**experiment.encode(), "status": {"conditions": [message], "currentOptimalTrial": best, "trials": 3}})
     for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
         told = Diagnosis(kind, name, "Running", SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), SCRIPT)
         service.explain("default", told)

@@ -84,6 +84,7 @@ class Monitors:
     settings: dict[str, Any] = field(default_factory=dict)
     opened: list[RecordingMonitor] = field(default_factory=list)
     discarded: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
 
     def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> RecordingMonitor | None:
         if container != PRIMARY:
@@ -91,6 +92,12 @@ class Monitors:
         monitor = RecordingMonitor(container, directory, **self.settings)
         self.opened.append(monitor)
         return monitor
+
+    def may_outlive(self, job: Object) -> bool:
+        return True
+
+    def resume(self, job: Object) -> None:
+        self.resumed.append(job["metadata"]["name"])
 
     def discard(self, job: Object) -> None:
         self.discarded.append(job["metadata"]["name"])

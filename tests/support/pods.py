@@ -20,7 +20,7 @@ from katib.api.types import (
 )
 from katib.cluster.injection import CollectorEntry, InjectionSettings
 from katib.cluster.injection.command import wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 
 TRIAL = "test-trial"
 DB_MANAGER = "katib-db-manager.kubeflow:6789"

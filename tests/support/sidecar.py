@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from katib.api.metrics import BatchId, MetricLog
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb

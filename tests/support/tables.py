@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from katib.api.types import Experiment
 from katib.figures.curves import CurveChoice
 from katib.figures.data import Curve, ExperimentData
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
-from katib.tuning.service import Json
 
 START = 1_900_000_000.0
 
@@ -65,7 +65,7 @@ def make_data(
     table: TrialTable, *, name: str = "demo", curves: Mapping[str, Curve] | None = None, **spec: Any
 ) -> ExperimentData:
     """Return what a figure is drawn from."""
-    experiment: Json = {"metadata": {"name": name}, "spec": spec}
+    experiment = Experiment.decode({"metadata": {"name": name}, "spec": spec})
     ended = table.ended[np.isfinite(table.ended)]
     return ExperimentData(experiment, table, curves or {}, float(ended.max()) if len(ended) else START + 60)
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
 from katib.api.conditions import COMPLETED_TRIAL
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.api.types import Experiment, Suggestion, Trial
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError
 from katib.local.admission import HostCapacity
@@ -24,13 +25,14 @@ from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
-from katib.tuning.reading import name_of
 from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import Gate, StoredObjects
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by
+
+R = TypeVar("R", Experiment, Suggestion, Trial)
 
 KEPT_CHANGES = 100
 START = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
@@ -65,36 +67,52 @@ def condition(type_: str, reason: str = "", message: str = "", *, at: float = 0)
     }
 
 
-def make_experiment(name: str = "demo", *conditions: Json, namespace: str = DEFAULT_NAMESPACE, **status: Any) -> Json:
+def make_experiment(
+    name: str = "demo", *conditions: Json, namespace: str = DEFAULT_NAMESPACE, **status: Any
+) -> Experiment:
     """Return an Experiment of twelve trials that minimizes `loss` over `x`."""
-    return {
-        "apiVersion": GROUP_VERSION,
-        "kind": "Experiment",
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": stamp(0)},
-        "spec": {
-            "objective": {
-                "type": "minimize",
-                "objectiveMetricName": "loss",
-                "metricStrategies": [{"name": "loss", "value": "min"}],
+    return Experiment.read(
+        {
+            "apiVersion": GROUP_VERSION,
+            "kind": "Experiment",
+            "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": stamp(0)},
+            "spec": {
+                "objective": {
+                    "type": "minimize",
+                    "objectiveMetricName": "loss",
+                    "metricStrategies": [{"name": "loss", "value": "min"}],
+                },
+                "algorithm": {"algorithmName": "random"},
+                "maxTrialCount": 12,
+                "parallelTrialCount": 2,
+                "maxFailedTrialCount": 3,
+                "resumePolicy": "Never",
             },
-            "algorithm": {"algorithmName": "random"},
-            "maxTrialCount": 12,
-            "parallelTrialCount": 2,
-            "maxFailedTrialCount": 3,
-            "resumePolicy": "Never",
-        },
-        "status": {"startTime": stamp(0), "conditions": list(conditions), **status},
-    }
+            "status": {"startTime": stamp(0), "conditions": list(conditions), **status},
+        }
+    )
 
 
-def make_pareto_experiment(name: str = "demo", *conditions: Json, **status: Any) -> Json:
+def patched(obj: R, **parts: Any) -> R:
+    """Return an object with some fields replaced, by their JSON name: `patched(trial, spec={"objective": ...})`.
+
+    Mappings are merged; None removes a field.
+    """
+    return type(obj).read(_merged(obj.encode(), parts))
+
+
+def _merged(old: Json, new: Json) -> Json:
+    merged = {**old, **{k: _merged(old.get(k) or {}, v) if isinstance(v, dict) else v for k, v in new.items()}}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def make_pareto_experiment(name: str = "demo", *conditions: Json, **status: Any) -> Experiment:
     """Return an Experiment that maximizes `accuracy` and minimizes `seconds` with at most 8 of `memory`.
 
     Two trials are named of three that no other beats.
     """
-    made = make_experiment(name, *conditions)
     names = ("accuracy", "seconds", "memory")
-    made["spec"]["objective"] = {
+    objective = {
         "type": "maximize",
         "objectiveMetricName": "accuracy",
         "objectives": [{"name": "accuracy", "type": "maximize", "goal": 0.99}, {"name": "seconds", "type": "minimize"}],
@@ -117,8 +135,23 @@ def make_pareto_experiment(name: str = "demo", *conditions: Json, **status: Any)
         "hypervolume": 12.5,
         "referencePoint": [{"name": "accuracy", "value": "0.1"}, {"name": "seconds", "value": "60"}],
     }
-    made["status"].update({"currentOptimalTrial": trials[0], "paretoSet": pareto, **status})
-    return made
+    made = make_experiment(name, *conditions, **{"currentOptimalTrial": trials[0], "paretoSet": pareto, **status})
+    return patched(made, spec={"objective": objective})
+
+
+def make_suggestion(
+    *conditions: Json, name: str = "demo", algorithm: str = "tpe", requests: int = 2, count: int = 0, **status: Any
+) -> Suggestion:
+    """Return a Suggestion."""
+    return Suggestion.read(
+        {
+            "apiVersion": GROUP_VERSION,
+            "kind": "Suggestion",
+            "metadata": {"name": name, "namespace": DEFAULT_NAMESPACE},
+            "spec": {"algorithm": {"algorithmName": algorithm}, "requests": requests},
+            "status": {"conditions": list(conditions), "suggestionCount": count, **status},
+        }
+    )
 
 
 def make_trial(
@@ -129,29 +162,31 @@ def make_trial(
     loss: str | None = None,
     index: int = 0,
     **assignments: str,
-) -> Json:
+) -> Trial:
     """Return a Trial; `index` orders trials in time, ten seconds apart and five seconds long."""
     status: Json = {"startTime": stamp(10 * index), "conditions": list(conditions)}
     if any(c["type"] in COMPLETED_TRIAL for c in conditions):
         status["completionTime"] = stamp(10 * index + 5)
     if loss is not None:
         status["observation"] = {"metrics": [{"name": "loss", "min": loss, "max": loss, "latest": loss}]}
-    return {
-        "apiVersion": GROUP_VERSION,
-        "kind": "Trial",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"uid-{name}",
-            "creationTimestamp": stamp(10 * index),
-            "labels": {"katib.kubeflow.org/experiment": experiment},
-        },
-        "spec": {
-            "objective": make_experiment()["spec"]["objective"],
-            "parameterAssignments": [{"name": key, "value": value} for key, value in assignments.items()],
-        },
-        "status": status,
-    }
+    return Trial.read(
+        {
+            "apiVersion": GROUP_VERSION,
+            "kind": "Trial",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"uid-{name}",
+                "creationTimestamp": stamp(10 * index),
+                "labels": {"katib.kubeflow.org/experiment": experiment},
+            },
+            "spec": {
+                "objective": make_experiment().encode()["spec"]["objective"],
+                "parameterAssignments": [{"name": key, "value": value} for key, value in assignments.items()],
+            },
+            "status": status,
+        }
+    )
 
 
 def make_pod(
@@ -199,7 +234,7 @@ def document(name: str = "demo", *, trials: int = 3, namespace: str | None = Non
             "kind": "Experiment",
             "metadata": metadata,
             "spec": {
-                "objective": make_experiment()["spec"]["objective"],
+                "objective": make_experiment().encode()["spec"]["objective"],
                 "algorithm": {"algorithmName": "random"},
                 "maxTrialCount": trials,
                 "parallelTrialCount": 2,
@@ -313,8 +348,9 @@ class MemoryTuningService(ObjectTuningService):
             clock=SystemClock(),
         )
 
-    def put(self, obj: Json) -> None:
+    def put(self, made: Experiment | Suggestion | Trial | Json) -> None:
         """Store an object as a controller would; of one that is there, the status."""
+        obj = made if isinstance(made, dict) else made.encode()
         kind, key = Kind(obj["apiVersion"], obj["kind"]), Key.of(obj)
         try:
             stored = self.store.get(kind, key)
@@ -351,8 +387,7 @@ class MemoryTuningService(ObjectTuningService):
 
     def play(self, namespace: str, name: str, *, pause_seconds: float = 0) -> None:
         """Run an experiment to its end: one trial after the other, with losses 0.5, 0.4, 0.3 and so on."""
-        experiment = self.get("Experiment", namespace, name)
-        limit = experiment["spec"].get("maxTrialCount", 3)
+        limit = self.get(Experiment, namespace, name).spec.max_trial_count or 3
         start = self.trials(namespace, name, states=("Succeeded",)).total
         for index in range(start, limit):
             trial = self._play_trial(namespace, name, index, pause_seconds)
@@ -364,14 +399,14 @@ class MemoryTuningService(ObjectTuningService):
                 "trials": done,
                 "trialsSucceeded": done,
                 "currentOptimalTrial": {
-                    "bestTrialName": name_of(trial),
+                    "bestTrialName": trial["metadata"]["name"],
                     "parameterAssignments": trial["spec"]["parameterAssignments"],
                     "observation": trial["status"]["observation"],
                 },
             }
             if ends:
                 status["completionTime"] = stamp(10 * done)
-            self.put({**self.get("Experiment", namespace, name), "status": status})
+            self.put({**self.get(Experiment, namespace, name).encode(), "status": status})
 
     def _play_trial(self, namespace: str, name: str, index: int, pause_seconds: float) -> Json:
         trial, value = f"{name}-{index:04d}", f"{0.5 - 0.1 * index:.1f}"
@@ -387,4 +422,4 @@ class MemoryTuningService(ObjectTuningService):
         ended = make_trial(trial, running, done, loss=value, **parts)
         self.put(ended)
         self.record(namespace, RecordedEvent(moment, "Trial", trial, False, "JobSucceeded", f"Job {trial} succeeded"))
-        return ended
+        return ended.encode()

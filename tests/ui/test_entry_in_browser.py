@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.cli.ui import _forwarding
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis
@@ -161,7 +162,7 @@ def test_a_page_of_another_site_neither_reads_nor_changes_anything(
 
         assert seen == ["refused", "opaque", "refused", "opaque"]
         assert "demo" not in frame.content()
-        assert service.get("Experiment", "default", "demo")["metadata"]["name"] == "demo"
+        assert service.get(Experiment, "default", "demo").name == "demo"
         assert len(service.experiments()) == 1
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.api.types import Experiment, Trial
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis, RecordedEvent
 from katib.ui import ui_routes
@@ -44,11 +45,11 @@ def put_trial(service: MemoryTuningService, index: int) -> None:
 
 
 def put_experiment(service: MemoryTuningService, count: int) -> None:
-    best = service.get("Trial", "default", f"demo-{TRIALS // 2 - 1:04d}")  # any other than the stopped one beside it
+    best = service.get(Trial, "default", f"demo-{TRIALS // 2 - 1:04d}")  # any other than the stopped one beside it
     counts = [[state_of(index) for index in range(count)].count(s) for s in ("Succeeded", "EarlyStopped", "Failed")]
     service.put(
         {
-            **service.get("Experiment", "default", "demo"),
+            **service.get(Experiment, "default", "demo").encode(),
             "status": {
                 "startTime": "2030-01-01T12:00:00Z",
                 "conditions": [condition("Created"), condition("Running", message="Experiment is running")],
@@ -57,9 +58,9 @@ def put_experiment(service: MemoryTuningService, count: int) -> None:
                 "trialsEarlyStopped": counts[1],
                 "trialsFailed": counts[2],
                 "currentOptimalTrial": {
-                    "bestTrialName": best["metadata"]["name"],
-                    "parameterAssignments": best["spec"]["parameterAssignments"],
-                    "observation": best["status"]["observation"],
+                    "bestTrialName": best.name,
+                    "parameterAssignments": best.encode()["spec"]["parameterAssignments"],
+                    "observation": best.encode()["status"]["observation"],
                 },
             },
         }
@@ -303,7 +304,7 @@ def test_more_trials_are_asked_for_with_the_command_that_does_the_same(
 
     page.get_by_role("button", name="Change").click()
     page.locator("#head .count", has_text="30 / 50").wait_for()
-    assert service.get("Experiment", "default", "demo")["spec"]["maxTrialCount"] == 50
+    assert service.get(Experiment, "default", "demo").encode()["spec"]["maxTrialCount"] == 50
 
 
 @pytest.mark.slow
@@ -334,7 +335,7 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
     page.goto(f"{root}{PAGE}?tab=yaml")
     page.get_by_role("button", name="Delete…").click()
     page.get_by_role("button", name="Cancel").last.click()
-    assert [one["metadata"]["name"] for one in service.experiments()] == ["demo"]
+    assert [one.name for one in service.experiments()] == ["demo"]
 
     page.get_by_role("button", name="Delete…").click()
     page.get_by_role("button", name="Delete demo").click()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.api.types import Experiment
 from tests.support.tuning import MemoryTuningService, document
 
 pytest.importorskip("playwright")
@@ -72,7 +73,7 @@ def test_creating_leads_to_the_experiment(editor: Page, service: MemoryTuningSer
     editor.get_by_role("button", name="Create").click()
     editor.wait_for_url("**/experiments/default/mine")
 
-    assert service.get("Experiment", "default", "mine")["spec"]["maxTrialCount"] == 3
+    assert service.get(Experiment, "default", "mine").encode()["spec"]["maxTrialCount"] == 3
 
 
 def test_a_clone_starts_from_the_other_experiment(root: str, page: Page, service: MemoryTuningService) -> None:

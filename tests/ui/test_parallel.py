@@ -9,7 +9,7 @@ import pytest
 
 from katib.tuning.service import Diagnosis
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
-from tests.support.tuning import MemoryTuningService, condition, make_trial
+from tests.support.tuning import MemoryTuningService, condition, make_trial, patched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,7 +38,9 @@ def service() -> MemoryTuningService:
         values = {"lr": f"{10 ** (-4 + index / 5):.6g}", "optimizer": ("adam", "sgd")[index % 2]}
         if index % 2:
             values["momentum"] = f"{index / 20}"
-        trial["spec"]["parameterAssignments"] = [{"name": name, "value": value} for name, value in values.items()]
+        trial = patched(
+            trial, spec={"parameterAssignments": [{"name": name, "value": value} for name, value in values.items()]}
+        )
         service.put(trial)
     service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs."))
     return service

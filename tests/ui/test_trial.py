@@ -19,6 +19,7 @@ from tests.support.tuning import (
     document,
     make_pod,
     make_trial,
+    patched,
 )
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryT
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
     name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")
     trial = make_trial(name, RUNS, index=11, x="0.7")
-    running.put({**trial, "spec": {**trial["spec"], "runSpec": job}})
+    running.put(patched(trial, spec={"runSpec": job}))
     owner = {
         "apiVersion": API_VERSION,
         "kind": "Trial",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -27,6 +29,7 @@ _CLASSES: dict[type[inspect.Type], tuple[Any, str]] = {
     inspect.BoolType: (bool, "bool"),
     inspect.FloatType: ((int, float), "float"),
     inspect.IntType: (int, "int"),
+    inspect.DateTimeType: (str, "time"),
 }
 _LARGEST = sys.float_info.max
 _STAND_INS: dict[str, Any] = {"mapping": {}, "float": 0.0, "int": 0, "text": "", "bool": False, "list": []}
@@ -38,7 +41,7 @@ class Misfit:
 
     Attributes:
         location: Names of fields and indices that lead to it.
-        wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping` or `text`.
+        wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping`, `text` or `time`.
         value: What is there.
     """
 
@@ -149,6 +152,14 @@ def _missed(value: Any, kind: inspect.Type) -> str:
         return wanted
     if wanted == "float" and isinstance(value, int) and abs(value) > _LARGEST:
         return wanted
+    if isinstance(kind, inspect.DateTimeType) and not _is_time(value):
+        return wanted
     if isinstance(kind, inspect.IntType) and kind.ge is not None and kind.lt is not None:
         return "" if kind.ge <= value < kind.lt else "int32"
     return ""
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return datetime.fromisoformat(text).tzinfo is not None
+    return False

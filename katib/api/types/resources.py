@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
-from msgspec import field
+from msgspec import ValidationError, convert, field
 
 from katib.api.types.blocks import (
     AlgorithmSetting,
@@ -21,8 +22,12 @@ from katib.api.types.blocks import (
     TrialTemplate,
     WarmStartSpec,
 )
+from katib.api.types.fitting import fitted
 from katib.api.types.model import Int32, Model, Number, OpenModel, Time
 from katib.api.types.words import API_VERSION
+
+_WRITTEN = "written"
+"""Where an object that was read keeps its JSON form. A copy that is changed does not have it."""
 
 
 class OwnerReference(Model, frozen=True):
@@ -64,7 +69,7 @@ class Condition(OpenModel, frozen=True):
     last_transition_time: Time | None = None
 
 
-class Resource(Model, frozen=True):
+class Resource(Model, frozen=True, dict=True, gc=True):
     """What all three kinds share."""
 
     api_version: str = API_VERSION
@@ -81,8 +86,25 @@ class Resource(Model, frozen=True):
         """Namespace, never empty for a stored object."""
         return self.metadata.namespace
 
+    @classmethod
+    def read(cls, obj: Mapping[str, Any]) -> Self:
+        """Read a stored object, no matter who wrote it: values of the wrong type are left out.
+
+        Its JSON form is kept: `encode` returns it as it was written, with fields that no type knows.
+        """
+        try:
+            found = cls.decode(obj)
+        except ValidationError:
+            found = convert(fitted(obj, cls, []), cls)
+        found.__dict__[_WRITTEN] = obj
+        return found
+
     def encode(self) -> dict[str, Any]:
-        """Return the JSON form, apiVersion and kind first."""
+        """Return the JSON form: as it was read, else apiVersion and kind first."""
+        written: Mapping[str, Any] | None = self.__dict__.get(_WRITTEN)
+        return self._encoded() if written is None else dict(written)
+
+    def _encoded(self) -> dict[str, Any]:
         obj = {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
         return {name: field for name, field in obj.items() if field != {}}
 
@@ -165,9 +187,9 @@ class Experiment(Resource, frozen=True):
     spec: ExperimentSpec = field(default_factory=ExperimentSpec)
     status: ExperimentStatus = field(default_factory=ExperimentStatus)
 
-    def encode(self) -> dict[str, Any]:
+    def _encoded(self) -> dict[str, Any]:
         """Return the JSON form, with the objects that Katib writes even when they are empty."""
-        obj = super().encode()
+        obj = super()._encoded()
         if "status" in obj:
             obj["status"] = self.status.encode()
         for parameter in obj.get("spec", {}).get("parameters", ()):
@@ -268,8 +290,8 @@ class Trial(Resource, frozen=True):
     spec: TrialSpec = field(default_factory=TrialSpec)
     status: TrialStatus = field(default_factory=TrialStatus)
 
-    def encode(self) -> dict[str, Any]:
+    def _encoded(self) -> dict[str, Any]:
         """Return the JSON form, with the object that Katib writes even when it is empty."""
-        obj = super().encode()
+        obj = super()._encoded()
         obj.setdefault("spec", {}).setdefault("metricsCollector", {})
         return obj

@@ -2,7 +2,8 @@
 
 Belongs here: rules about the experiment alone, one module for each block of the spec. Does not belong here: what is
 inside a trial template (`check_template` of the caller), what only a suggestion service knows, and anything that does
-I/O. Rules look at an experiment with defaults. `docs/errors.md` lists every origin with its rule, cause and cure.
+I/O. Rules look at an experiment with defaults. `docs/reference/errors.md` lists every origin with its rule, cause and
+cure.
 """
 
 from __future__ import annotations

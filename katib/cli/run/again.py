@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from katib.api.conditions import COMPLETED_EXPERIMENT
 from katib.api.loading import load_experiment
 from katib.api.names import PROGRAM_ANNOTATION
+from katib.api.types import Experiment
 from katib.cli import failures
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
 from katib.runtime.objects import Key
-from katib.tuning.reading import Json, is_completed, name_of, namespace_of, state_of, status_of
+from katib.tuning.reading import is_completed, lost_count, state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _OF_COUNTS = frozenset({"update-not-restartable", "update-max-trials"})
 _OF_AN_UPDATE = _OF_COUNTS | {"update-immutable", _OF_A_COMPANION}
 """Origins of errors that mean: the file is right, but not that of the experiment that is there."""
 _SHOWN_CHANGES = 3
-_LOST = ("trialsFailed", "trialMetricsUnavailable", "trialsKilled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +101,19 @@ class Submitted(NamedTuple):
 class _Ended:
     """An experiment that has ended, and what changed since."""
 
-    experiment: Json
+    experiment: Experiment
     changes: tuple[str, ...]
     same_search: bool
     more: int
 
     @property
     def name(self) -> str:
-        return name_of(self.experiment)
+        return self.experiment.name
 
     @property
     def lost(self) -> int:
         """How many trials ended without a value."""
-        return sum(int(status_of(self.experiment).get(field) or 0) for field in _LOST)
+        return lost_count(self.experiment) + self.experiment.status.trials_killed
 
     @property
     def has_no_value(self) -> bool:
@@ -236,7 +237,7 @@ def _chosen(engine: Engine, text: str, source: str, namespace: str | None, choic
     if choice.restart:
         service.validate(text, source=source, namespace=namespace)
         aside = engine.repeats.set_aside(_key(found))
-        note = f"{name_of(found)} starts again; the old one is {aside} now"
+        note = f"{found.name} starts again; the old one is {aside} now"
         return Submitted(service.submit(text, source=source, namespace=namespace), notes=(note,))
     ended = _state_of(service, text, source, namespace, found)
     if not ended.same_search:
@@ -247,7 +248,7 @@ def _chosen(engine: Engine, text: str, source: str, namespace: str | None, choic
     if not choice.more:
         return _continue(engine, text, source, namespace, found, failed=failed, note="")
     _run_again(engine, found, failed=failed, more=choice.more)
-    return Submitted(Submission(service.get("Experiment", *_key(found)), "updated"))
+    return Submitted(Submission(service.get(Experiment, *_key(found)), "updated"))
 
 
 def _check_possible(ended: _Ended, choice: Choice) -> None:
@@ -262,14 +263,14 @@ def _check_possible(ended: _Ended, choice: Choice) -> None:
         raise invalid(where, "it reached its goal", "change objective.goal and use --restart", "choice-goal")
     if "EndReached" in reason:
         raise invalid(where, "its search is complete", "widen the search space and use --restart", "choice-complete")
-    limit = ended.experiment.get("spec", {}).get("maxFailedTrialCount")
-    if limit is not None and ended.lost >= max(1, int(limit)) and not choice.retry_failed and not ended.is_useless:
+    limit = ended.experiment.spec.max_failed_trial_count
+    if limit is not None and ended.lost >= max(1, limit) and not choice.retry_failed and not ended.is_useless:
         cause = f"{ended.lost} of its trials failed, and maxFailedTrialCount is {limit}"
         raise invalid(where, cause, "add --retry-failed", "choice-failed")
 
 
 def _continue(
-    engine: Engine, text: str, source: str, namespace: str | None, experiment: Json, *, failed: bool, note: str
+    engine: Engine, text: str, source: str, namespace: str | None, experiment: Experiment, *, failed: bool, note: str
 ) -> Submitted:
     """Let an experiment go on with the counts of its document."""
     _run_again(engine, experiment, failed=failed, more=0)
@@ -277,20 +278,20 @@ def _continue(
     return Submitted(submission, notes=(note,) if note else ())
 
 
-def _run_again(engine: Engine, experiment: Json, *, failed: bool, more: int) -> None:
+def _run_again(engine: Engine, experiment: Experiment, *, failed: bool, more: int) -> None:
     engine.repeats.run_again(_key(experiment), failed=failed, more=more, program=_program_now(experiment))
 
 
-def _stored(service: TuningService, text: str, source: str, namespace: str | None) -> Json | None:
+def _stored(service: TuningService, text: str, source: str, namespace: str | None) -> Experiment | None:
     """Return the experiment of a document as it is stored; None when there is none."""
     loaded = load_experiment(text, source, namespace or DEFAULT_NAMESPACE).experiment
     try:
-        return service.get("Experiment", loaded.namespace, loaded.name)
+        return service.get(Experiment, loaded.namespace, loaded.name)
     except NotFoundError:
         return None
 
 
-def _state_of(service: TuningService, text: str, source: str, namespace: str | None, found: Json) -> _Ended:
+def _state_of(service: TuningService, text: str, source: str, namespace: str | None, found: Experiment) -> _Ended:
     """Return what changed of an experiment, whether it has ended or not."""
     try:
         service.submit(text, source=source, namespace=namespace)
@@ -311,11 +312,11 @@ def _compared(
     return _differing(text, source, namespace, found, error)
 
 
-def _differing(text: str, source: str, namespace: str | None, found: Json, error: InvalidError) -> _Ended:
+def _differing(text: str, source: str, namespace: str | None, found: Experiment, error: InvalidError) -> _Ended:
     same_search = all(field.origin != "update-immutable" for field in error.errors)
     wanted = load_experiment(text, source, namespace or DEFAULT_NAMESPACE).experiment.spec.max_trial_count
-    budget = found.get("spec", {}).get("maxTrialCount")
-    more = max(0, wanted - int(budget)) if wanted is not None and budget is not None else 0
+    budget = found.spec.max_trial_count
+    more = max(0, wanted - budget) if wanted is not None and budget is not None else 0
     fields = [_changed_field(field, source) for field in error.errors if field.origin not in _OF_COUNTS]
     changes = (*(fields or ["its counts of trials"]), *_changes_of_program(found))
     return _Ended(found, changes, same_search=same_search, more=more)
@@ -335,20 +336,19 @@ def _with_restart(error: InvalidError) -> InvalidError:
     )
 
 
-def _changes_of_program(experiment: Json) -> tuple[str, ...]:
+def _changes_of_program(experiment: Experiment) -> tuple[str, ...]:
     """Return what changed; a package that was installed counts only where nothing worked without it."""
     from katib.local.program import PACKAGES, changed_files
 
-    kept = (experiment.get("metadata", {}).get("annotations") or {}).get(PROGRAM_ANNOTATION, "")
+    kept = experiment.metadata.annotations.get(PROGRAM_ANNOTATION, "")
     changed = changed_files(kept, _program_now(experiment)) if kept else []
     return tuple(name for name in changed if name != PACKAGES or _has_no_value(experiment))
 
 
-def _program_now(experiment: Json) -> dict[str, str]:
-    from katib.api.decoding import decode_stored
+def _program_now(experiment: Experiment) -> dict[str, str]:
     from katib.local.program import program_now
 
-    return program_now(decode_stored(experiment))
+    return program_now(experiment)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -382,10 +382,10 @@ def _may_have_more(ended: _Ended) -> bool:
         _check_possible(ended, Choice(more=1))
     except KatibError:
         return False
-    return ended.same_search and ended.experiment.get("spec", {}).get("maxTrialCount") is not None
+    return ended.same_search and ended.experiment.spec.max_trial_count is not None
 
 
-def ways_on(experiment: Json) -> str:
+def ways_on(experiment: Experiment) -> str:
     """Return the line below an experiment that had ended before and was not run now."""
     ended = _Ended(experiment, (), same_search=True, more=0)
     return f"{ended.name} had ended before, so nothing was run now; {_ways(ended)}"
@@ -405,7 +405,7 @@ def _asked(ended: _Ended) -> Choice:
     keys = [key for key, _ in rows]
     answer = click.prompt("What now?", type=click.Choice(keys), default="n", show_choices=True, err=True)
     if answer == "m":
-        budget = int(ended.experiment.get("spec", {}).get("maxTrialCount") or 1)
+        budget = ended.experiment.spec.max_trial_count or 1
         return Choice(more=click.prompt("How many more?", type=click.IntRange(min=1), default=budget, err=True))
     return Choice(restart=answer == "r", retry_failed=answer == "f")
 
@@ -415,18 +415,17 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _has_no_value(experiment: Json) -> bool:
-    best = (status_of(experiment).get("currentOptimalTrial") or {}).get("bestTrialName")
-    return not best and not int(status_of(experiment).get("trialsSucceeded") or 0)
+def _has_no_value(experiment: Experiment) -> bool:
+    status = experiment.status
+    return not status.current_optimal_trial.best_trial_name and not status.trials_succeeded
 
 
-def _reason(experiment: Json) -> str:
-    conditions = status_of(experiment).get("conditions") or ()
-    return next((str(c.get("reason", "")) for c in conditions if c.get("type") in ("Failed", "Succeeded")), "")
+def _reason(experiment: Experiment) -> str:
+    return next((c.reason for c in experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
 
 
-def _key(experiment: Json) -> Key:
-    return Key(namespace_of(experiment), name_of(experiment))
+def _key(experiment: Experiment) -> Key:
+    return Key(experiment.namespace, experiment.name)
 
 
 def wrong(error: InvalidError, source: str) -> int:

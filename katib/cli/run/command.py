@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.run import again
 from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
 from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
-from katib.tuning.reading import Json, is_completed, name_of, namespace_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
@@ -71,9 +72,7 @@ def run(
     """
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
-        options.refuse_beside(
-            "a cluster", "data_dir", "config", "containers", "restart", "retry_failed", "more", "detach"
-        )
+        options.refuse_beside("a cluster", "data_dir", "config", "containers", *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
     text, source = with_earlier(*options.read_file(file), warm_start)
     return run_here(
@@ -146,8 +145,8 @@ def run_here(
         if submission is None:
             return submitted.code
         engine.start()
-        name = name_of(submission.experiment)
-        survive_hangup(lambda: engine.note_hangup(namespace_of(submission.experiment), name))
+        name = submission.experiment.name
+        survive_hangup(lambda: engine.note_hangup(submission.experiment.namespace, name))
         differences = (*submitted.notes, *(submission.notices if notices else ()))
         for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
@@ -198,9 +197,9 @@ def _run_in_cluster(
         return code
 
 
-def _company(service: TuningService, experiment: Json) -> list[str]:
+def _company(service: TuningService, experiment: Experiment) -> list[str]:
     """Return a note when the data directory holds further unfinished experiments: they go on as well."""
-    others = [name_of(e) for e in service.experiments() if not is_completed(e) and name_of(e) != name_of(experiment)]
+    others = [e.name for e in service.experiments() if not is_completed(e) and e.name != experiment.name]
     if not others:
         return []
     return [f"unfinished experiments of this data directory go on beside it, while it runs: {', '.join(others)}"]

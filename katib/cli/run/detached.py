@@ -14,7 +14,7 @@ from katib.cli import options
 from katib.cli.run import again
 from katib.errors import InvalidError, UnavailableError, invalid
 from katib.rest.notes import Note, running_servers
-from katib.tuning.reading import is_completed, name_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import Submission
 
 _START_SECONDS = 120.0
@@ -68,8 +68,8 @@ def run_detached(
         note = _started(directory, config, containers)
     if not quiet:
         click.echo(
-            f"{name_of(experiment)} runs in the background, by the server at {note.url}; "
-            f"`katib watch {name_of(experiment)}{data}` shows it, `katib stop {name_of(experiment)}{data}` stops it"
+            f"{experiment.name} runs in the background, by the server at {note.url}; "
+            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it"
         )
     return 0
 

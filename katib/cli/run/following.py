@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 import click
 
+from katib.api.types import Experiment, Trial
 from katib.cli.app import INTERRUPTED
 from katib.cli.printing import print_object
 from katib.cli.run.summary import ended_lines
@@ -19,7 +20,7 @@ from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Moment, Progress, savings_of, with_remedy
-from katib.tuning.reading import Json, condition_of, name_of, namespace_of, shortened
+from katib.tuning.reading import condition_of, shortened
 from katib.tuning.service import Change, TuningService
 
 _WAIT_SECONDS = 0.25
@@ -67,7 +68,7 @@ class Run:
     """
 
     def __init__(
-        self, service: TuningService, experiment: Json, interrupt: Interrupt, *, form: str | None, quiet: bool
+        self, service: TuningService, experiment: Experiment, interrupt: Interrupt, *, form: str | None, quiet: bool
     ) -> None:
         self._service = service
         self._interrupt = interrupt
@@ -76,7 +77,7 @@ class Run:
         self._began = time.monotonic()
         self._completed_at: float | None = None
         self._finished_at: float | None = None
-        self._namespace, self._name = namespace_of(experiment), name_of(experiment)
+        self._namespace, self._name = experiment.namespace, experiment.name
         self.progress = Progress(experiment, datetime.now(UTC))
         self.was_over = self.progress.completed
 
@@ -142,9 +143,9 @@ class Run:
         """
         if self.progress.deleted:
             raise UnavailableError(f"{self._name} was deleted while it was running")
-        experiment = self._service.get("Experiment", self._namespace, self._name)
+        experiment = self._service.get(Experiment, self._namespace, self._name)
         if self._form:
-            print_object(experiment, self._form)
+            print_object(experiment.encode(), self._form)
         elif not self._quiet:
             best = self._service.best(self._namespace, self._name)
             lost = self._service.trials(
@@ -159,10 +160,10 @@ class Run:
                 click.echo(line)
         return 1 if condition_of(experiment, "Failed") is not None else 0
 
-    def _last_line(self, trial: Json) -> str:
+    def _last_line(self, trial: Trial) -> str:
         """Return the last line that a trial printed; empty when there is none, or it cannot be read."""
         try:
-            output = b"".join(self._service.logs(self._namespace, name_of(trial), tail_lines=_LOOKED_AT_LINES))
+            output = b"".join(self._service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
         except KatibError:
             return ""
         lines = (line.strip() for line in reversed(output.decode(errors="replace").splitlines()))

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from katib.api.trials import waiting_words
+from katib.api.types import Trial
 from katib.errors import KatibError
 from katib.explaining.lines import header, moment_line
 from katib.explaining.progress import (
@@ -27,20 +28,17 @@ from katib.explaining.progress import (
     TrialRetried,
 )
 from katib.tuning.reading import (
-    Json,
     duration_of,
     format_duration,
     has_several_objectives,
-    name_of,
-    namespace_of,
-    objective_of,
+    lost_count,
+    metric_of,
     objective_text,
     parameters_of,
     pareto_trials,
     pareto_words,
     short,
     state_of,
-    status_of,
 )
 from katib.tuning.replicas import may_have_replicas, replica_counts
 from katib.tuning.service import TuningService
@@ -85,7 +83,7 @@ class LiveTable:
     def tell(self, moment: Moment) -> None:
         """Print a line for whatever is lost, fails or waits; everything else is in the table."""
         if isinstance(moment, TrialEnded):
-            self._readings.pop(name_of(moment.trial), None)
+            self._readings.pop(moment.trial.name, None)
         lost = isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST
         if lost or isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp | FailingAlike):
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
@@ -96,11 +94,11 @@ class LiveTable:
         if now - self._readings_at < _METRIC_SECONDS:
             return
         self._readings_at = now
-        metric = objective_of(self._progress.experiment).get("objectiveMetricName", "")
+        metric = metric_of(self._progress.experiment)
         for trial in _running(self._progress)[:_SHOWN_TRIALS]:
-            name = name_of(trial)
+            name = trial.name
             try:
-                readings = self._service.metrics(namespace_of(trial), name, metric=metric, limit=1)
+                readings = self._service.metrics(trial.namespace, name, metric=metric, limit=1)
             except KatibError:
                 continue  # it may have been deleted meanwhile; the next change says so
             if readings:
@@ -108,7 +106,7 @@ class LiveTable:
         if may_have_replicas(self._progress.experiment):
             with suppress(KatibError):
                 experiment = self._progress.experiment
-                pods = self._service.pods("Experiment", namespace_of(experiment), name_of(experiment))
+                pods = self._service.pods("Experiment", experiment.namespace, experiment.name)
                 self._replicas = replica_counts(pods)
 
     def _draw(self) -> RenderableType:
@@ -130,7 +128,7 @@ class LiveTable:
         left = progress.seconds_left(elapsed)
         of = f"/{progress.limit}" if progress.limit is not None else ""
         words = [f"{progress.done}{of} trials", format_duration(elapsed)]
-        lost = _lost(progress.experiment)
+        lost = lost_count(progress.experiment)
         if lost:
             words.append(f"{lost} failed")
         if left is not None and not progress.completed:
@@ -142,13 +140,13 @@ class LiveTable:
         )
         return line
 
-    def _trials(self, running: list[Json]) -> RenderableType:
+    def _trials(self, running: list[Trial]) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
         replicas = self._replicas
         for heading in ("running", "for", *(["replicas"] if replicas else []), "latest", "parameters"):
             table.add_column(heading, no_wrap=True)
         for trial in running[:_SHOWN_TRIALS]:
-            name = name_of(trial)
+            name = trial.name
             elapsed = duration_of(trial)
             count = [replicas.get(name, "-")] if replicas else []
             cells = (name, elapsed, *count, self._readings.get(name, "-"), parameters_of(trial))
@@ -158,7 +156,7 @@ class LiveTable:
         return table
 
 
-def _running(progress: Progress) -> list[Json]:
+def _running(progress: Progress) -> list[Trial]:
     """Return the running trials, oldest first; a copy, because the table is drawn on a thread of its own."""
     return [trial for trial in list(progress.active.values()) if state_of(trial) == "Running"]
 
@@ -166,17 +164,17 @@ def _running(progress: Progress) -> list[Json]:
 def _waiting(progress: Progress) -> str:
     """Return how many trials wait, and for what the first of them does; empty when none does."""
     waiting = [trial for trial in list(progress.active.values()) if state_of(trial) != "Running"]
-    words = next((f": {name_of(trial)} {words}" for trial in waiting if (words := waiting_words(trial))), "")
+    words = next((f": {trial.name} {words}" for trial in waiting if (words := waiting_words(trial))), "")
     return f"{len(waiting)} waiting{words}" if waiting else ""
 
 
 def _best(progress: Progress) -> RenderableType:
     best = progress.best
-    metric = objective_of(progress.experiment).get("objectiveMetricName", "")
-    values = " ".join(f"{a.get('name')}={short(str(a.get('value')))}" for a in best.get("parameterAssignments") or ())
+    metric = metric_of(progress.experiment)
+    values = " ".join(f"{a.name}={short(a.value)}" for a in best.parameter_assignments)
     text = Text("best so far  ", style="dim")
     text.append(f"{metric}={short(progress.best_value or '')}", style="bold green")
-    text.append(f"  {values}  ({best.get('bestTrialName', '')})", style="default")
+    text.append(f"  {values}  ({best.best_trial_name})", style="default")
     return text
 
 
@@ -190,10 +188,5 @@ def _pareto_set(progress: Progress) -> Iterator[RenderableType]:
     yield text
     table = Table(box=None, pad_edge=False, header_style="dim")
     for trial in trials[:: max(1, -(-len(trials) // _SHOWN_BEST))]:
-        table.add_row(*map(Text, ("", objective_text(trial) or "", parameters_of(trial), f"({name_of(trial)})")))
+        table.add_row(*map(Text, ("", objective_text(trial) or "", parameters_of(trial), f"({trial.name})")))
     yield table
-
-
-def _lost(experiment: Json) -> int:
-    status = status_of(experiment)
-    return int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)

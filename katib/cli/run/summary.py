@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from katib.api.types import Experiment, Trial
 from katib.explaining import Evidence, cause_of_loss, diagnose_experiment
 from katib.tuning.reading import (
-    Json,
     format_duration,
     infeasible_words,
-    name_of,
-    namespace_of,
     objective_text,
     parameters_of,
     pareto_trials,
@@ -20,9 +18,9 @@ from katib.tuning.reading import (
 
 
 def ended_lines(
-    experiment: Json,
-    best: Json | None,
-    lost: Sequence[Json],
+    experiment: Experiment,
+    best: Trial | None,
+    lost: Sequence[Trial],
     *,
     seconds: float,
     place: str,
@@ -40,7 +38,7 @@ def ended_lines(
         savings: What its early stopping saved, a sentence; empty without early stopping.
         last_line: The end of the output of the first lost trial.
     """
-    name = name_of(experiment)
+    name = experiment.name
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
     if savings:
@@ -55,26 +53,26 @@ def ended_lines(
     if example is not None:
         cause = cause_of_loss(example, evidence)
         ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""
-        yield f"Look at {name_of(example)}: {cause}{ends}"
-    logs = f"katib logs {name_of(example)}{place}, " if example is not None else ""
+        yield f"Look at {example.name}: {cause}{ends}"
+    logs = f"katib logs {example.name}{place}, " if example is not None else ""
     yield f"Next: {logs}katib why {name}{place}"
 
 
-def _best_line(experiment: Json, best: Json) -> str:
+def _best_line(experiment: Experiment, best: Trial) -> str:
     if pareto_trials(experiment):
         return f"Pareto set: {pareto_words(experiment)}"
-    return f"Best trial: {name_of(best)} with {objective_text(best)} ({parameters_of(best)})"
+    return f"Best trial: {best.name} with {objective_text(best)} ({parameters_of(best)})"
 
 
-def interrupted_line(experiment: Json, command: str, done: int) -> str:
+def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
     """Return what was left and how to go on."""
     return (
-        f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
+        f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept; "
         f"`{command}` goes on from there"
     )
 
 
-def run_again_line(experiment: Json, file: str, place: str) -> str:
+def run_again_line(experiment: Experiment, file: str, place: str) -> str:
     """Return that an experiment of a cluster had ended before, and how to have more trials of it.
 
     Args:
@@ -82,28 +80,28 @@ def run_again_line(experiment: Json, file: str, place: str) -> str:
         file: Its file.
         place: Options that later commands need in order to find the experiment again.
     """
-    name, spec = name_of(experiment), experiment.get("spec", {})
+    name, spec = experiment.name, experiment.spec
     way = f"give it another name in {file}"
-    if spec.get("resumePolicy") in ("LongRunning", "FromVolume") and spec.get("maxTrialCount") is not None:
-        way = f"`katib budget {name} --max-trials {int(spec['maxTrialCount']) * 2}{place}`"
+    if spec.resume_policy in ("LongRunning", "FromVolume") and spec.max_trial_count is not None:
+        way = f"`katib budget {name} --max-trials {spec.max_trial_count * 2}{place}`"
     return f"{name} had ended before, so nothing was run now. For more trials, {way}."
 
 
-def left_line(experiment: Json, file: str, done: int, place: str) -> str:
+def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:
     """Return what continues to run unwatched, and how to watch it again or end it."""
-    name = name_of(experiment)
+    name = experiment.name
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
         f"`katib run {file}{place}` watches it again, `katib delete {name}{place}` ends it"
     )
 
 
-def _so_far(experiment: Json, done: int) -> str:
-    limit = experiment.get("spec", {}).get("maxTrialCount")
+def _so_far(experiment: Experiment, done: int) -> str:
+    limit = experiment.spec.max_trial_count
     return f"{done} of {limit} trials" if limit is not None else f"{done} trials"
 
 
-def options_of(experiment: Json, default_namespace: str, place: str) -> str:
+def options_of(experiment: Experiment, default_namespace: str, place: str) -> str:
     """Return the options that later commands need in order to find the experiment again.
 
     Args:
@@ -111,5 +109,5 @@ def options_of(experiment: Json, default_namespace: str, place: str) -> str:
         default_namespace: The namespace that is meant when none is named.
         place: Options that name where the experiment is.
     """
-    namespace = namespace_of(experiment)
+    namespace = experiment.namespace
     return (f" -n {namespace}" if namespace not in ("", default_namespace) else "") + place

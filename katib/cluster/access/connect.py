@@ -10,8 +10,7 @@ from pathlib import Path
 from katib.api.types import API_VERSION
 from katib.cluster.client import Connection
 from katib.cluster.client.configuration import Access, access
-from katib.cluster.environment import core_namespace
-from katib.cluster.outage import await_answer
+from katib.cluster.environment import await_answer, core_namespace
 from katib.errors import ForbiddenError, KindNotInstalledError, UnavailableError
 
 SETTLING_SECONDS = 30.0
@@ -44,7 +43,7 @@ def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callab
     Args:
         kubeconfig: As `connect` takes it.
         context: As above.
-        pause: As `katib.cluster.outage.await_answer` takes it.
+        pause: As `katib.cluster.environment.await_answer` takes it.
 
     Raises:
         KatibError: As `connect` does, but for an API server that does not answer.

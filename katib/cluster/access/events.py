@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from katib.api.names import EXPERIMENT_LABEL
 from katib.cluster.client import Connection
-from katib.cluster.pods.refusals import ListEvents
+from katib.cluster.pods.refusals import ListEvents, time_of_event
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import ForbiddenError, NotFoundError
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import time_of
 from katib.tuning.service import RecordedEvent
 
-_PAGE = "500"
+_PAGE_SIZE = 500
 _OURS = {kind.kind: kind for kind in (EXPERIMENT, SUGGESTION, TRIAL)}
 
 
@@ -26,47 +26,41 @@ def server_events(connection: Connection) -> ListEvents:
 
     def list_events(namespace: str, fields: Mapping[str, str]) -> Iterable[Object]:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
-        query = {"fieldSelector": ",".join(f"{name}={value}" for name, value in fields.items()), "limit": _PAGE}
-        found: list[Object] = []
-        while True:
-            answer = connection.request("GET", path, query=query)
-            found += answer.get("items") or ()
-            following = (answer.get("metadata") or {}).get("continue")
-            if not following:
-                return found
-            query["continue"] = following
+        query = {"fieldSelector": ",".join(f"{name}={value}" for name, value in fields.items())}
+        pages = connection.pages(path, query=query, page_size=_PAGE_SIZE)
+        return [event for page in pages for event in page.get("items") or ()]
 
     return list_events
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterEventReader:
     """Reads events. Fits `katib.tuning.ports.EventReader`.
 
     Those of an Experiment include those of its Suggestion and of the trials that are still there. An object that was
     deleted leaves its events behind for an hour; they are not listed for a new one of the same name.
 
-    Args:
+    Attributes:
         events: Lists them.
         store: Has the objects.
     """
 
-    def __init__(self, events: ListEvents, store: ObjectStore) -> None:
-        self._events = events
-        self._store = store
+    events: ListEvents
+    store: ObjectStore
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         """Return the events of an object, oldest first."""
         found = [*self._named(kind, namespace, name)]
         if kind == "Experiment":
             found += self._named("Suggestion", namespace, name)
-            trials = self._store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
+            trials = self.store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
             uids = {Key.of(trial).name: _uid(trial) for trial in trials}
-            of_trials = self._events(namespace, {"involvedObject.kind": "Trial"}) if uids else ()
+            of_trials = self.events(namespace, {"involvedObject.kind": "Trial"}) if uids else ()
             found += (event for event in of_trials if _is_about(event, uids.get(event["involvedObject"].get("name"))))
         return sorted(map(_recorded, found), key=lambda event: event.time)
 
     def _named(self, kind: str, namespace: str, name: str) -> Iterable[Object]:
-        events = self._events(namespace, {"involvedObject.kind": kind, "involvedObject.name": name})
+        events = self.events(namespace, {"involvedObject.kind": kind, "involvedObject.name": name})
         uid = self._uid(kind, Key(namespace, name))
         return [event for event in events if _is_about(event, uid)]
 
@@ -75,7 +69,7 @@ class ClusterEventReader:
         if kind not in _OURS:
             return ""
         with suppress(NotFoundError, ForbiddenError):
-            return _uid(self._store.get(_OURS[kind], key))
+            return _uid(self.store.get(_OURS[kind], key))
         return ""
 
 
@@ -93,7 +87,7 @@ def _recorded(event: Object) -> RecordedEvent:
     about: Mapping[str, Any] = event["involvedObject"]
     series: Mapping[str, Any] = event.get("series") or {}
     return RecordedEvent(
-        time=_last_seen(event),
+        time=time_of(series.get("lastObservedTime")) or time_of_event(event, "lastTimestamp"),
         kind=str(about.get("kind", "")),
         name=str(about.get("name", "")),
         warning=event.get("type") == "Warning",
@@ -101,14 +95,3 @@ def _recorded(event: Object) -> RecordedEvent:
         message=str(event.get("message", "")),
         count=int(series.get("count") or event.get("count") or 1),
     )
-
-
-def _last_seen(event: Object) -> datetime:
-    """Return when an event was seen last; recorders of different age write different fields."""
-    candidates = (
-        (event.get("series") or {}).get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        event["metadata"].get("creationTimestamp"),
-    )
-    return next((time for text in candidates if (time := time_of(text)) is not None), datetime.fromtimestamp(0, UTC))

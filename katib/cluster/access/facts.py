@@ -5,20 +5,23 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from katib.api.names import TRIAL_LABEL
+from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import POD, container_statuses, facts_of
-from katib.cluster.services.kinds import DEPLOYMENT, object_name
+from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
+from katib.controllers.kinds import key_of
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.explaining import JobFacts, Place, ServiceFacts
 from katib.explaining.diagnostician import attempt_of
 from katib.explaining.replicas import failed_replica
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
-from katib.tuning.reading import failure_of, is_completed, state_of
+from katib.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of
 from katib.tuning.replicas import COLLECTORS
 
 CONTROLLER = "katib-controller"
@@ -64,27 +67,27 @@ def cluster_place(core_namespace: str) -> Place:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterJobs:
     """Gathers the facts of a trial's job. Fits `katib.explaining.diagnostician.JobFactsOf`.
 
     What may not be read is left out.
 
-    Args:
+    Attributes:
         store: Objects of any kind.
         events: Of jobs.
         output: Of pods.
     """
 
-    def __init__(self, store: ObjectStore, events: EventReader, output: ClusterOutput) -> None:
-        self._store = store
-        self._events = events
-        self._output = output
+    store: ObjectStore
+    events: EventReader
+    output: ClusterOutput
 
-    def __call__(self, trial: Object) -> JobFacts:
+    def __call__(self, trial: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
-        kind = Kind.of(trial["spec"].get("runSpec") or {})
+        kind, key = Kind.of(trial.spec.run_spec or {}), key_of(trial)
         try:
-            job: dict[str, Any] | None = dict(self._store.get(kind, Key.of(trial)))
+            job: dict[str, Any] | None = dict(self.store.get(kind, key))
         except KindNotInstalledError:
             return JobFacts(
                 waiting=f"the cluster serves no {kind.kind} ({kind.api_version})",
@@ -96,18 +99,16 @@ class ClusterJobs:
             job = {}  # it may well be there
         pods: Sequence[Object] = ()
         with suppress(ForbiddenError, UnavailableError):
-            key = Key.of(trial)
-            pods = most_telling_first(self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
-        if job is not None and not pods and not is_completed(dict(trial)):
+            pods = most_telling_first(self.store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
+        if job is not None and not pods and not is_completed(trial):
             return self._without_pods(kind, trial, job)
         return self._with_pods(trial, job, pods)
 
-    def _without_pods(self, kind: Kind, trial: Object, job: dict[str, Any]) -> JobFacts:
+    def _without_pods(self, kind: Kind, trial: Trial, job: dict[str, Any]) -> JobFacts:
         """Return why a job has no pod: its own events say who refused it, or the trial has found out."""
-        key = Key.of(trial)
         refusals = []
         with suppress(KatibError):
-            events = self._events.events_of(kind.kind, key.namespace, key.name)
+            events = self.events.events_of(kind.kind, trial.namespace, trial.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
         message = " ".join(refusals[-1].message.split()) if refusals else _reported_refusal(trial)
         if not message:
@@ -119,14 +120,14 @@ class ClusterJobs:
             attempt=attempt_of(job),
         )
 
-    def _with_pods(self, trial: Object, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
+    def _with_pods(self, trial: Trial, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
         oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-        chosen = troubled or failed_replica(oldest_first, failure_of(dict(trial))) or next(iter(pods), None)
-        ended = _last_end(chosen, str(trial["spec"].get("primaryContainerName", ""))) if chosen else {}
+        chosen = troubled or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
+        ended = _last_end(chosen, trial.spec.primary_container_name) if chosen else {}
         code = ended.get("exitCode")
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
-        wants_tail = chosen is not None and (looped or state_of(dict(trial)) in ("Failed", "MetricsUnavailable"))
+        wants_tail = chosen is not None and (looped or state_of(trial) in ("Failed", "MetricsUnavailable"))
         return JobFacts(
             job=job,
             waiting=facts_of(troubled).waiting if troubled else "",
@@ -135,30 +136,32 @@ class ClusterJobs:
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self._output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial.encode(), chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
             pods=tuple(oldest_first),
         )
 
 
-def services_of(store: ObjectStore, suggestion: Object) -> Iterator[ServiceFacts]:
-    """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none."""
-    key = Key.of(suggestion)
-    algorithm = (suggestion["spec"].get("algorithm") or {}).get("algorithmName", "")
-    name = object_name(key.name, algorithm)
+def services_of(store: ObjectStore, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
+    """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none.
+
+    Before there is one, its Experiment, which has the same name, says as much.
+    """
+    namespace, algorithm = asked.namespace, algorithm_of(asked)
+    name = object_name(asked.name, algorithm)
     with suppress(NotFoundError, ForbiddenError, UnavailableError):
-        deployment = store.get(DEPLOYMENT, Key(key.namespace, name))
+        deployment = store.get(DEPLOYMENT, Key(namespace, name))
         if is_available(deployment):
             yield ServiceFacts(algorithm, "ready")
             return
         labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
-        pods = store.list(POD, key.namespace, labels=labels).items if labels else ()
+        pods = store.list(POD, namespace, labels=labels).items if labels else ()
         trouble = trouble_of(deployment, pods)
         yield ServiceFacts(
             algorithm,
             "failing" if trouble else "starting",
             attempts=1 + max(map(_restarts, pods), default=0),
             last_error=trouble.words,
-            remedy=f"Look at it: kubectl -n {key.namespace} describe deployment {name}, and its pods.",
+            remedy=f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods.",
         )
 
 
@@ -179,11 +182,9 @@ def _remedy_of(pod: Object) -> str:
     return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
 
 
-def _reported_refusal(trial: Object) -> str:
+def _reported_refusal(trial: Trial) -> str:
     """Return what a trial says of refused pods; empty when it says nothing of them."""
-    conditions = (trial.get("status") or {}).get("conditions") or ()
-    message = next((str(c.get("message", "")) for c in conditions if c.get("type") == "Running"), "")
-    return message.partition("no pod of its job can be created: ")[2]
+    return running_condition(trial).message.partition("no pod of its job can be created: ")[2]
 
 
 def _refusal_remedy(message: str) -> str:

@@ -10,7 +10,7 @@ import grpc
 
 from katib.cluster.environment import db_manager_address
 from katib.cluster.pods.reading import POD
-from katib.cluster.services.kinds import SERVICE
+from katib.cluster.services.plan import SERVICE
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.rpc.db_manager_client import DbManagerClient, DbManagerConnection, Metadata

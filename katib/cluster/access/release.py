@@ -10,7 +10,7 @@ from katib.api.names import EXPERIMENT_FINALIZER, TRIAL_FINALIZER
 from katib.cluster.access.facts import CONTROLLER, is_controller_at_work
 from katib.cluster.client import open_connection
 from katib.cluster.environment import core_namespace
-from katib.cluster.services.kinds import DEPLOYMENT
+from katib.cluster.services.plan import DEPLOYMENT
 from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, KindNotInstalledError, NotFoundError, TerminalError

@@ -224,19 +224,19 @@ def _namespaces(store: ObjectStore, core_namespace: str) -> Sequence[str]:
         return sorted({core_namespace, *(Key.of(obj).namespace for obj in store.list(EXPERIMENT).items)})
 
 
+@dataclass(frozen=True, slots=True)
 class PodsAftermath:
     """Waits for the pods of deleted trials. Fits `katib.tuning.ports.Aftermath`."""
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    store: ObjectStore
+    clock: Clock
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
         """Wait until no pod of the trials is left; anyone who may not see pods does not wait for them."""
         names = {trial.name for trial in trials}
-        deadline = self._clock.monotonic() + timeout_seconds
+        deadline = self.clock.monotonic() + timeout_seconds
         while names and self._is_any_left(experiment, names):
-            if self._clock.monotonic() > deadline:
+            if self.clock.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
         return True
@@ -246,7 +246,7 @@ class PodsAftermath:
 
     def _is_any_left(self, experiment: Key, names: set[str]) -> bool:
         try:
-            pods = self._store.list(POD, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}).items
+            pods = self.store.list(POD, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}).items
         except ForbiddenError:
             return False
         return any((pod["metadata"].get("labels") or {}).get(TRIAL_LABEL) in names for pod in pods)

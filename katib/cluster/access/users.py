@@ -158,26 +158,24 @@ class UserStore(KubernetesStore):
 
     def create(self, obj: Object) -> Object:
         """Store a new object."""
-        stored = super().create(obj)
-        self._note("create", Kind.of(stored), Key.of(stored))
-        return stored
+        return self._noted("create", super().create(obj))
 
     def update(self, obj: Object) -> Object:
         """Replace everything but the status."""
-        stored = super().update(obj)
-        self._note("update", Kind.of(stored), Key.of(stored))
-        return stored
+        return self._noted("update", super().update(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        stored = super().patch(obj, changes)
-        self._note("patch", Kind.of(stored), Key.of(stored))
-        return stored
+        return self._noted("patch", super().patch(obj, changes))
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         """Delete an object and what it owns."""
         super().delete(kind, key, uid=uid)
         self._note("delete", kind, key)
+
+    def _noted(self, verb: str, stored: Object) -> Object:
+        self._note(verb, Kind.of(stored), Key.of(stored))
+        return stored
 
     def _note(self, verb: str, kind: Kind, key: Key) -> None:
         about = {"user": self._user, "verb": verb, "object": f"{kind.kind} {key}"}

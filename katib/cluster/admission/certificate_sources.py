@@ -19,7 +19,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -64,17 +64,17 @@ _ATTEMPTS = 5
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class CaBundle:
     """Writes the bundle into every webhook of the configurations of one name.
 
-    Args:
+    Attributes:
         store: Keeps the configurations.
         name: Their name.
     """
 
-    def __init__(self, store: ObjectStore, name: str) -> None:
-        self._store = store
-        self._name = name
+    store: ObjectStore
+    name: str
 
     def publish(self, bundle: bytes) -> None:
         """Make every webhook trust the bundle. Costs a read of each configuration when they do already.
@@ -91,10 +91,10 @@ class CaBundle:
     def _publish(self, kind: Kind, text: str) -> None:
         for attempt in range(_ATTEMPTS):
             try:
-                obj = self._store.get(kind, Key("", self._name))
+                obj = self.store.get(kind, Key("", self.name))
                 if (trusting := _trusting(obj, text)) is not None:
-                    self._store.update(trusting)
-                    _LOG.info("webhooks trust the new certificates", extra={"kind": kind.kind, "object": self._name})
+                    self.store.update(trusting)
+                    _LOG.info("webhooks trust the new certificates", extra={"kind": kind.kind, "object": self.name})
             except NotFoundError:
                 return
             except ConflictError:
@@ -219,10 +219,11 @@ def after(step: Step, kept: Kept, terms: Terms, now: datetime) -> Kept:
     return Kept(issued.certificate, b"".join([*authorities_in(kept.bundle)[-2:], issued.authority]))
 
 
+@dataclass(slots=True, eq=False)
 class CertificateSecret:
     """A source of certificates over a Secret, which it makes and renews: `CertificateSource`.
 
-    Args:
+    Attributes:
         store: Keeps the Secret.
         key: Namespace and name of the Secret. It may exist already, also empty.
         terms: What certificates are like.
@@ -230,15 +231,14 @@ class CertificateSecret:
         clock: Decides what has to be renewed.
     """
 
-    def __init__(self, store: ObjectStore, key: Key, terms: Terms, bundle: CaBundle, clock: Clock) -> None:
-        self._store = store
-        self._key = key
-        self._terms = terms
-        self._bundle = bundle
-        self._clock = clock
-        self._last = Kept()
-        self._complaint = ""
-        self._published = False
+    store: ObjectStore
+    key: Key
+    terms: Terms
+    bundle: CaBundle
+    clock: Clock
+    _last: Kept = field(default_factory=Kept, init=False)
+    _complaint: str = field(default="", init=False)
+    _published: bool = field(default=False, init=False)
 
     @property
     def is_published(self) -> bool:
@@ -263,27 +263,27 @@ class CertificateSecret:
         """Take steps until there is none to take."""
         for _ in range(_ATTEMPTS):
             try:
-                stored: Object | None = self._store.get(SECRET, self._key)
+                stored: Object | None = self.store.get(SECRET, self.key)
             except NotFoundError:
                 stored = None
             kept = self._last if stored is None else read(stored)
-            step = Step.REPLACE if stored is None else next_step(kept, self._terms, self._clock.now())
+            step = Step.REPLACE if stored is None else next_step(kept, self.terms, self.clock.now())
             # A certificate must not be served before its authority is published.
             if step is Step.KEEP or (step is Step.PROMOTE and not self._publish(kept)):
                 return kept
-            following = after(step, kept, self._terms, self._clock.now())
+            following = after(step, kept, self.terms, self.clock.now())
             try:
                 self._write(stored, following)
             except (AlreadyExistsError, ConflictError, NotFoundError):
                 continue
-            _LOG.info("certificate of the webhooks: %s", step.value, extra={"secret": str(self._key)})
+            _LOG.info("certificate of the webhooks: %s", step.value, extra={"secret": str(self.key)})
             if step is not Step.PROMOTE:
                 return following
-        raise UnavailableError(f"Secret {self._key}: others change it all the time; look who does")
+        raise UnavailableError(f"Secret {self.key}: others change it all the time; look who does")
 
     def _publish(self, kept: Kept) -> bool:
         try:
-            self._bundle.publish(kept.bundle)
+            self.bundle.publish(kept.bundle)
         except KatibError as error:
             if (complaint := str(error)) != self._complaint:
                 self._complaint = complaint
@@ -294,12 +294,12 @@ class CertificateSecret:
 
     def _write(self, stored: Object | None, kept: Kept) -> None:
         if stored is None:
-            metadata = {"namespace": self._key.namespace, "name": self._key.name}
+            metadata = {"namespace": self.key.namespace, "name": self.key.name}
             head = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
-            self._store.create({**head, "type": "kubernetes.io/tls", "data": written(kept)})
+            self.store.create({**head, "type": "kubernetes.io/tls", "data": written(kept)})
         else:
             foreign = {name: value for name, value in (stored.get("data") or {}).items() if name not in _FIELDS}
-            self._store.update({**stored, "data": {**foreign, **written(kept)}})
+            self.store.update({**stored, "data": {**foreign, **written(kept)}})
 
 
 _FIELDS: Sequence[str] = ("tls.crt", "tls.key", "ca.crt", "next.crt", "next.key")

@@ -7,9 +7,10 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import urllib3
@@ -40,9 +41,41 @@ LONGEST_RETRY_AFTER_SECONDS = 10.0
 _CREDENTIALS_KEPT_SECONDS = 5.0
 """Asking the package for them costs as much as the rest of a request; its own sources change by the minute."""
 
+_ANY_FORM = {"Accept": "*/*"}
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
 Hook = Callable[[RequestInfo, int], None]
 
 _log = logging.getLogger(__name__)
+
+
+class Outgoing(NamedTuple):
+    """A request as it is sent.
+
+    Attributes:
+        method: Of HTTP.
+        path: From the root, quoted.
+        query: Parameters of the path.
+        body: Encoded; None for none.
+        headers: Beside those of every request.
+        timeout_seconds: How long one attempt may wait for the answer, or for more of it; None: as long as it takes.
+        on_doubt: Called before it is sent again when its first sending may have taken effect.
+        is_stream: Whether the answer goes on.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] = NO_HEADERS
+    timeout_seconds: float | None = READ_SECONDS
+    on_doubt: Callable[[], None] = lambda: None
+    is_stream: bool = False
+
+    @property
+    def info(self) -> RequestInfo:
+        """What it asks for."""
+        return request_info(self.method, self.path, self.query)
 
 
 class Session:
@@ -60,33 +93,23 @@ class Session:
         self._credentials: dict[str, str] = {}
         self._renewed = float("-inf")
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        timeout: urllib3.Timeout,
-        *,
-        stream: bool,
-    ) -> urllib3.BaseHTTPResponse:
-        """Send one request once.
+    def send(self, request: Outgoing, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        """Send one request once, with these headers, too.
 
         Raises:
             urllib3.exceptions.HTTPError: No answer.
             UnavailableError: The credentials cannot be had now.
         """
-        url = f"{self.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = f"{self.host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else "")
         response: urllib3.BaseHTTPResponse = self._pool.urlopen(
-            method,
+            request.method,
             url,
-            body=body,
-            headers={**headers, **self._current_credentials()},
-            timeout=timeout,
+            body=request.body,
+            headers={**headers, **request.headers, **self._current_credentials()},
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=request.timeout_seconds),
             retries=False,
             redirect=False,
-            preload_content=not stream,
+            preload_content=not request.is_stream,
         )
         return response
 
@@ -170,7 +193,7 @@ class Connection:
         content_type: str = "application/json",
         accept: str = "",
         timeout_seconds: float = READ_SECONDS,
-        on_doubt: Callable[[], None] | None = None,
+        on_doubt: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Send a request and return the answer's JSON.
 
@@ -191,14 +214,37 @@ class Connection:
         headers = {"Content-Type": content_type} if body is not None else {}
         if accept:
             headers["Accept"] = accept
-        response = self._answer(method, path, query, data, headers, timeout_seconds, on_doubt, stream=False)
+        response = self._answer(Outgoing(method, path, query, data, headers, timeout_seconds, on_doubt))
         return _decoded(response.data, path)
+
+    def pages(
+        self, path: str, *, query: Mapping[str, str] | None = None, page_size: int | None = None, accept: str = ""
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list, at least one; none of them is held while the next one is fetched.
+
+        Args:
+            path: Of the list.
+            query: Selectors.
+            page_size: How many objects a page has; None: all.
+            accept: Form of the answer if not whole objects.
+
+        Raises:
+            ExpiredError: The server does not know the revision of the first page any more.
+            KatibError: As `request`.
+        """
+        query = {**(query or {}), **({} if page_size is None else {"limit": str(page_size)})}
+        following: str | None = ""
+        while following is not None:
+            answer = self.request("GET", path, query=query, accept=accept)
+            following = (answer.get("metadata") or {}).get("continue") or None
+            query = {**query, "continue": following or ""}
+            yield answer
+            del answer
 
     def text(self, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = READ_SECONDS) -> str:
         """Return what is at a path as text, such as a pod's log."""
-        headers = {"Accept": "*/*"}
-        response = self._answer("GET", path, query, None, headers, timeout_seconds, None, stream=False)
-        return response.data.decode(errors="replace")
+        request = Outgoing("GET", path, query, headers=_ANY_FORM, timeout_seconds=timeout_seconds)
+        return self._answer(request).data.decode(errors="replace")
 
     def stream(
         self,
@@ -208,9 +254,8 @@ class Connection:
         read_timeout_seconds: float | None = None,
     ) -> Stream:
         """Open an answer that goes on; without a read timeout it may be silent forever."""
-        headers = {"Accept": "*/*"}
-        response = self._answer("GET", path, query, None, headers, read_timeout_seconds, None, stream=True)
-        return Stream(response, request_info("GET", path, query).subject)
+        request = Outgoing("GET", path, query, None, _ANY_FORM, read_timeout_seconds, is_stream=True)
+        return Stream(self._answer(request), request.info.subject)
 
     def close(self) -> None:
         """Give up waiting for further attempts and close idle connections. Streams are closed by their owners."""
@@ -223,27 +268,15 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        timeout_seconds: float | None,
-        on_doubt: Callable[[], None] | None,
-        *,
-        stream: bool,
-    ) -> urllib3.BaseHTTPResponse:
+    def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
         """Send a request until an answer below 400 comes or it is not worth it any more."""
-        info = request_info(method, path, query)
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds)
+        info = request.info
         relogged = False
         attempt = 1
         while True:
             session, asked_to_wait = self._session, 0.0
             try:
-                response = session.send(method, path, query, body, {**self._headers, **headers}, timeout, stream=stream)
+                response = session.send(request, self._headers)
                 refusal = response.data if response.status >= 400 else b""  # noqa: PLR2004 - HTTP's own number
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 self._notify(info, 0)
@@ -262,7 +295,7 @@ class Connection:
                     relogged = True
                     if self._log_in_again(session):
                         continue
-                if not _is_worth_retrying(method, response.status, failure):
+                if not _is_worth_retrying(request.method, response.status, failure):
                     raise failure
                 asked_to_wait = retry_after(response.headers)
                 doubtful = response.status >= 500  # noqa: PLR2004 - HTTP's own number
@@ -270,8 +303,8 @@ class Connection:
             pause = pause_before(attempt, asked_to_wait)
             if pause is None or self._closing.wait(pause):
                 raise failure from cause
-            if doubtful and on_doubt is not None:
-                on_doubt()
+            if doubtful:
+                request.on_doubt()
 
     def _log_in_again(self, session: Session) -> bool:
         """Read the credentials again, for all threads once; return whether there are others to try."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Self
 
 import urllib3
 
-from katib.cluster.client.connection import Connection, Hook
+from katib.cluster.client.connection import Connection, Hook, Outgoing
 from katib.cluster.client.requests import RequestInfo, request_info
 from katib.cluster.client.stream import Stream
 from katib.errors import KatibError
@@ -59,11 +59,9 @@ class GuardedConnection(Connection):
     def close(self) -> None:
         """Do nothing: the shared connection is its owner's."""
 
-    def _answer(
-        self, method: str, path: str, query: Mapping[str, str] | None, *args: Any, **kwargs: Any
-    ) -> urllib3.BaseHTTPResponse:
-        self._permit(request_info(method, path, query))
-        return self._shared._answer(method, path, query, *args, **kwargs)  # noqa: SLF001 - of the same class
+    def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
+        self._permit(request.info)
+        return self._shared._answer(request)  # noqa: SLF001 - of the same class
 
 
 class OpenStreams:

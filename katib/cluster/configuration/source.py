@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
@@ -15,34 +14,29 @@ from katib.runtime.objects import Key, ObjectStore
 
 _log = logging.getLogger(__name__)
 
+CONFIG_MAP_NAME = "katib-config"
+CONFIG_MAP_KEY = "katib-config.yaml"
+
 FRESH_SECONDS = 5.0
 """An edit is in force after this long; asking more often would cost a request at every look."""
 
 
 class ConfigSource:
-    """Returns the KatibConfig in force. Thread-safe.
+    """Returns the KatibConfig of a cluster that is in force. Thread-safe.
 
     Args:
-        read: Returns the present text. May raise NotFoundError, UnavailableError or ForbiddenError.
-        source: What the text is called in errors.
-        monotonic: Seconds that never run backwards.
-        on_trouble: Called once for each new trouble, with the reason why the last good configuration stays in force.
-        fresh_seconds: For how long a reading is used without looking again.
+        store: Has the ConfigMap.
+        namespace: The core namespace.
+        clock: Measures how old a reading is.
+        fresh_seconds: For how long a reading is used without asking the store again.
     """
 
     def __init__(
-        self,
-        read: Callable[[], str],
-        source: str,
-        *,
-        monotonic: Callable[[], float],
-        on_trouble: Callable[[str], None] | None = None,
-        fresh_seconds: float = FRESH_SECONDS,
+        self, store: ObjectStore, namespace: str, clock: Clock, *, fresh_seconds: float = FRESH_SECONDS
     ) -> None:
-        self._read = read
-        self._source = source
-        self._monotonic = monotonic
-        self._on_trouble = on_trouble
+        self._store = store
+        self._key = Key(namespace, CONFIG_MAP_NAME)
+        self._clock = clock
         self._fresh_seconds = fresh_seconds
         self._lock = threading.Lock()
         self._config: KatibConfig | None = None
@@ -62,16 +56,14 @@ class ConfigSource:
             return known  # another thread is reading, maybe for long; what was good a moment ago is good enough
         try:
             reported = self._trouble
-            if self._monotonic() >= self._next_look:
+            if self._clock.monotonic() >= self._next_look:
                 self._look()
-                self._next_look = self._monotonic() + self._fresh_seconds
+                self._next_look = self._clock.monotonic() + self._fresh_seconds
             config, trouble = self._config, self._trouble
         finally:
             self._lock.release()
         if trouble and trouble != reported:
             _log.warning("KatibConfig is not usable: %s", trouble)
-            if self._on_trouble is not None:
-                self._on_trouble(trouble)
         if config is None:
             raise UnavailableError(trouble)
         return config
@@ -82,52 +74,26 @@ class ConfigSource:
         return self._trouble
 
     def _look(self) -> None:
+        source = f"ConfigMap {self._key} {CONFIG_MAP_KEY}"
         try:
             text = self._read()
             if text != self._text:
-                self._config, self._trouble = read_configuration(KatibConfig, text, self._source), ""
+                self._config, self._trouble = read_configuration(KatibConfig, text, source), ""
                 self._text = text
             else:
                 self._trouble = ""
         except InvalidError as error:
-            self._trouble = f"{self._source} is not usable, {self._fallback()}: {error}"
+            self._trouble = f"{source} is not usable, {self._fallback()}: {error}"
         except (NotFoundError, UnavailableError, ForbiddenError) as error:
-            self._trouble = f"{self._source} cannot be read, {self._fallback()}: {error}"
+            self._trouble = f"{source} cannot be read, {self._fallback()}: {error}"
+
+    def _read(self) -> str:
+        data = self._store.get(CONFIG_MAP, self._key).get("data") or {}
+        if CONFIG_MAP_KEY not in data:
+            raise NotFoundError(f"it has no key {CONFIG_MAP_KEY}")
+        return str(data[CONFIG_MAP_KEY])
 
     def _fallback(self) -> str:
         if self._text is None:
             return "nothing can be started until it can be"
         return "the last good configuration stays in force"
-
-
-CONFIG_MAP_NAME = "katib-config"
-CONFIG_MAP_KEY = "katib-config.yaml"
-
-
-def config_source(
-    store: ObjectStore,
-    namespace: str,
-    clock: Clock,
-    *,
-    on_trouble: Callable[[str], None] | None = None,
-    fresh_seconds: float = FRESH_SECONDS,
-) -> ConfigSource:
-    """Return the KatibConfig of a cluster.
-
-    Args:
-        store: Has the ConfigMap.
-        namespace: The core namespace.
-        clock: Measures how old a reading is.
-        on_trouble: Called once for each new trouble, with the reason why an edit is not in force.
-        fresh_seconds: How long a reading is used without asking the store again.
-    """
-    key = Key(namespace, CONFIG_MAP_NAME)
-
-    def read() -> str:
-        data = store.get(CONFIG_MAP, key).get("data") or {}
-        if CONFIG_MAP_KEY not in data:
-            raise NotFoundError(f"it has no key {CONFIG_MAP_KEY}")
-        return str(data[CONFIG_MAP_KEY])
-
-    source = f"ConfigMap {key} {CONFIG_MAP_KEY}"
-    return ConfigSource(read, source, monotonic=clock.monotonic, on_trouble=on_trouble, fresh_seconds=fresh_seconds)

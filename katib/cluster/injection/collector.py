@@ -8,8 +8,14 @@ from typing import Any
 
 from katib.api.container_restarts import OWN_FIELDS
 from katib.api.types import CollectorKind, SourceSpec, Trial
-from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path
-from katib.cluster.injection.settings import CollectorEntry, InjectionSettings
+from katib.cluster.injection.settings import (
+    CollectorEntry,
+    InjectionSettings,
+    MetricsPath,
+    collector_kind,
+    http_get,
+    marker_path,
+)
 from katib.errors import invalid
 from metrics_collector.pod_settings import (
     DEFAULT_GRACE_SECONDS,

@@ -25,7 +25,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 
 _PLAIN_PATH = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 

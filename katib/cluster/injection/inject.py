@@ -16,8 +16,15 @@ from katib.api.quantities import add_quantities
 from katib.api.types import CollectorKind, Trial
 from katib.cluster.injection.collector import collector_container, grace_seconds, is_native
 from katib.cluster.injection.command import Patience, wrapped
-from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path, metrics_path
-from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
+from katib.cluster.injection.settings import (
+    InjectionSettings,
+    MetricsPath,
+    VolumeClaim,
+    collector_kind,
+    http_get,
+    marker_path,
+    metrics_path,
+)
 from katib.errors import InvalidError, invalid
 from katib.runtime.objects import Object
 

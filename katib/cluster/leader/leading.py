@@ -7,15 +7,14 @@ Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
-from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
@@ -27,9 +26,10 @@ from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.directory import ClusterServices
-from katib.cluster.services.plan import ClusterCatalog
+from katib.cluster.services.objects import LogPlace
 from katib.controllers import retention
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.ports import EventRecorder, PodUpdate
@@ -40,7 +40,6 @@ from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
-from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
@@ -65,27 +64,13 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "anno
 
 
 @dataclass(frozen=True, slots=True)
-class DbManager:
-    """The observation log.
-
-    Attributes:
-        client: How we reach it; it answers the controllers of its namespaces.
-        address: Where pods reach it.
-        reader_variables: What early stopping services of a namespace bring to it.
-    """
-
-    client: DbManagerClient
-    address: str
-    reader_variables: Callable[[str], Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
 class Dependencies:
     """What the leader works with.
 
     Attributes:
         stores: Where objects are.
-        db_manager: The observation log.
+        db_manager: How we reach the observation log; it answers the controllers of its namespaces.
+        log_place: The same log, as early stopping services see it.
         list_events: Lists events.
         config: The KatibConfig in force.
         events: Records notable moments.
@@ -99,7 +84,8 @@ class Dependencies:
     """
 
     stores: LeaderStores
-    db_manager: DbManager
+    db_manager: DbManagerClient
+    log_place: LogPlace
     list_events: ListEvents
     config: ConfigSource
     events: EventRecorder
@@ -112,127 +98,116 @@ class Dependencies:
     settings: ControllerSettings = CLUSTER_SETTINGS
 
 
-class Leading:
-    """The leader's part of a controller; a context manager, entered once.
+@contextmanager
+def leading(dependencies: Dependencies) -> Iterator[None]:
+    """Do the leader's part of a controller for as long as the context lasts.
 
     Raises (on entering):
         UnavailableError: The API server does not answer.
     """
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
-        self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        dependencies, stores = self._dependencies, self._dependencies.stores
-        with ExitStack() as stack:
-            caches = Caches.of(
-                stores.main,
-                [],
-                dependencies.clock,
-                decode_experiment=decode_experiment,
-                decode_job=judged_part,
-                follows_new_jobs=True,
-                job_store=stores.jobs,
-                order_of=creation_second,
-                offered=stores.offered,
-            )
-            dependencies.metrics.follow(caches)
-            strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
-            pods = TrialPods(stores.main, dependencies.clock)
-            missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
-            repair = PodRepair(
-                store=stores.all_pods,
-                trials=caches.trials,
-                missed=missed,
+    stores = dependencies.stores
+    with ExitStack() as stack:
+        caches = Caches.of(
+            stores.main,
+            [],
+            dependencies.clock,
+            decode_experiment=decode_experiment,
+            decode_job=judged_part,
+            follows_new_jobs=True,
+            job_store=stores.jobs,
+            order_of=creation_second,
+            offered=stores.offered,
+        )
+        dependencies.metrics.follow(caches)
+        strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
+        pods = TrialPods(stores.main, dependencies.clock)
+        missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
+        repair = PodRepair(
+            store=stores.all_pods,
+            trials=caches.trials,
+            missed=missed,
+            events=dependencies.events,
+            clock=dependencies.clock,
+        )
+        refusals = Refusals(
+            trials=caches.trials,
+            pods=pods,
+            missed=missed,
+            find_job=Jobs(stores.main, caches.jobs).find,
+            find_trial=dependencies.find_trial,
+            list_events=dependencies.list_events,
+            clock=dependencies.clock,
+        )
+        caches.trials.add_handler(pods.follow)
+        services = ClusterServices(
+            stores.main,
+            suggestion_of=caches.suggestions.get,
+            config=dependencies.config,
+            db_manager=dependencies.log_place,
+            grpc_probes=dependencies.grpc_probes,
+            all_pods=stores.all_pods,
+            clock=dependencies.clock,
+        )
+        logs = DbManagerTrialLogs(dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads)
+        queues = Queues.of(dependencies.clock)
+        # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
+        log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
+        stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
+        manager = assemble(
+            stores.main,
+            caches,
+            queues,
+            Ports(
+                services=services,
+                logs=logs,
+                given_rules=UncollectedTrials(dependencies.db_manager),
+                log_pool=log_pool,
                 events=dependencies.events,
-                clock=dependencies.clock,
-            )
-            refusals = Refusals(
-                trials=caches.trials,
-                pods=pods,
-                missed=missed,
-                find_job=Jobs(stores.main, caches.jobs).find,
-                find_trial=dependencies.find_trial,
-                list_events=dependencies.list_events,
-                clock=dependencies.clock,
-            )
-            caches.trials.add_handler(lambda event: _forget_ended(event, pods))
-            services = ClusterServices(
-                stores.main,
-                suggestion_of=caches.suggestions.get,
-                config=dependencies.config,
-                catalog=ClusterCatalog(dependencies.config),
-                db_manager_address=lambda: dependencies.db_manager.address,
-                grpc_probes=dependencies.grpc_probes,
-                reader_variables=dependencies.db_manager.reader_variables,
-                all_pods=stores.all_pods,
-                clock=dependencies.clock,
-            )
-            logs = DbManagerTrialLogs(
-                dependencies.db_manager.client, dependencies.config, caches.suggestions.get, stores.leads
-            )
-            queues = Queues.of(dependencies.clock)
-            # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
-            log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
-            stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
-            manager = assemble(
-                stores.main,
-                caches,
-                queues,
-                Ports(
-                    services=services,
-                    logs=logs,
-                    given_rules=UncollectedTrials(dependencies.db_manager.client),
-                    log_pool=log_pool,
-                    events=dependencies.events,
-                    check=dependencies.check,
-                    pods=_ClusterPods(pods, repair, refusals),
-                ),
-                dependencies.clock,
-                settings=dependencies.settings,
-            )
-            services.on_change(queues.wake_suggestion)
-            pods.on_change(queues.trials.add)
-            strays.on_found(queues.trials.add)
-            refusals.on_change(queues.trials.add)
-            care = Periodic(
-                "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
-            )
-            missed.on_new(care.wake)
-            stack.callback(services.close)
-            services.start()
-            self._keep_rules(stack)
-            self._keep_logs(stack, caches, logs)
-            _run(stack, strays)
-            _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
-            _run(stack, missed.informer)
-            missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
-            _run(stack, manager)
-            _run(stack, care)
-            self._running = stack.pop_all()
-        return self
+                check=dependencies.check,
+                pods=_ClusterPods(pods, repair, refusals),
+            ),
+            dependencies.clock,
+            settings=dependencies.settings,
+        )
+        services.on_change(queues.wake_suggestion)
+        pods.on_change(queues.trials.add)
+        strays.on_found(queues.trials.add)
+        refusals.on_change(queues.trials.add)
+        care = Periodic(
+            "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
+        )
+        missed.on_new(care.wake)
+        stack.callback(services.close)
+        services.start()
+        _keep_rules(stack, dependencies)
+        _keep_logs(stack, dependencies, caches, logs)
+        _run(stack, strays)
+        _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
+        _run(stack, missed.informer)
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
+        _run(stack, manager)
+        _run(stack, care)
+        yield
 
-    def __exit__(self, *_exc: object) -> None:
-        self._running.close()
 
-    def _keep_rules(self, stack: ExitStack) -> None:
-        if self._dependencies.validation_rules:
-            store, clock = self._dependencies.stores.main, self._dependencies.clock
-            complaint = "The definition of Experiments holds no rules about changes"
-            keeper = Periodic(
-                "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
-            )
-            keeper.wake()
-            _run(stack, keeper)
+def _keep_rules(stack: ExitStack, dependencies: Dependencies) -> None:
+    if dependencies.validation_rules:
+        store, clock = dependencies.stores.main, dependencies.clock
+        complaint = "The definition of Experiments holds no rules about changes"
+        keeper = Periodic(
+            "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
+        )
+        keeper.wake()
+        _run(stack, keeper)
 
-    def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
-        """Remove the logs of trials that are over, as the configuration says."""
-        config, clock = self._dependencies.config, self._dependencies.clock
-        look = Retention(
-            caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
-        ).look
-        _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
+
+def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, logs: TrialLogs) -> None:
+    """Remove the logs of trials that are over, as the configuration says."""
+    config, clock = dependencies.config, dependencies.clock
+    look = Retention(
+        caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
+    ).look
+    _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
 
 
 class _Runs(Protocol):
@@ -249,29 +224,24 @@ def _run(stack: ExitStack, part: _Runs) -> None:
     stack.callback(part.stop)
 
 
-def _forget_ended(event: InformerEvent[Trial], pods: TrialPods) -> None:
-    if event.new is None or trial_state(event.new) not in ACTIVE:
-        pods.forget(event.key)
-
-
+@dataclass(frozen=True, slots=True)
 class _ClusterPods:
     """Says what there is to know of a trial's pods. Fits `katib.controllers.ports.PodWatcher`.
 
-    Args:
+    Attributes:
         pods: The pods that have collectors.
         repair: Knows those that have none.
         refusals: Knows why there is none at all.
     """
 
-    def __init__(self, pods: TrialPods, repair: PodRepair, refusals: Refusals) -> None:
-        self._pods = pods
-        self._repair = repair
-        self._refusals = refusals
+    pods: TrialPods
+    repair: PodRepair
+    refusals: Refusals
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what is known of the pods of a trial."""
-        update = self._pods.update_of(trial)
-        return replace(update, uncollected=self._repair.uncollected(trial), refusal=self._refusals.of(trial))
+        update = self.pods.update_of(trial)
+        return replace(update, uncollected=self.repair.uncollected(trial), refusal=self.refusals.of(trial))
 
     def is_ending(self, _trial: Trial) -> bool:
         """Return that nothing of a job runs that is not there: it is deleted in the foreground."""

@@ -12,7 +12,7 @@ from katib.cluster.client import Connection
 from katib.cluster.leader.stray_jobs import ListUnlabelled
 from katib.cluster.pods.missed import MISSED_SELECTOR
 from katib.cluster.pods.reading import POD
-from katib.cluster.services.kinds import SERVICE_SELECTORS
+from katib.cluster.services.plan import SERVICE_SELECTORS
 from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import UnavailableError

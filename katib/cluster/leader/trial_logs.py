@@ -9,7 +9,7 @@ from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import is_available
 from katib.api.types import Suggestion, Trial
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.injection.paths import collector_kind
+from katib.cluster.injection.settings import collector_kind
 from katib.cluster.leader.stores import check_leading
 from katib.controllers.ports import TrialReport
 from katib.controllers.trial.observing import TrialLogs

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
+from katib.api.types import Trial
 from katib.cluster.client import Connection
 from katib.cluster.pods.reading import POD
 from katib.errors import InvalidError, KatibError, NotFoundError
@@ -47,11 +49,11 @@ class PodLogs(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
 class ServerLogs:
     """Logs as the API server hands them out: `PodLogs`."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    connection: Connection
 
     def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> LogStream:
         """Open a log."""
@@ -59,7 +61,7 @@ class ServerLogs:
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
-        return self._connection.stream(path, query=query)
+        return self.connection.stream(path, query=query)
 
 
 class _Wanted(NamedTuple):
@@ -69,17 +71,17 @@ class _Wanted(NamedTuple):
     container: str
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterOutput:
     """Reads what trials print. Fits `katib.tuning.ports.TrialOutput`.
 
-    Args:
+    Attributes:
         store: Has the pods.
         logs: Opens their logs.
     """
 
-    def __init__(self, store: ObjectStore, logs: PodLogs) -> None:
-        self._store = store
-        self._logs = logs
+    store: ObjectStore
+    logs: PodLogs
 
     def read(
         self,
@@ -118,7 +120,7 @@ class ClusterOutput:
         """
         key = Key.of(trial)
         primary = {} if replica else trial["spec"].get("primaryPodLabels") or {}
-        pods = self._store.list(POD, key.namespace, labels={**primary, TRIAL_LABEL: key.name}).items
+        pods = self.store.list(POD, key.namespace, labels={**primary, TRIAL_LABEL: key.name}).items
         return most_telling_first(find_replica(pods, replica, key.name) if replica and pods else pods)
 
     def _open(
@@ -129,7 +131,7 @@ class ClusterOutput:
             raise no_container(container, names, f'replica {replica_name(pod)} of trial "{Key.of(trial).name}"')
         key, container = Key.of(pod), container or output_container(trial, pod)
         try:
-            return self._logs.open(key, container, follow=follow, tail_lines=tail_lines)
+            return self.logs.open(key, container, follow=follow, tail_lines=tail_lines)
         except InvalidError as error:
             cause = error.errors[0].cause
             raise NotFoundError(f'trial "{Key.of(trial).name}" has no output yet: pod {key.name}: {cause}') from error
@@ -219,7 +221,7 @@ def _pump(stream: LogStream, chunks: queue.SimpleQueue[bytes | Exception | None]
 
 def _no_pod(trial: Object) -> NotFoundError:
     name = Key.of(trial).name
-    if is_completed(dict(trial)):
+    if is_completed(Trial.read(trial)):
         return NotFoundError(
             f'trial "{name}" has no pod any more: it went with its job; '
             "set spec.trialTemplate.retain to true to keep the output of later trials"

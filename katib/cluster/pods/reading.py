@@ -14,6 +14,7 @@ from typing import Any
 from katib.api.container_restarts import runs_again
 from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
 from katib.api.names import TRIAL_LABEL
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import CollectorKind, Trial
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import PodUpdate
@@ -130,19 +131,16 @@ class TrialPods:
         )
         return self._with_collection(update, trial, pods)
 
-    def has_pods(self, trial: Key) -> bool:
-        """Return whether any pod with the trial's label is there."""
-        return self.informer.count_by_index(_BY_TRIAL, str(trial)) > 0
-
     def has_active_pod(self, trial: Trial) -> bool:
         """Return whether a pod that metrics are collected from runs, or waits to."""
         primary, pods = trial.spec.primary_pod_labels.items(), self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
-    def forget(self, trial: Key) -> None:
-        """Forget a trial that is over."""
-        self._failures.pop(trial, None)
-        self._incomplete.pop(trial, None)
+    def follow(self, event: InformerEvent[Trial]) -> None:
+        """Forget a trial that is over or gone."""
+        if event.new is None or trial_state(event.new) not in ACTIVE:
+            self._failures.pop(event.key, None)
+            self._incomplete.pop(event.key, None)
 
     def _with_collection(self, update: PodUpdate, trial: Trial, pods: Sequence[PodFacts]) -> PodUpdate:
         """Return the update that says, too, whether the trial's readings are all stored.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,14 +64,14 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
         events: Events about the job, what it owns, and its trial.
         after: When the job was seen with a pod last: what was refused before that was allowed since.
     """
-    dated = [(_time(event, "lastTimestamp"), event) for event in events]
+    dated = [(time_of_event(event, "lastTimestamp"), event) for event in events]
     known = [event for last, event in sorted(dated, key=lambda one: one[0]) if after is None or last > after]
     if not known:
         return None
     final = next((event for event in reversed(known) if _is_final(event)), None)
     chosen = final or known[-1]
     passing = _is_passing(chosen)
-    firsts = [_time(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
+    firsts = [time_of_event(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
     since = min(firsts) if after is None else max(min(firsts), after)
     return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
 
@@ -96,9 +96,9 @@ def _words(event: Object) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 
-def _time(event: Object, field: str) -> datetime:
-    """Return a time of an event; recorders of different age write different fields."""
-    texts = (event.get(field), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+def time_of_event(event: Object, name: str) -> datetime:
+    """Return a time of an event by the name of its field; recorders of different age write different fields."""
+    texts = (event.get(name), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     return next((time for text in texts if (time := time_of(text)) is not None), _LONG_AGO)
 
 
@@ -119,10 +119,11 @@ class _Watched:
     refusal: PodRefusal | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Refusals:
     """Knows why trials have no pods. `look` is called by one thread, `of` by any.
 
-    Args:
+    Attributes:
         trials: The trials.
         pods: The pods that have collectors.
         missed: The pods that have none.
@@ -132,26 +133,15 @@ class Refusals:
         clock: Measures pauses.
     """
 
-    def __init__(
-        self,
-        *,
-        trials: Informer[Trial],
-        pods: TrialPods,
-        missed: MissedPods,
-        find_job: Callable[[Trial], Object | None],
-        find_trial: FindTrial,
-        list_events: ListEvents,
-        clock: Clock,
-    ) -> None:
-        self._trials = trials
-        self._pods = pods
-        self._missed = missed
-        self._find_job = find_job
-        self._find_trial = find_trial
-        self._list_events = list_events
-        self._clock = clock
-        self._wake: Callable[[Key], None] = lambda _key: None
-        self._watched: dict[str, _Watched] = {}
+    trials: Informer[Trial]
+    pods: TrialPods
+    missed: MissedPods
+    find_job: Callable[[Trial], Object | None]
+    find_trial: FindTrial
+    list_events: ListEvents
+    clock: Clock
+    _wake: Callable[[Key], None] = field(default=lambda _key: None, init=False)
+    _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
         """Register a callback for trials whose refusal is new, another one, or over."""
@@ -160,13 +150,13 @@ class Refusals:
     def of(self, trial: Trial) -> PodRefusal | None:
         """Return why a trial has no pod; None when it has one, or none is refused."""
         watched = self._watched.get(trial.metadata.uid)
-        return None if watched is None or self._pods.has_active_pod(trial) else watched.refusal
+        return None if watched is None or self.pods.has_active_pod(trial) else watched.refusal
 
     def look(self) -> None:
         """Look at the events of trials that run without an active pod; raises what the store raises."""
-        if not self._pods.informer.has_synced():
+        if not self.pods.informer.has_synced():
             return
-        running = [trial for trial in self._trials.all() if trial_state(trial) in ACTIVE]
+        running = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
         self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _Watched() for t in running}
         suspects = defaultdict(list)
         for trial in running:
@@ -178,14 +168,14 @@ class Refusals:
     def _is_suspect(self, trial: Trial) -> bool:
         """Return whether it is time to ask why a trial has no pod."""
         watched = self._watched[trial.metadata.uid]
-        if self._pods.has_active_pod(trial) or self._has_missed_pod(trial):
-            watched.had_pods_at, watched.looks, watched.due = self._clock.now(), 0, 0.0
+        if self.pods.has_active_pod(trial) or self._has_missed_pod(trial):
+            watched.had_pods_at, watched.looks, watched.due = self.clock.now(), 0, 0.0
             self._note(trial, None)
             return False
         started = trial.status.start_time
-        if started is None or (self._clock.now() - started).total_seconds() < SETTLING_SECONDS:
+        if started is None or (self.clock.now() - started).total_seconds() < SETTLING_SECONDS:
             return False
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if now < watched.due:
             return False
         watched.looks += 1
@@ -193,22 +183,22 @@ class Refusals:
         return self._waits_for_pods(trial, watched)
 
     def _has_missed_pod(self, trial: Trial) -> bool:
-        if not self._missed.is_any_in(trial.namespace):
+        if not self.missed.is_any_in(trial.namespace):
             return False
-        return trial.metadata.uid in self._missed.by_trial(trial.namespace)
+        return trial.metadata.uid in self.missed.by_trial(trial.namespace)
 
     def _waits_for_pods(self, trial: Trial, watched: _Watched) -> bool:
-        job = self._find_job(trial)
+        job = self.find_job(trial)
         if job is None or "deletionTimestamp" in job["metadata"] or is_suspended(job):
             self._note(trial, None)
             return False
         status = job.get("status") or {}
         if watched.had_pods_at is None and (status.get("failed") or status.get("succeeded")):
-            watched.had_pods_at = self._clock.now()  # before our time; what was refused earlier was allowed then
+            watched.had_pods_at = self.clock.now()  # before our time; what was refused earlier was allowed then
         return True
 
     def _look_at(self, namespace: str, trials: Sequence[Trial]) -> None:
-        events = [event for fields in _questions() for event in self._list_events(namespace, fields)]
+        events = [event for fields in _questions() for event in self.list_events(namespace, fields)]
         found: dict[str, list[Object]] = defaultdict(list)
         for event in events:
             if uid := self._trial_uid(event, namespace):
@@ -221,7 +211,7 @@ class Refusals:
         """Return the uid of the trial that an event is about, through the owners of its object."""
         about: Mapping[str, Any] = event.get("involvedObject") or {}
         try:
-            trial = self._find_trial({"metadata": {"ownerReferences": [about]}}, namespace)
+            trial = self.find_trial({"metadata": {"ownerReferences": [about]}}, namespace)
         except ForbiddenError:
             return ""
         return "" if trial is None else trial.uid

@@ -15,6 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -78,10 +79,11 @@ def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
     return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RESTART
 
 
+@dataclass(frozen=True, slots=True)
 class PodRepair:
     """Replaces pods without collectors. `look` is called by one thread, `uncollected` by any.
 
-    Args:
+    Attributes:
         store: Where pods and jobs are. Jobs deleted there have to go at once: one that stays until its pod is gone
             would be judged by how that pod was ended.
         trials: The trials.
@@ -90,28 +92,25 @@ class PodRepair:
         clock: Measures pauses.
     """
 
-    def __init__(
-        self, *, store: ObjectStore, trials: Informer[Trial], missed: MissedPods, events: EventRecorder, clock: Clock
-    ) -> None:
-        self._store = store
-        self._trials = trials
-        self._missed = missed
-        self._events = events
-        self._clock = clock
-        self._repairs: Counter[str] = Counter()
-        self._repaired_at: dict[str, float] = {}
-        self._handled: dict[str, set[str]] = {}
+    store: ObjectStore
+    trials: Informer[Trial]
+    missed: MissedPods
+    events: EventRecorder
+    clock: Clock
+    _repairs: Counter[str] = field(default_factory=Counter, init=False)
+    _repaired_at: dict[str, float] = field(default_factory=dict, init=False)
+    _handled: dict[str, set[str]] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
         """Look once; raises what the store raises."""
-        trials = self._trials.all()
+        trials = self.trials.all()
         for uid in self._repairs.keys() - {trial.metadata.uid for trial in trials}:
             del self._repairs[uid]
             self._handled.pop(uid, None)
             self._repaired_at.pop(uid, None)
-        running = [trial for trial in trials if _is_active(trial) and self._missed.is_any_in(trial.namespace)]
+        running = [trial for trial in trials if _is_active(trial) and self.missed.is_any_in(trial.namespace)]
         for namespace in {trial.namespace for trial in running}:
-            found = self._missed.by_trial(namespace)
+            found = self.missed.by_trial(namespace)
             for trial in running:
                 pods = self._untreated(found.get(trial.metadata.uid, ()), trial)
                 if pods and self._may_repair(trial):
@@ -122,11 +121,11 @@ class PodRepair:
         if not _is_active(trial):
             return None
         with suppress(KatibError):  # an API server that is away now may answer later; the trial waits for its metrics
-            pods = self._missed.by_trial(trial.namespace).get(trial.metadata.uid, ())
+            pods = self.missed.by_trial(trial.namespace).get(trial.metadata.uid, ())
             for pod in self._untreated(pods, trial):
                 return UncollectedPod(_CAUSE.format(pod.key.name), is_final=self._has_given_up(trial))
         settled_at = self._repaired_at.get(trial.metadata.uid, float("-inf")) + SETTLING_SECONDS
-        return UncollectedPod(_REPAIRED) if self._clock.monotonic() < settled_at else None
+        return UncollectedPod(_REPAIRED) if self.clock.monotonic() < settled_at else None
 
     def _untreated(self, pods: Sequence[MissedPod], trial: Trial) -> list[MissedPod]:
         handled = self._handled.get(trial.metadata.uid, ())
@@ -140,20 +139,20 @@ class PodRepair:
         if self._has_given_up(trial):
             return False
         pause = PAUSES_SECONDS[self._repairs[trial.metadata.uid]]
-        return self._clock.monotonic() >= self._repaired_at.get(trial.metadata.uid, float("-inf")) + pause
+        return self.clock.monotonic() >= self._repaired_at.get(trial.metadata.uid, float("-inf")) + pause
 
     def _repair(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
         """Do something about pods; what the API server refuses counts as tried, what it does not answer does not."""
         uid = trial.metadata.uid
         try:
             self._replace(trial, pods)
-            self._repaired_at[uid] = self._clock.monotonic()  # before they count as handled: others read both
+            self._repaired_at[uid] = self.clock.monotonic()  # before they count as handled: others read both
             self._handled.setdefault(uid, set()).update(pod.uid for pod in pods)
         except UnavailableError:
             raise
         except KatibError as error:
             _log.warning("Pod without collector stays: %s", error, extra={"trial": str(key_of(trial))})
-        self._repaired_at[uid] = self._clock.monotonic()
+        self._repaired_at[uid] = self.clock.monotonic()
         self._repairs[uid] += 1
 
     def _replace(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
@@ -165,7 +164,7 @@ class PodRepair:
             return
         for pod in pods:
             with suppress(NotFoundError):
-                self._store.delete(POD, pod.key, uid=pod.uid)
+                self.store.delete(POD, pod.key, uid=pod.uid)
             self._report(trial, pod, Remedy.REPLACE_POD)
 
     def _maker(self, pod: MissedPod) -> Object | None:
@@ -173,7 +172,7 @@ class PodRepair:
         if Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) != _JOB:
             return None
         with suppress(NotFoundError):
-            job = self._store.get(_JOB, Key(pod.key.namespace, str(owner.get("name"))))
+            job = self.store.get(_JOB, Key(pod.key.namespace, str(owner.get("name"))))
             return job if job["metadata"]["uid"] == owner.get("uid") else None
         return None
 
@@ -181,17 +180,17 @@ class PodRepair:
         """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
         key = key_of(trial)
         with suppress(NotFoundError):
-            current = Trial.decode(self._store.get(TRIAL, key))
-            job = self._store.get(job_kind(trial), key)["metadata"]
+            current = Trial.decode(self.store.get(TRIAL, key))
+            job = self.store.get(job_kind(trial), key)["metadata"]
             is_its = any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ())
             if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
-                self._store.delete(job_kind(trial), key, uid=job["uid"])
+                self.store.delete(job_kind(trial), key, uid=job["uid"])
 
     def _report(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
         message = (
             f"Pod {pod.key.name} started without metrics collector while the webhook did not answer; {remedy.value}"
         )
-        self._events.record(trial, warning=True, reason="PodWithoutCollector", message=message)
+        self.events.record(trial, warning=True, reason="PodWithoutCollector", message=message)
         _log.warning("Pod has no collector", extra={"trial": str(key_of(trial)), "remedy": remedy.value})
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from katib.algorithm_services.states import Listener, ServiceState, User
-from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import is_true
 from katib.api.types import Experiment, ResumePolicy, Suggestion, SuggestionCondition
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.kinds import DEPLOYMENT, SERVICE, SUGGESTION_LABEL, object_name
-from katib.cluster.services.manifests import NOTHING
-from katib.cluster.services.objects import BlockedError, ServiceObjects
-from katib.cluster.services.plan import plan_for
+from katib.cluster.services.objects import BlockedError, LogPlace, ServiceObjects
+from katib.cluster.services.plan import DEPLOYMENT, SERVICE, SUGGESTION_LABEL, ClusterCatalog, object_name, plan_for
 from katib.cluster.services.served import ClusterTiming, Served, after_block, after_creation
 from katib.cluster.services.trouble import NO_TROUBLE
 from katib.cluster.services.watch import ServiceWatch
+from katib.controllers.kinds import is_owned_by
+from katib.controllers.trial.job_caches import identity
 from katib.errors import TerminalError, UnavailableError
 from katib.rpc.clients import ServiceClient
 from katib.rpc.connection import Connection
@@ -34,10 +33,8 @@ class ClusterServices:
         store: Where the objects are. It may leave Deployments and Services without `SERVICE_SELECTORS` out.
         suggestion_of: Returns the Suggestion of a key from a cache; it owns what is created.
         config: Returns the KatibConfig in force.
-        catalog: Says which services need no trials.
-        db_manager_address: Returns where early stopping services read metrics.
+        db_manager: Where early stopping services read metrics.
         grpc_probes: Whether containers get gRPC probes: from Kubernetes 1.24 on, unless the KatibConfig forbids it.
-        reader_variables: Returns what early stopping services of a namespace bring to the DB manager.
         all_pods: Sees the pods of services, where `store` leaves pods out.
         timing: How long things may take.
         clock: Where that is measured.
@@ -49,48 +46,47 @@ class ClusterServices:
         *,
         suggestion_of: Callable[[Key], Suggestion | None],
         config: Callable[[], KatibConfig],
-        catalog: AlgorithmCatalog,
-        db_manager_address: Callable[[], str],
+        db_manager: LogPlace,
         grpc_probes: bool,
-        reader_variables: Callable[[str], Mapping[str, str]] = lambda _namespace: NOTHING,
         all_pods: ObjectStore | None = None,
         timing: ClusterTiming | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._suggestion_of = suggestion_of
         self._config = config
-        self._catalog = catalog
-        self._db_manager_address = db_manager_address
+        self._catalog = ClusterCatalog(config)
+        self._db_manager = db_manager
         self._timing = timing or ClusterTiming()
         self._clock = clock or SystemClock()
-        self._deployments = Informer(store, DEPLOYMENT, _as_is, clock=self._clock)
-        self._services = Informer(store, SERVICE, _as_is, clock=self._clock)
+        deployments = Informer(store, DEPLOYMENT, identity, clock=self._clock)
+        services = Informer(store, SERVICE, identity, clock=self._clock)
+        self._informers = (deployments, services)
         self._objects = ServiceObjects(
             store,
-            self._deployments,
-            self._services,
+            deployments,
+            services,
             all_pods=all_pods or store,
             grpc_probes=grpc_probes,
-            reader_variables=reader_variables,
+            reader_variables=db_manager.reader_variables,
         )
         self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._notify)
         self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.add_handler(self._object_changed)
 
     def start(self) -> None:
         """Begin to follow Deployments and Services; returns when the caches are filled, or after a while."""
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.start()
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.wait_for_sync(_SYNC_SECONDS)
         self._watch.start()
 
     def close(self) -> None:
         """Stop following and close the connections; what runs in the cluster goes on. Closing twice is fine."""
         self._watch.stop()
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.stop()
 
     def on_change(self, listener: Listener) -> None:
@@ -105,7 +101,7 @@ class ClusterServices:
             UnavailableError: The cluster cannot be reached, or the KatibConfig offers no such algorithm any more.
         """
         suggestion = self._suggestion_of(Key(experiment.namespace, experiment.name))
-        if suggestion is None or not _owns(experiment, suggestion):
+        if suggestion is None or not is_owned_by(suggestion, experiment):
             return None
         served = self._served(suggestion)
         if served.failure:
@@ -134,7 +130,7 @@ class ClusterServices:
         """
         user = (experiment.namespace, experiment.name)
         suggestion = self._suggestion_of(Key(*user))
-        if suggestion is not None and _owns(experiment, suggestion):
+        if suggestion is not None and is_owned_by(suggestion, experiment):
             is_long_running = experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING
             if is_long_running and not is_true(suggestion.status.conditions, SuggestionCondition.FAILED):
                 return
@@ -200,9 +196,8 @@ class ClusterServices:
         known = self._clients.get(served.user)
         if known is not None and known[0] == connections:
             return known[1]
-        client = ServiceClient(
-            *connections, reads_history=served.reads_history, db_manager_address=self._db_manager_address
-        )
+        address = self._db_manager.address
+        client = ServiceClient(*connections, reads_history=served.reads_history, db_manager_address=lambda: address)
         self._clients[served.user] = (connections, client)
         return client
 
@@ -224,12 +219,3 @@ class ClusterServices:
     def _notify(self, user: User) -> None:
         for listener in self._listeners:
             listener(*user)
-
-
-def _owns(experiment: Experiment, suggestion: Suggestion) -> bool:
-    owners = suggestion.metadata.owner_references
-    return any(owner.controller and owner.uid == experiment.metadata.uid for owner in owners)
-
-
-def _as_is(obj: Object) -> Object:
-    return obj

@@ -18,13 +18,13 @@ from typing import Any
 
 from katib.algorithm_services.plan import SUGGESTION_HEALTH
 from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Suggestion
 from katib.cluster.configuration.models import SuggestionConfig
-from katib.cluster.services.kinds import (
+from katib.cluster.services.plan import (
     DEPLOYMENT,
     DEPLOYMENT_LABEL,
     EARLY_STOPPING_PORT,
-    EXPERIMENT_LABEL,
     ROLE,
     ROLE_BINDING,
     SERVICE,
@@ -33,8 +33,9 @@ from katib.cluster.services.kinds import (
     SUGGESTION_PORT,
     VOLUME,
     VOLUME_CLAIM,
+    ClusterPlan,
 )
-from katib.cluster.services.plan import ClusterPlan
+from katib.controllers.kinds import owned_by
 from katib.runtime.objects import Kind
 
 Json = dict[str, Any]
@@ -207,13 +208,6 @@ def _volume(suggestion: Suggestion, plan: ClusterPlan, config: SuggestionConfig)
 
 
 def _object(suggestion: Suggestion, kind: Kind, name: str) -> Json:
-    owner = {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Suggestion",
-        "name": suggestion.name,
-        "uid": suggestion.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    metadata: Json = {"name": name, "namespace": suggestion.namespace, "ownerReferences": [owner]}
+    owners = [owned_by(suggestion).encode()]
+    metadata: Json = {"name": name, "namespace": suggestion.namespace, "ownerReferences": owners}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from katib.api.types import Suggestion
-from katib.cluster.services.kinds import (
+from katib.cluster.services.manifests import NOTHING, manifests
+from katib.cluster.services.plan import (
     DEPLOYMENT,
     DEPLOYMENT_LABEL,
     POD,
@@ -21,9 +23,8 @@ from katib.cluster.services.kinds import (
     SERVICE,
     SERVICE_ACCOUNT,
     SUGGESTION_LABEL,
+    ClusterPlan,
 )
-from katib.cluster.services.manifests import NOTHING, manifests
-from katib.cluster.services.plan import ClusterPlan
 from katib.cluster.services.trouble import Trouble
 from katib.errors import (
     AlreadyExistsError,
@@ -55,10 +56,24 @@ class BlockedError(Exception):
         self.trouble = Trouble(words, may_pass)
 
 
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """The observation log as early stopping services see it.
+
+    Attributes:
+        address: Where they read metrics.
+        reader_variables: Returns what those of a namespace bring to it, as environment variables.
+    """
+
+    address: str
+    reader_variables: Callable[[str], Mapping[str, str]] = lambda _namespace: NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceObjects:
     """Creates and removes what serves suggestions.
 
-    Args:
+    Attributes:
         store: Where the objects are.
         deployments: Cache of Deployments.
         services: Cache of Services.
@@ -67,30 +82,20 @@ class ServiceObjects:
         reader_variables: Returns what early stopping services of a namespace bring to the DB manager.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        deployments: Informer[Object],
-        services: Informer[Object],
-        *,
-        all_pods: ObjectStore,
-        grpc_probes: bool,
-        reader_variables: Callable[[str], Mapping[str, str]] = lambda _namespace: NOTHING,
-    ) -> None:
-        self._store = store
-        self._deployments = deployments
-        self._services = services
-        self._all_pods = all_pods
-        self._grpc_probes = grpc_probes
-        self._reader_variables = reader_variables
+    store: ObjectStore
+    deployments: Informer[Object]
+    services: Informer[Object]
+    all_pods: ObjectStore
+    grpc_probes: bool
+    reader_variables: Callable[[str], Mapping[str, str]]
 
     def deployment(self, key: Key, owner_uid: str) -> Object | None:
         """Return the Deployment of a suggestion, None when there is none or it is going."""
-        return _usable(self._deployments.get(key), owner_uid)
+        return _usable(self.deployments.get(key), owner_uid)
 
     def address(self, key: Key, owner_uid: str, port: int) -> str:
         """Return where a port of the Service of a suggestion is reached, inside and outside of the cluster's pods."""
-        service = _usable(self._services.get(key), owner_uid)
+        service = _usable(self.services.get(key), owner_uid)
         cluster_ip = "" if service is None else (service.get("spec") or {}).get("clusterIP", "")
         if not cluster_ip:
             return ""
@@ -100,7 +105,7 @@ class ServiceObjects:
 
     def are_there(self, key: Key, owner_uid: str) -> bool:
         """Return whether the cache holds Deployment and Service of a suggestion."""
-        return self.deployment(key, owner_uid) is not None and _usable(self._services.get(key), owner_uid) is not None
+        return self.deployment(key, owner_uid) is not None and _usable(self.services.get(key), owner_uid) is not None
 
     def create(self, suggestion: Suggestion, plan: ClusterPlan) -> None:
         """Create what is missing; what exists is left as it is.
@@ -109,11 +114,11 @@ class ServiceObjects:
             BlockedError: Something is in the way for now: a right, a quota, an object that is going or foreign.
             TerminalError: The API server refuses an object as it is.
         """
-        variables = NOTHING if plan.early_stopping is None else self._reader_variables(suggestion.namespace)
-        for obj in manifests(suggestion, plan, grpc_probes=self._grpc_probes, reader_variables=variables):
+        variables = NOTHING if plan.early_stopping is None else self.reader_variables(suggestion.namespace)
+        for obj in manifests(suggestion, plan, grpc_probes=self.grpc_probes, reader_variables=variables):
             kind, key = Kind.of(obj), Key.of(obj)
             try:
-                self._store.create(obj)
+                self.store.create(obj)
             except AlreadyExistsError:
                 self._accept(kind, key, suggestion)
             except (ForbiddenError, NotFoundError) as error:  # not found: the namespace
@@ -134,8 +139,8 @@ class ServiceObjects:
             thorough: Whether to look in the store even where the caches show nothing, since they may be late.
         """
         key = Key(namespace, name)
-        deployment = _removable(self._deployments.get(key), owner_uid)
-        service = _removable(self._services.get(key), owner_uid)
+        deployment = _removable(self.deployments.get(key), owner_uid)
+        service = _removable(self.services.get(key), owner_uid)
         if deployment is None and service is None and not thorough:
             return
         if thorough or (deployment is not None and _account(deployment) == name):
@@ -150,12 +155,12 @@ class ServiceObjects:
 
     def pods(self, namespace: str, name: str) -> tuple[Object, ...]:
         """Return the pods of a Deployment."""
-        return self._all_pods.list(POD, namespace, labels={DEPLOYMENT_LABEL: name}).items
+        return self.all_pods.list(POD, namespace, labels={DEPLOYMENT_LABEL: name}).items
 
     def _accept(self, kind: Kind, key: Key, suggestion: Suggestion) -> None:
         """Check that an object that exists is usable, and have the caches see it."""
         try:
-            found = self._store.get(kind, key)
+            found = self.store.get(kind, key)
         except NotFoundError as error:
             raise BlockedError(f"{kind.kind} {key} was just removed") from error
         except ForbiddenError as error:
@@ -169,13 +174,13 @@ class ServiceObjects:
         if kind not in _WATCHED or SUGGESTION_LABEL in labels:
             return
         try:  # another controller made it, Katib's for example; the watch shows it only with the label
-            self._store.patch(found, {"metadata": {"labels": {SUGGESTION_LABEL: suggestion.name}}})
+            self.store.patch(found, {"metadata": {"labels": {SUGGESTION_LABEL: suggestion.name}}})
         except (ConflictError, NotFoundError, ForbiddenError) as error:
             raise BlockedError(f"{kind.kind} {key} cannot be labelled {SUGGESTION_LABEL}: {error}") from error
 
     def _delete_ours(self, kind: Kind, key: Key, owner_uid: str) -> None:
         try:
-            found = self._store.get(kind, key)
+            found = self.store.get(kind, key)
         except (NotFoundError, ForbiddenError):
             return
         if owner_uid in _owners(found):
@@ -184,7 +189,7 @@ class ServiceObjects:
     def _delete(self, kind: Kind, key: Key, uid: str) -> None:
         try:
             with suppress(NotFoundError):
-                self._store.delete(kind, key, uid=uid)
+                self.store.delete(kind, key, uid=uid)
         except ForbiddenError as error:
             # It goes with its Suggestion at last; the experiment itself has no reason to fail for it.
             _log.warning("Object cannot be removed: %s", error, extra={"kind": kind.kind, "key": str(key)})

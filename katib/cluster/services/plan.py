@@ -1,4 +1,7 @@
-"""The services of an experiment: containers to run, or addresses of services that are not managed here. Pure."""
+"""The services of an experiment: containers to run, or addresses of services that are not managed here. Pure.
+
+Their objects are found by the kinds, names and labels given here.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,27 @@ from katib.api.algorithms import AlgorithmInfo
 from katib.api.checkpoints import checkpoint_directory
 from katib.api.types import AlgorithmSpec, ResumePolicy, Suggestion
 from katib.cluster.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
-from katib.cluster.services.kinds import EARLY_STOPPING_PORT, SUGGESTION_PORT, object_name
 from katib.errors import UnavailableError
+from katib.runtime.objects import Kind
 from suggestion_services.algorithms import ENTRIES
+
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+SERVICE = Kind("v1", "Service")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
+ROLE = Kind("rbac.authorization.k8s.io/v1", "Role")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding")
+VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim")
+VOLUME = Kind("v1", "PersistentVolume")
+POD = Kind("v1", "Pod")
+
+DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
+SUGGESTION_LABEL = "katib.kubeflow.org/suggestion"
+
+SERVICE_SELECTORS = {DEPLOYMENT: SUGGESTION_LABEL, SERVICE: SUGGESTION_LABEL}
+"""Label selectors of the kinds that are watched, so that a store can leave foreign objects out of watches and lists."""
+
+SUGGESTION_PORT = 6789
+EARLY_STOPPING_PORT = 6788
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +84,11 @@ class ClusterPlan:
     def ports(self) -> tuple[Endpoint, ...]:
         """The endpoints on the Service."""
         return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
+
+
+def object_name(suggestion: str, algorithm: str) -> str:
+    """Return the name of all objects that serve a suggestion."""
+    return f"{suggestion}-{algorithm}"
 
 
 def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
@@ -120,28 +146,28 @@ def _not_offered(service: ServiceId, section: str) -> UnavailableError:
 _OURS = {(entry.info.name, entry.info.early_stopping): entry.info for entry in ENTRIES}
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterCatalog:
     """Fits `katib.api.algorithms.AlgorithmCatalog`.
 
     What is known of one of our algorithms holds whatever image serves it, since all accept the settings of Katib. Of
     others nothing is known: their service alone checks settings, and gets the trials.
 
-    Args:
+    Attributes:
         config: Returns the KatibConfig in force.
     """
 
-    def __init__(self, config: Callable[[], KatibConfig]) -> None:
-        self._config = config
+    config: Callable[[], KatibConfig]
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
         """Return an algorithm by name, None when it is not offered."""
-        config = self._config()
+        config = self.config()
         entry = config.early_stopping(name) if early_stopping else config.suggestion(name)
         return None if entry is None else _info(name, early_stopping=early_stopping)
 
     def all(self) -> Sequence[AlgorithmInfo]:
         """Return every algorithm, suggestion algorithms first."""
-        runtime = self._config().runtime
+        runtime = self.config().runtime
         searching = dict.fromkeys(entry.algorithm_name for entry in runtime.suggestions)
         stopping = dict.fromkeys(entry.algorithm_name for entry in runtime.early_stoppings)
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -33,42 +34,6 @@ _NAMES_TRIED = 5
 _MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Accepts a list of objects of any kind that have nothing but metadata."""
-
-
-def list_pages(
-    connection: Connection,
-    path: str,
-    kind: Kind,
-    query: Mapping[str, str],
-    page_size: int | None = None,
-    *,
-    accept: str = "",
-) -> Iterator[ObjectList]:
-    """Yield the pages of a list, at least one; none of them is held while the next one is fetched.
-
-    Args:
-        connection: To the API server.
-        path: Of the list.
-        kind: Of its objects.
-        query: Selectors.
-        page_size: How many objects a page has; None: all.
-        accept: The form of the answer, if not whole objects.
-
-    Raises:
-        ExpiredError: The server does not know the revision of the first page any more.
-    """
-    following = {} if page_size is None else {"limit": str(page_size)}
-    while True:
-        answer = connection.request("GET", path, query={**query, **following}, accept=accept)
-        metadata = answer.get("metadata") or {}
-        items = [objects.shown(item, kind) for item in answer.pop("items", None) or ()]
-        page = ObjectList(tuple(items), metadata.get("resourceVersion", ""))
-        del items
-        yield page
-        del page
-        if not metadata.get("continue"):
-            return
-        following["continue"] = metadata["continue"]
 
 
 def never(_kind: Kind) -> bool:
@@ -123,12 +88,8 @@ class KubernetesStore:
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
-        with self._served(kind) as resource:
-            try:
-                answer = self.connection.request("GET", _path(resource, key))
-            except NotFoundError as error:
-                raise _not_found(error, kind, key) from error
-            return objects.shown(answer, kind)
+        with self._served(kind, key) as resource:
+            return objects.shown(self.connection.request("GET", resource.path(*key)), kind)
 
     def list(
         self,
@@ -143,9 +104,9 @@ class KubernetesStore:
         with self._served(kind) as resource:
             path = resource.path(namespace or self._namespace or "")
             try:
-                pages = list(list_pages(self.connection, path, kind, query, PAGE_SIZE))
+                pages = list(self._pages(path, kind, query, PAGE_SIZE))
             except ExpiredError:  # between two pages: ask for all at once, which cannot expire
-                pages = list(list_pages(self.connection, path, kind, query))
+                pages = list(self._pages(path, kind, query))
         found = (obj for page in pages for obj in page.items)
         if owner_uid is not None:
             found = (obj for obj in found if owner_uid in semantics.owner_uids(obj))
@@ -157,15 +118,13 @@ class KubernetesStore:
         """Yield the objects of a kind a page at a time, in order of their names."""
         with self._served(kind) as resource:
             path = resource.path(namespace or self._namespace or "")
-            yield from list_pages(self.connection, path, kind, self._query(kind, labels), PAGE_SIZE)
+            yield from self._pages(path, kind, self._query(kind, labels), PAGE_SIZE)
 
     def metadata_pages(self, kind: Kind) -> Iterator[ObjectList]:
         """Yield the objects of a kind a page at a time, with nothing but their metadata; as `pages`."""
         with self._served(kind) as resource:
             path = resource.path(self._namespace or "")
-            yield from list_pages(
-                self.connection, path, kind, self._query(kind), METADATA_PAGE_SIZE, accept=METADATA_ONLY
-            )
+            yield from self._pages(path, kind, self._query(kind), METADATA_PAGE_SIZE, METADATA_ONLY)
 
     def create(self, obj: Object) -> Object:
         """Store a new object."""
@@ -179,22 +138,21 @@ class KubernetesStore:
 
     def update(self, obj: Object) -> Object:
         """Replace everything but the status."""
-        body = objects.to_update(obj)
-        with self._served(Kind.of(body)) as resource:
-            # The status goes along although it is ignored: without it the server would note that we gave up its fields.
-            return self._put(resource, body)
+        # The status goes along although it is ignored: without it the server would note that we gave up its fields.
+        return self._put(objects.to_update(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
         body = objects.to_patch(obj, changes)
         kind, key = Kind.of(obj), Key.of(obj)
-        with self._served(kind) as resource:
+        uid = body["metadata"].get("uid")
+        with self._served(kind, key, uid) as resource:
             try:
-                answer = self.connection.request("PATCH", _path(resource, key), body=body, content_type=_MERGE_PATCH)
-            except NotFoundError as error:
-                raise _not_found(error, kind, key) from error
+                answer = self.connection.request("PATCH", resource.path(*key), body=body, content_type=_MERGE_PATCH)
             except (ConflictError, InvalidError) as error:
-                self._require_still_there(kind, key, body["metadata"].get("uid"))
+                # That another object has the name by now is to a patch a conflict like any other.
+                if uid is not None and self.get(kind, key)["metadata"]["uid"] != uid:
+                    raise NotThisObjectError(str(error)) from error
                 if isinstance(error, InvalidError):
                     raise
                 raise _conflict(kind, key, body) from error
@@ -202,13 +160,7 @@ class KubernetesStore:
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
-        body = objects.to_update(obj)
-        kind = Kind.of(body)
-        with self._served(kind) as resource:
-            if not resource.has_status:
-                self.connection.discovery.forget(resource)  # a newer version of the kind may have one
-                raise InternalError(f"{semantics.describe(body)}: this kind has no separate status; use update")
-            return self._put(resource, body, "status")
+        return self._put(objects.to_update(obj), "status")
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         """Delete an object and what it owns."""
@@ -219,15 +171,13 @@ class KubernetesStore:
         }
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        doubt = _Doubt()
-        with self._served(kind) as resource:
+        doubt = threading.Event()
+        with self._served(kind, key, uid) as resource:
             try:
-                self.connection.request("DELETE", _path(resource, key), body=options, on_doubt=doubt)
-            except NotThisObjectError as error:
-                raise NotFoundError(_other(kind, key, uid)) from error
+                self.connection.request("DELETE", resource.path(*key), body=options, on_doubt=doubt.set)
             except NotFoundError as error:
-                if not doubt:
-                    raise _not_found(error, kind, key) from error
+                if not doubt.is_set() or isinstance(error, NotThisObjectError):
+                    raise
 
     def watch(self, kind: Kind, since: str) -> KubernetesWatch:
         """Stream changes."""
@@ -237,50 +187,64 @@ class KubernetesStore:
             path = resource.path(self._namespace or "")
             return KubernetesWatch(self.connection, kind, path, self._query(kind), since)
 
+    def _pages(
+        self, path: str, kind: Kind, query: Mapping[str, str], page_size: int | None = None, accept: str = ""
+    ) -> Iterator[ObjectList]:
+        for answer in self.connection.pages(path, query=query, page_size=page_size, accept=accept):
+            items = tuple(objects.shown(item, kind) for item in answer.pop("items", None) or ())
+            yield ObjectList(items, (answer.get("metadata") or {}).get("resourceVersion", ""))
+            del items
+
     def _create(self, given: dict[str, Any]) -> Object:
         kind = Kind.of(given)
         with self._served(kind) as resource:
             body = objects.to_create(given, namespaced=resource.namespaced, has_status=resource.has_status)
-            key, doubt = Key.of(body), _Doubt()
+            key, doubt = Key.of(body), threading.Event()
             path = resource.path(key.namespace)
             try:
-                return objects.shown(self.connection.request("POST", path, body=body, on_doubt=doubt), kind)
+                return objects.shown(self.connection.request("POST", path, body=body, on_doubt=doubt.set), kind)
             except AlreadyExistsError as error:
-                known = self._mine(kind, key, body) if doubt else None
+                known = self._mine(kind, key, body) if doubt.is_set() else None
                 if known is not None:
                     return known
-                raise AlreadyExistsError(f"{_name(kind, key)}: exists; delete it or choose another name") from error
+                raise AlreadyExistsError(f"{kind.kind} {key}: exists; delete it or choose another name") from error
 
     @contextmanager
-    def _served(self, kind: Kind) -> Iterator[ApiResource]:
-        """Give the path of a kind; forget it when the server says that there is no such path any more."""
+    def _served(self, kind: Kind, key: Key | None = None, uid: str | None = None) -> Iterator[ApiResource]:
+        """Give how a kind is served, for a request about one object that of this key.
+
+        A kind is forgotten when the server says that there is no such path any more. Of an object that is not there,
+        errors speak in the words of all stores, unless it is its namespace that is gone.
+        """
         resource = self.connection.discovery.resource(kind.api_version, kind.kind)
+        if key is not None and (not key.name or (resource.namespaced and not key.namespace)):
+            raise NotFoundError(f"{kind.kind} {key}: not found, the key is not complete; give namespace and name")
         try:
             yield resource
         except NotServedError:
             self.connection.discovery.forget(resource)
             raise
+        except NotFoundError as error:
+            if key is None or isinstance(error, NamespaceGoneError):
+                raise
+            is_other = isinstance(error, NotThisObjectError)
+            cause = f"uid {uid} is gone, another object has its name; read the new one" if is_other else "not found"
+            raise NotFoundError(f"{kind.kind} {key}: {cause}") from error
 
     def _query(self, kind: Kind, labels: Mapping[str, str] | None = None) -> dict[str, str]:
         text = objects.selector(self._selectors.get(kind, self._selector), labels=labels)
         return {"labelSelector": text} if text else {}
 
-    def _put(self, resource: ApiResource, body: dict[str, Any], subresource: str = "") -> Object:
+    def _put(self, body: dict[str, Any], subresource: str = "") -> Object:
         kind, key = Kind.of(body), Key.of(body)
-        path = _path(resource, key, subresource)
-        try:
-            return objects.shown(self.connection.request("PUT", path, body=body), kind)
-        except NotThisObjectError as error:
-            raise NotFoundError(_other(kind, key, body["metadata"].get("uid"))) from error
-        except NotFoundError as error:
-            raise _not_found(error, kind, key) from error
-        except ConflictError as error:
-            raise _conflict(kind, key, body) from error
-
-    def _require_still_there(self, kind: Kind, key: Key, uid: str | None) -> None:
-        """Raise NotFoundError when another object has the name by now: to a patch that is a conflict like any other."""
-        if uid is not None and self.get(kind, key)["metadata"]["uid"] != uid:
-            raise NotFoundError(_other(kind, key, uid))
+        with self._served(kind, key, body["metadata"].get("uid")) as resource:
+            if subresource and not resource.has_status:
+                self.connection.discovery.forget(resource)  # a newer version of the kind may have one
+                raise InternalError(f"{semantics.describe(body)}: this kind has no separate status; use update")
+            try:
+                return objects.shown(self.connection.request("PUT", resource.path(*key, subresource), body=body), kind)
+            except ConflictError as error:
+                raise _conflict(kind, key, body) from error
 
     def _mine(self, kind: Kind, key: Key, body: Object) -> Object | None:
         """Return the object that has the name we wanted, if it has all we wanted."""
@@ -291,38 +255,6 @@ class KubernetesStore:
         return stored if objects.contains(stored, body) else None
 
 
-class _Doubt:
-    """Remembers that a request may have taken effect before it was sent again."""
-
-    def __init__(self) -> None:
-        self._there = False
-
-    def __call__(self) -> None:
-        self._there = True
-
-    def __bool__(self) -> bool:
-        return self._there
-
-
-def _path(resource: ApiResource, key: Key, subresource: str = "") -> str:
-    if not key.name or (resource.namespaced and not key.namespace):
-        raise NotFoundError(f"{resource.kind} {key}: not found, the key is not complete; give namespace and name")
-    return resource.path(key.namespace, key.name, subresource)
-
-
-def _not_found(error: NotFoundError, kind: Kind, key: Key) -> NotFoundError:
-    """Return the error in the words of all stores, unless it is about the namespace."""
-    return error if isinstance(error, NamespaceGoneError) else NotFoundError(f"{_name(kind, key)}: not found")
-
-
 def _conflict(kind: Kind, key: Key, body: Object) -> ConflictError:
     revision = body["metadata"]["resourceVersion"]
-    return ConflictError(f"{_name(kind, key)}: revision {revision} is not the latest; read it again")
-
-
-def _other(kind: Kind, key: Key, uid: str | None) -> str:
-    return f"{_name(kind, key)}: uid {uid} is gone, another object has its name; read the new one"
-
-
-def _name(kind: Kind, key: Key) -> str:
-    return f"{kind.kind} {key}"
+    return ConflictError(f"{kind.kind} {key}: revision {revision} is not the latest; read it again")

@@ -7,6 +7,7 @@ namespace, volumes left by an earlier experiment, and requests about objects tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import ValidationError, structs
@@ -59,28 +60,21 @@ class AdmittingHome(Home):
         return template_errors(source, path, experiment.spec), template_warnings(source, path, experiment.spec)
 
 
+@dataclass(frozen=True, slots=True)
 class ExperimentAdmission:
     """Decides about Experiments. Thread-safe; nothing is cached, so that a changed configuration counts at once.
 
-    Args:
+    Attributes:
         store: Holds namespaces, ConfigMaps and volumes.
         catalog: Returns the algorithms that are configured now.
         collectors: Returns the kinds of collectors that have an image now.
         has_volume: Returns whether a PersistentVolume of its own is configured for an algorithm.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        *,
-        catalog: Callable[[], AlgorithmCatalog],
-        collectors: Callable[[], Collection[str]],
-        has_volume: Callable[[str], bool] = lambda _algorithm: False,
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._collectors = collectors
-        self._has_volume = has_volume
+    store: ObjectStore
+    catalog: Callable[[], AlgorithmCatalog]
+    collectors: Callable[[], Collection[str]]
+    has_volume: Callable[[str], bool] = lambda _algorithm: False
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers by path."""
@@ -135,7 +129,7 @@ class ExperimentAdmission:
         experiment = with_defaults(submission.experiment)
         errors = [*self._check_namespace(namespace), *self._check_volume(experiment, namespace)]
         try:
-            gate = Gate(self._catalog(), AdmittingHome(self._collectors()), StoredObjects(self._store))
+            gate = Gate(self.catalog(), AdmittingHome(self.collectors()), StoredObjects(self.store))
             notices = gate.admit(submission).notices
         except InvalidError as error:
             raise InvalidError([*errors, *error.errors]) from error
@@ -163,7 +157,7 @@ class ExperimentAdmission:
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
         """Check that metrics can be collected there: pods of other namespaces are left alone."""
         try:
-            labels = self._store.get(NAMESPACE, Key("", namespace)).get("metadata", {}).get("labels") or {}
+            labels = self.store.get(NAMESPACE, Key("", namespace)).get("metadata", {}).get("labels") or {}
         except NotFoundError:
             labels = {}
         if labels.get(INJECTION_LABEL) != INJECTION_ENABLED:
@@ -177,11 +171,11 @@ class ExperimentAdmission:
         algorithm = experiment.spec.algorithm
         if experiment.spec.resume_policy != ResumePolicy.FROM_VOLUME or algorithm is None or not experiment.name:
             return
-        if not self._has_volume(algorithm.algorithm_name):
+        if not self.has_volume(algorithm.algorithm_name):
             return
         name = f"{experiment.name}-{algorithm.algorithm_name}-{namespace}"
         try:
-            self._store.get(PERSISTENT_VOLUME, Key("", name))
+            self.store.get(PERSISTENT_VOLUME, Key("", name))
         except NotFoundError:
             return
         cause = f"PersistentVolume {name} of an earlier experiment still exists"

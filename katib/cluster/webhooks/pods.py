@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from msgspec import ValidationError
 
@@ -23,8 +24,7 @@ from katib.cluster.configuration.models import KatibConfig, MetricsCollectorConf
 from katib.cluster.injection import inject, missing_primary_container
 from katib.cluster.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
 from katib.cluster.pods.owners import OwningTrial, TrialFinder
-from katib.cluster.services.kinds import object_name
-from katib.cluster.services.plan import early_stopping_address
+from katib.cluster.services.plan import early_stopping_address, object_name
 from katib.controllers.kinds import SUGGESTION, TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError
@@ -112,10 +112,11 @@ class PodAdmission:
             self._events.record(trial, warning=True, reason=reason, message=message)
 
 
+@dataclass(frozen=True, slots=True)
 class TrialSettings:
     """Finds the injection settings of trials. Thread-safe.
 
-    Args:
+    Attributes:
         store: Where Suggestions are.
         config: Returns the KatibConfig in force.
         db_manager_address: Where pods reach the DB manager.
@@ -124,22 +125,12 @@ class TrialSettings:
         db_manager_variables: Returns what a trial brings to the DB manager, as environment variables.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        config: Callable[[], KatibConfig],
-        *,
-        db_manager_address: str,
-        native_sidecars: Callable[[], bool],
-        inject_security_context: bool,
-        db_manager_variables: Callable[[Trial], Mapping[str, str]] = lambda _trial: {},
-    ) -> None:
-        self._store = store
-        self._config = config
-        self._db_manager_address = db_manager_address
-        self._native_sidecars = native_sidecars
-        self._inject_security_context = inject_security_context
-        self._db_manager_variables = db_manager_variables
+    store: ObjectStore
+    config: Callable[[], KatibConfig]
+    db_manager_address: str
+    native_sidecars: Callable[[], bool]
+    inject_security_context: bool
+    db_manager_variables: Callable[[Trial], Mapping[str, str]] = lambda _trial: {}
 
     def settings_for(self, trial: Trial) -> InjectionSettings:
         """Return how the pods of a trial are to be changed.
@@ -147,22 +138,22 @@ class TrialSettings:
         Raises:
             UnavailableError: Its Suggestion is not there, though early stopping rules ask for a service.
         """
-        config = self._config()
+        config = self.config()
         suggestion = self._suggestion_of(trial)
         return InjectionSettings(
-            db_manager_address=self._db_manager_address,
+            db_manager_address=self.db_manager_address,
             collectors={entry.kind: _entry(entry) for entry in config.runtime.metrics_collectors},
-            cluster_has_native_sidecars=self._native_sidecars(),
-            inject_security_context=self._inject_security_context,
+            cluster_has_native_sidecars=self.native_sidecars(),
+            inject_security_context=self.inject_security_context,
             early_stopping_address=self._early_stopping(trial, suggestion, config),
             suggestion_volume=_volume(trial, suggestion, config),
-            db_manager_variables=self._db_manager_variables(trial),
+            db_manager_variables=self.db_manager_variables(trial),
         )
 
     def _suggestion_of(self, trial: Trial) -> Suggestion | None:
         name = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
         try:
-            return Suggestion.decode(self._store.get(SUGGESTION, Key(trial.namespace, name)))
+            return Suggestion.decode(self.store.get(SUGGESTION, Key(trial.namespace, name)))
         except NotFoundError:
             return None
 

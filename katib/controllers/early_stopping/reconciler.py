@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
-from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types import Experiment, Trial
+from katib.controllers.caches import Caches
 from katib.controllers.calls import PendingCalls, error_of, then
 from katib.controllers.early_stopping import plan
 from katib.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
 from katib.controllers.early_stopping.verdicts import Verdicts
-from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import EventRecorder, GivenRules, ServiceDirectory, StopVerdict, SuggestionService
-from katib.controllers.suggestion.reconciler import LONG_HISTORY, TRIALS_BY_EXPERIMENT
+from katib.controllers.suggestion.reconciler import LONG_HISTORY
 from katib.errors import KatibError, TerminalError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key
 
 _THREADS = 4
@@ -31,10 +30,7 @@ class EarlyStoppingReconciler:
     """Asks about the running trials of one experiment at a time.
 
     Args:
-        experiments: The cache of experiments.
-        suggestions: The cache of Suggestions: a closed one has no service any more.
-        trials: The cache of trials.
-        ledger: Which of them are active.
+        caches: What is known of experiments, their trials, and their Suggestions: a closed one has no service any more.
         services: Finds the service of an experiment.
         given_rules: Evaluates rules that trials were given, where no collector does; None: they are not evaluated.
         verdicts: Where the verdicts are noted.
@@ -46,23 +42,17 @@ class EarlyStoppingReconciler:
 
     def __init__(
         self,
-        *,
-        experiments: Informer[Experiment],
-        suggestions: Informer[Suggestion],
-        trials: Informer[Trial],
-        ledger: TrialLedger,
+        caches: Caches,
         services: ServiceDirectory,
         given_rules: GivenRules | None,
         verdicts: Verdicts,
         events: EventRecorder,
         clock: Clock,
+        *,
         wake: Callable[[Key], None],
         wake_trial: Callable[[Key], None],
     ) -> None:
-        self._experiments = experiments
-        self._suggestions = suggestions
-        self._trials = trials
-        self._ledger = ledger
+        self._caches = caches
         self._services = services
         self._given_rules = given_rules
         self._verdicts = verdicts
@@ -75,8 +65,8 @@ class EarlyStoppingReconciler:
 
     def reconcile(self, key: Key) -> Result:
         """Take the answer to the last question about an experiment, and put the next one when it is due."""
-        experiment = self._experiments.get(key)
-        if experiment is None or not is_watched(experiment, self._suggestions.get(key)):
+        experiment = self._caches.experiments.get(key)
+        if experiment is None or not is_watched(experiment, self._caches.suggestions.get(key)):
             self._states.pop(key, None)
             self._calls.finish(key)
             return DONE
@@ -84,7 +74,7 @@ class EarlyStoppingReconciler:
         if asking is None or asking.uid != experiment.metadata.uid:
             asking = self._states[key] = Asking(experiment.metadata.uid)
         asking = self._states[key] = self._after_call(key, experiment, asking)
-        running = stoppable(self._active(key))
+        running = stoppable(self._caches.active_trials(key))
         if not running or self._calls.find(key) is not None:
             return DONE  # a trial, or the answer, wakes us
         wait = asking.next_at - self._clock.monotonic()
@@ -111,7 +101,7 @@ class EarlyStoppingReconciler:
         return DONE
 
     def _judgment(self, key: Key, experiment: Experiment, service: SuggestionService) -> Future[Any]:
-        trials = self._trials.by_index(TRIALS_BY_EXPERIMENT, str(key))
+        trials = self._caches.trials_of(key)
         if len(trials) < LONG_HISTORY:
             return service.judge(experiment, trials)
         return then(self._pool.submit(service.judge, experiment, trials), lambda answer: answer)
@@ -140,7 +130,7 @@ class EarlyStoppingReconciler:
         if not verdicts:
             return
         reasons = {verdict.trial_name: verdict.reason for verdict in verdicts}
-        for trial in stoppable(self._active(key)):
+        for trial in stoppable(self._caches.active_trials(key)):
             if trial.name in reasons:
                 self._verdicts.add(trial, reasons[trial.name])
                 self._wake_trial(key_of(trial))
@@ -149,8 +139,3 @@ class EarlyStoppingReconciler:
         words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
         message = f"Running trials cannot be judged, and go on: {words}"
         self._events.record(experiment, warning=True, reason="EarlyStoppingUnavailable", message=message)
-
-    def _active(self, key: Key) -> list[Trial]:
-        """Return the trials of an experiment that are pending or running."""
-        names = self._ledger.counts(key).active
-        return [trial for name in names if (trial := self._trials.get(Key(key.namespace, name))) is not None]

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from katib.api.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL
 from katib.api.types import Experiment, Trial
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import TRIAL, as_read, is_owned_by, key_of, without_finalizer
-from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT
 from katib.errors import KindNotInstalledError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
 from katib.runtime.objects import ObjectStore
 
 ORPHAN_FINALIZER = "orphan"
@@ -63,13 +62,13 @@ class ExperimentDeletion:
 
     Args:
         store: Where objects are.
-        trials: Cache of trials.
+        caches: What is known of them.
         clock: Where waiting is measured.
     """
 
-    def __init__(self, store: ObjectStore, trials: Informer[Trial], clock: Clock) -> None:
+    def __init__(self, store: ObjectStore, caches: Caches, clock: Clock) -> None:
         self._store = store
-        self._trials = trials
+        self._caches = caches
         self._clock = clock
         self._complete_at: dict[str, float] = {}
 
@@ -77,7 +76,7 @@ class ExperimentDeletion:
         """Delete the experiment's trials, and let it go once they are gone. The end of each of them asks again."""
         if EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
             return DONE
-        trials = self._trials.by_index(TRIALS_BY_EXPERIMENT, str(key_of(experiment)))
+        trials = self._caches.trials_of(key_of(experiment))
         if self._only_waits(experiment, trials):
             return Result(LOOK_AGAIN_SECONDS)
         plan = plan_deletion(experiment, trials)

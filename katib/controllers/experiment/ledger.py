@@ -12,8 +12,9 @@ import heapq
 import itertools
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
@@ -99,42 +100,44 @@ class _Account:
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
-    def remove(self, trial: Trial) -> None:
-        name = trial.name
+    def remove(self, trial: Trial) -> int | None:
+        """Take a trial out; return where it stood."""
+        name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
-            self.owners -= Counter(_owners_of(trial))
+            self.owners -= Counter(_owner_of(trial))
             state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
+        return None if place is None else place[1]
 
     def add(self, trial: Trial, order: int) -> None:
-        state = trial_state(trial)
-        self.owners.update(_owners_of(trial))
-        insort(self.by_state.setdefault(state, []), (order, trial.name))
-        rank = self._enter(trial, order) if state in ELIGIBLE else None
-        self.places[trial.name] = (state, order, rank)
+        state, name = trial_state(trial), trial.metadata.name
+        self.owners.update(_owner_of(trial))
+        insort(self.by_state.setdefault(state, []), (order, name))
+        rank = self._enter(trial, name, order) if state in ELIGIBLE else None
+        self.places[name] = (state, order, rank)
 
-    def _enter(self, trial: Trial, order: int) -> Point | None:
+    def _enter(self, trial: Trial, name: str, order: int) -> Point | None:
         objective, observation = trial.spec.objective, trial.status.observation
         if objective is None:
             return None
         rank = objective_costs(objective, observation)
         if objective.constraints and not is_feasible(objective, observation):
             if rank is not None:
-                self.infeasible.add(trial.name)
+                self.infeasible.add(name)
             return None
         if rank is not None:
-            heapq.heappush(self.ranking, (rank, order, trial.name))
+            heapq.heappush(self.ranking, (rank, order, name))
             if objective.has_several:
-                self.pareto.add(trial.name, order, rank)
+                self.pareto.add(name, order, rank)
             return rank
         text = metric_text(objective, observation)
         if text is not None and parse_value(text) is None and not objective.has_several:
-            self.texts[trial.name] = order
+            self.texts[name] = order
         return None
 
     def best(self) -> str:
@@ -147,6 +150,8 @@ class _Account:
             heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
         return max(self.texts, key=lambda name: (self.texts[name], name), default="")
 
+
+_NAME = itemgetter(1)
 
 OrderOf = Callable[[Trial], int]
 
@@ -171,18 +176,22 @@ class TrialLedger:
         self._find = find
         self._order_of = order_of
         self._accounts: dict[Key, _Account] = {}
-        self._order: dict[str, int] = {}
         self._counter = itertools.count()
         self._lock = Lock()
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
         with self._lock:
-            if old is not None:
-                self._withdraw(old, keeps_order=new is not None)
+            order = None if old is None else self._withdraw(old)
             if new is not None:
-                order = self._place_of(new)
-                self._accounts.setdefault(experiment_of(new), _Account()).add(new, order)
+                if self._order_of is not None:
+                    order = self._order_of(new)
+                elif order is None:
+                    order = next(self._counter)
+                experiment = experiment_of(new)
+                if (account := self._accounts.get(experiment)) is None:
+                    account = self._accounts[experiment] = _Account()
+                account.add(new, order)
 
     def counts(self, experiment: Key) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
@@ -190,10 +199,14 @@ class TrialLedger:
             account = self._accounts.get(experiment)
             if account is None:
                 return TrialCounts()
-            filled = {state: names for state, names in account.by_state.items() if names}
+            filled, names = {}, {}
+            for state, places in account.by_state.items():
+                if places:
+                    filled[state] = places
+                    names[state] = tuple(map(_NAME, places[-LISTED_NAMES:]))
             counts = TrialCounts(
-                counts={state: len(names) for state, names in filled.items()},
-                names={state: tuple([name for _, name in names[-LISTED_NAMES:]]) for state, names in filled.items()},
+                counts=dict(zip(filled, map(len, filled.values()), strict=True)),
+                names=names,
                 active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
                 infeasible=len(account.infeasible),
                 owners=frozenset(account.owners),
@@ -231,21 +244,16 @@ class TrialLedger:
             active = sum(len(account.by_state.get(state, ())) for state in ACTIVE)
             return len(account.places) - active, active
 
-    def _place_of(self, trial: Trial) -> int:
-        if self._order_of is not None:
-            return self._order_of(trial)
-        return self._order.setdefault(trial.metadata.uid, next(self._counter))
-
-    def _withdraw(self, trial: Trial, *, keeps_order: bool) -> None:
+    def _withdraw(self, trial: Trial) -> int | None:
+        """Take a trial out; return where it stood among the others, None when it was not there."""
         key = experiment_of(trial)
         account = self._accounts.get(key)
         if account is None:
-            return
-        account.remove(trial)
-        if not keeps_order:
-            self._order.pop(trial.metadata.uid, None)
+            return None
+        order = account.remove(trial)
         if not account.places:
             del self._accounts[key]
+        return order
 
 
 def experiment_of(trial: Trial) -> Key:
@@ -253,6 +261,7 @@ def experiment_of(trial: Trial) -> Key:
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 
-def _owners_of(trial: Trial) -> Iterator[str]:
-    """Yield the uid of the experiment that controls a trial, if one does."""
-    return (owner.uid for owner in trial.metadata.owner_references if owner.controller and owner.kind == "Experiment")
+def _owner_of(trial: Trial) -> list[str]:
+    """Return the uid of the experiment that controls a trial, if one does."""
+    owners = trial.metadata.owner_references
+    return [owner.uid for owner in owners if owner.controller and owner.kind == "Experiment"]

@@ -18,11 +18,11 @@ from datetime import datetime
 from msgspec import structs
 
 from katib.api.conditions import (
+    COMPLETED_EXPERIMENT,
     Conditions,
     find_condition,
     is_true,
     set_condition,
-    true_types,
     whole_second,
     without_condition,
 )
@@ -150,14 +150,14 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     status = _waiting_no_more(status)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
-    if seen.counts.total:
+    if seen.counts.counts:
         status = _running(status, seen.now)
     return _go_on(seen, status)
 
 
 def is_completed(conditions: Conditions) -> bool:
     """Return whether an experiment is over."""
-    return not true_types(conditions).isdisjoint((ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED))
+    return bool([c for c in conditions if c.status == ConditionStatus.TRUE and c.type in COMPLETED_EXPERIMENT])
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
         message="Experiment is running",
         now=now,
     )
-    return structs.replace(status, conditions=conditions)
+    return status if conditions is status.conditions else structs.replace(status, conditions=conditions)
 
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
@@ -343,7 +343,7 @@ def _without_value(seen: Observed) -> Ending | None:
 def _goal_is_reached(seen: Observed) -> bool:
     """Return whether one trial reaches all goals. If any does, then one that none beats in everything does, too."""
     objective, best, pareto = seen.experiment.spec.objective, seen.counts.best, seen.counts.pareto
-    if objective is None or best is None:
+    if objective is None or best is None or (objective.goal is None and not objective.objectives):
         return False
     points = [objective_costs(objective, best.status.observation)] if pareto is None else pareto.points
     return any(point is not None and reaches_goals(objective, point) for point in points)
@@ -423,7 +423,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active), 0)
     if spec.max_trial_count is not None:
-        slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
+        slots = min(slots, max(spec.max_trial_count - status.trials, 0))
     create = seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

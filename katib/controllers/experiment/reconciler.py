@@ -11,11 +11,11 @@ from msgspec import structs
 from katib.api.conditions import find_condition
 from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec, Trial
+from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec
 from katib.controllers.cached_trial import TakenNames
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.config_maps import MISSING_SECONDS, TemplateConfigMaps
 from katib.controllers.experiment.deletion import ExperimentDeletion
-from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.experiment.plan import (
     ExperimentPlan,
     Observed,
@@ -34,7 +34,6 @@ from katib.controllers.trial.plan import is_stopping, killed
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, one_line
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.templates.source import is_not_there
 
@@ -48,33 +47,39 @@ def accept_all(_experiment: Experiment) -> Sequence[FieldError]:
 
 
 class ExperimentReconciler:
-    """Moves one experiment at a time towards its end."""
+    """Moves one experiment at a time towards its end.
+
+    Args:
+        store: Where objects are.
+        caches: What is known of them.
+        config_maps: Finds trial templates.
+        events: Records notable moments.
+        clock: Time.
+        settings: Times and limits.
+        check: Returns what is wrong with an experiment that nothing has checked before it was stored.
+    """
 
     def __init__(
         self,
-        *,
         store: ObjectStore,
-        experiments: Informer[Experiment],
-        suggestions: Informer[Suggestion],
-        trials: Informer[Trial],
-        ledger: TrialLedger,
+        caches: Caches,
+        config_maps: TemplateConfigMaps,
         events: EventRecorder,
         clock: Clock,
         settings: ControllerSettings,
         check: ExperimentCheck,
-        config_maps: TemplateConfigMaps,
     ) -> None:
         self._store = store
-        self._experiments = experiments
-        self._suggestions = suggestions
-        self._trials = trials
-        self._ledger = ledger
+        self._experiments = caches.experiments
+        self._suggestions = caches.suggestions
+        self._trials = caches.trials
+        self._ledger = caches.ledger
         self._events = events
         self._clock = clock
         self._settings = settings
         self._check = check
         self._factory = TrialFactory(config_maps)
-        self._deletion = ExperimentDeletion(store, trials, clock)
+        self._deletion = ExperimentDeletion(store, caches, clock)
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
 

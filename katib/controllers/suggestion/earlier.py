@@ -8,7 +8,7 @@ no trial of the earlier experiments changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -30,7 +30,7 @@ from katib.api.types import (
     TrialSpec,
     TrialStatus,
 )
-from katib.runtime.informer import Informer
+from katib.runtime.cache import Values
 from katib.runtime.objects import Key
 from katib.space import check_assignments
 
@@ -50,13 +50,11 @@ class EarlierTrialsReader:
     """Reads them for one experiment after another. Used by one thread per experiment.
 
     Args:
-        trials: All trials.
-        index: Index of the trials by `namespace/name` of their experiment.
+        trials_of: Returns the trials of an experiment.
     """
 
-    def __init__(self, trials: Informer[Trial], index: str) -> None:
-        self._trials = trials
-        self._index = index
+    def __init__(self, trials_of: Callable[[Key], Values[Trial]]) -> None:
+        self._trials_of = trials_of
         self._known: dict[Key, tuple[tuple[object, ...], EarlierTrials]] = {}
 
     def read(self, key: Key, experiment: Experiment) -> EarlierTrials:
@@ -64,7 +62,7 @@ class EarlierTrialsReader:
         start = experiment.spec.warm_start
         if start is None:
             return EarlierTrials()
-        sources = [self._trials.by_index(self._index, str(Key(key.namespace, name))) for name in start.experiments]
+        sources = [self._trials_of(Key(key.namespace, name)) for name in start.experiments]
         versions = (experiment.metadata.uid, *((uid, version) for s in sources for uid, version, _ in s.versions()))
         known = self._known.get(key)
         if known is None or known[0] != versions:

@@ -33,6 +33,7 @@ from katib.controllers.suggestion.replies import (
     open_question,
     waiting_assignments,
     with_initial_trials,
+    with_status_of,
 )
 from katib.errors import InvalidError, KatibError, UnavailableError
 
@@ -189,7 +190,7 @@ def _conversation(
     """Return the next step with a service that can be asked now."""
     purpose = _purpose(seen, status)
     if purpose != "validate" and _has_initial_trials(seen):
-        suggestion = structs.replace(seen.suggestion, status=status)
+        suggestion = with_status_of(seen.suggestion, status)
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
         return Step(_with(status, states.answering(states.waiting_no_more(status.conditions))), forgets_call=True)
@@ -246,7 +247,7 @@ def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, mo
         MalformedReplyError: There is no trial that could end: the service would be waited for forever.
     """
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
-    if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
+    if not seen.active and not waiting_assignments(with_status_of(seen.suggestion, status), seen.taken):
         if ended == seen.ended:
             raise MalformedReplyError("it waits for a running trial to end, and none is running")
         return Step(status, forgets_call=True, retry_after_seconds=0.0)
@@ -283,7 +284,7 @@ def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetim
         return _with(status, states.running(status.conditions, now))
     return accepted(
         seen.experiment,
-        structs.replace(seen.suggestion, status=status),
+        with_status_of(seen.suggestion, status),
         call.purpose,
         call.answer,
         taken=seen.taken,

@@ -7,12 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from msgspec import structs
-
 from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
+from katib.controllers.caches import Caches
 from katib.controllers.calls import Call, PendingCalls, error_of, then
-from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService
@@ -20,11 +18,17 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.earlier import EarlierTrialsReader
 from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
-from katib.controllers.suggestion.replies import Answer, Question, asked_about, waiting_assignments, waiting_trials
+from katib.controllers.suggestion.replies import (
+    Answer,
+    Question,
+    asked_about,
+    waiting_assignments,
+    waiting_trials,
+    with_status_of,
+)
 from katib.errors import NotFoundError, TerminalError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Result
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, ObjectStore
 
 LONG_HISTORY = 1_000
@@ -33,21 +37,24 @@ takes seconds, and all experiments of one machine share the thread of the contro
 
 PREPARED_AT_ONCE = 8
 
-TRIALS_BY_EXPERIMENT = "experiment"
-"""Index of the trial informer: `namespace/name` of the experiment."""
-
 
 class SuggestionReconciler:
-    """Talks to suggestion services for one key at a time; never waits for them."""
+    """Talks to suggestion services for one key at a time; never waits for them.
+
+    Args:
+        store: Where objects are.
+        caches: What is known of them.
+        services: Finds the service of an experiment.
+        events: Records notable moments.
+        clock: Time.
+        settings: Times and limits.
+        wake: Has a Suggestion looked at again.
+    """
 
     def __init__(
         self,
-        *,
         store: ObjectStore,
-        suggestions: Informer[Suggestion],
-        experiments: Informer[Experiment],
-        trials: Informer[Trial],
-        ledger: TrialLedger,
+        caches: Caches,
         services: ServiceDirectory,
         events: EventRecorder,
         clock: Clock,
@@ -55,10 +62,7 @@ class SuggestionReconciler:
         wake: Callable[[Key], None],
     ) -> None:
         self._store = store
-        self._suggestions = suggestions
-        self._experiments = experiments
-        self._trials = trials
-        self._ledger = ledger
+        self._caches = caches
         self._services = services
         self._events = events
         self._clock = clock
@@ -66,15 +70,15 @@ class SuggestionReconciler:
         self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
         self._streaks: dict[Key, Streak] = {}
-        self._earlier = EarlierTrialsReader(trials, TRIALS_BY_EXPERIMENT)
+        self._earlier = EarlierTrialsReader(caches.trials_of)
         self._waits: dict[Key, Wait] = {}
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
     def reconcile(self, key: Key) -> Result:
         """Move one Suggestion a step closer to what is asked of it."""
-        suggestion = self._suggestions.get(key)
-        experiment = self._experiments.get(key)
+        suggestion = self._caches.suggestions.get(key)
+        experiment = self._caches.experiments.get(key)
         if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
             self._close(key)
             return Result()
@@ -119,7 +123,7 @@ class SuggestionReconciler:
         if client is None and not failure:
             waiting_for = self._services.waiting_for(experiment)
         earlier = self._earlier.read(key, experiment)
-        ended, active = self._ledger.ended_and_active(key)
+        ended, active = self._caches.ledger.ended_and_active(key)
         seen = Seen(
             experiment,
             suggestion,
@@ -128,7 +132,7 @@ class SuggestionReconciler:
             failure=failure,
             call=_seen(self._calls.find(key)),
             streak=self._streaks.get(key),
-            taken=TakenNames(self._trials, key.namespace),
+            taken=TakenNames(self._caches.trials, key.namespace),
             earlier=earlier.status,
             ended=ended,
             active=active,
@@ -175,12 +179,12 @@ class SuggestionReconciler:
     ) -> Future[Any]:
         if not isinstance(asked, Question):
             return client.validate(seen.experiment)
-        suggestion = structs.replace(seen.suggestion, status=status)
+        suggestion = with_status_of(seen.suggestion, status)
         experiment = asked_about(seen.experiment, suggestion)
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:
             waiting = waiting_assignments(suggestion, seen.taken)
-            known = self._trials.by_index(TRIALS_BY_EXPERIMENT, str(key_of(suggestion)))
+            known = self._caches.trials_of(key_of(suggestion))
             trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
 
         def suggestions(rules: Any = ()) -> Future[Any]:

@@ -72,6 +72,11 @@ class Answer:
     rules: tuple[EarlyStoppingRule, ...] = ()
 
 
+def with_status_of(suggestion: Suggestion, status: SuggestionStatus) -> Suggestion:
+    """Return a Suggestion with a status, the very same one when it has it already."""
+    return suggestion if status is suggestion.status else structs.replace(suggestion, status=status)
+
+
 def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
     """Return what is to be asked now; None when nothing is outstanding.
 
@@ -208,6 +213,8 @@ def _assignment(
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
     """Return the old settings with equally named ones replaced in place and the others appended."""
+    if not old and not new:
+        return ()
     merged = {s.name: s for s in old} | {s.name: s for s in new}
     return tuple(merged.values())
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.controllers.kinds import owned_by
+from katib.controllers.kinds import key_of, owned_by
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
 from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
 
@@ -56,31 +58,44 @@ class Jobs:
         self._store = store
         self._caches = caches
 
-    def find(self, trial: Trial) -> Object | None:
+    def find(self, trial: Trial, *, is_due: bool = False) -> Object | None:
         """Return the job of a trial, None when there is none. A job of another owner does not count.
 
         A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
         no cache is asked for by its name, before anybody takes it for gone.
+
+        Args:
+            trial: The trial.
+            is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
         if _is_never_job(kind):
             return None
-        key = Key(trial.namespace, trial.name)
-        cache = self._caches.synced(kind) if _is_cached(trial) else None
+        key = key_of(trial)
+        cache = self._cache(trial, kind)
         job = None if cache is None else cache.get(key)
         if job is not None:
             self._caches.note(kind, key, stray=False)
-        elif cache is None or self._is_due(trial, kind, key):
+        elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
         return job if job is not None and _is_owned(job, trial) else None
 
+    def is_followed(self, trial: Trial) -> bool:
+        """Return whether a cache shows the changes of the trial's job."""
+        return self._cache(trial, job_kind(trial)) is not None
+
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
-        return self._caches.is_stray(job_kind(trial), Key(trial.namespace, trial.name))
+        return self._caches.is_stray(job_kind(trial), key_of(trial))
+
+    def _cache(self, trial: Trial, kind: Kind) -> Informer[Object] | None:
+        """Return the cache that shows all that the trial's conditions look at; None if there is none."""
+        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+        return self._caches.synced(kind) if is_cached else None
 
     def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
-        return (trial_state(trial) in ACTIVE and had_job(trial)) or self._caches.is_stray(kind, key)
+        return self._caches.is_stray(kind, key) or (trial_state(trial) in ACTIVE and had_job(trial))
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
         try:
@@ -95,15 +110,16 @@ class Jobs:
         return job
 
 
-def _is_cached(trial: Trial) -> bool:
-    """Return whether the trial's conditions look only at what a cache remembers of a job."""
-    paths = (trial.spec.success_condition, trial.spec.failure_condition)
-    return not {path.partition(".")[0] for path in paths}.difference(_CACHED_PARTS)
+@lru_cache(maxsize=256)
+def _is_cached(*conditions: str) -> bool:
+    """Return whether a trial's conditions look only at what a cache remembers of a job."""
+    return not {path.partition(".")[0] for path in conditions}.difference(_CACHED_PARTS)
 
 
 def job_kind(trial: Trial) -> Kind:
     """Return the kind that a trial runs as."""
-    return Kind.of(trial.spec.run_spec or {})
+    job = trial.spec.run_spec or {}
+    return Kind(job.get("apiVersion", ""), job.get("kind", ""))
 
 
 def job_of(trial: Trial) -> Object:

@@ -29,7 +29,16 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, whole_second, without_condition
+from katib.api.conditions import (
+    COMPLETED_TRIAL,
+    Conditions,
+    find_condition,
+    is_true,
+    set_condition,
+    true_types,
+    whole_second,
+    without_condition,
+)
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
@@ -192,7 +201,7 @@ def plan_trial(seen: Observed) -> TrialPlan:
     status = _with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
-    if is_stopping(seen.trial) and not _ended_by_itself(seen.job):
+    if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
         return TrialPlan(status=status, create_job=True, event=_told(seen, "JobCreated", "been created"))
@@ -201,20 +210,23 @@ def plan_trial(seen: Observed) -> TrialPlan:
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
     """Return whether the log has to be read: the job ended, and the trial does not know its observation yet."""
-    ended = job is not None and job.ended_at is not None
-    if is_stopping(trial):
-        return job is None or ended
-    return ended and trial.status.observation is None and not _is_incomplete(trial)
+    if job is not None and job.ended_at is None:
+        return False
+    is_unknown = job is not None and trial.status.observation is None and not _is_incomplete(trial.status)
+    return is_unknown or is_stopping(trial)
 
 
-def takes_no_more_readings(trial: Trial, job: JobView | None) -> bool:
+def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
     """Return whether nothing is to be added to the log of a trial: its final state is stored, and so are its readings.
 
     One that a service declared early stopped may still run and report.
     """
-    if trial_state(trial) in ACTIVE or trial.status.completion_time is None or needs_observation(trial, job):
+    if status.completion_time is None or COMPLETED_TRIAL.isdisjoint(true_types(status.conditions)):
         return False
-    return job is None or (job.ended_at is not None and not job.collecting)
+    if job is None:
+        return True
+    is_read = status.observation is not None or _is_incomplete(status)
+    return job.ended_at is not None and not job.collecting and is_read
 
 
 def had_job(trial: Trial) -> bool:
@@ -411,8 +423,8 @@ def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
     return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
 
 
-def _is_incomplete(trial: Trial) -> bool:
-    condition = find_condition(trial.status.conditions, TrialCondition.METRICS_UNAVAILABLE)
+def _is_incomplete(status: TrialStatus) -> bool:
+    condition = find_condition(status.conditions, TrialCondition.METRICS_UNAVAILABLE)
     return condition is not None and condition.reason == METRICS_INCOMPLETE
 
 

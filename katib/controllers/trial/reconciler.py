@@ -6,14 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
+from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
@@ -42,11 +44,14 @@ from katib.errors import (
 )
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
+from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
+
+JOB_EVENT_SECONDS = 2.0
+"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
 
 _CLOSE_WITHIN = timedelta(hours=1)
 """After the end of a trial; how long a controller may be away and still see to it."""
@@ -76,8 +81,7 @@ class TrialReconciler:
 
     Args:
         store: Where trials and jobs are.
-        trials: The cache of the trials.
-        jobs: The caches of the jobs.
+        caches: What is known of them.
         observations: Asks the observation log.
         events: Records notable moments.
         clock: Time.
@@ -88,10 +92,8 @@ class TrialReconciler:
 
     def __init__(
         self,
-        *,
         store: ObjectStore,
-        trials: Informer[Trial],
-        jobs: JobCaches,
+        caches: Caches,
         observations: ObservationCalls,
         events: EventRecorder,
         clock: Clock,
@@ -102,8 +104,8 @@ class TrialReconciler:
         self._store = store
         self._pods = pods
         self._verdict_of = verdict_of
-        self._trials = trials
-        self._jobs = Jobs(store, jobs)
+        self._trials = caches.trials
+        self._jobs = Jobs(store, caches.jobs)
         self._observations = observations
         self._events = events
         self._clock = clock
@@ -112,6 +114,8 @@ class TrialReconciler:
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
         self._closed: set[str] = set()
+        self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
+        self._trials.add_handler(self._note_earlier)
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -127,6 +131,11 @@ class TrialReconciler:
                 return DONE
             return self._progress(trial)
         return DONE
+
+    def _note_earlier(self, event: InformerEvent[Trial]) -> None:
+        """Note the trials of the first list: a controller before this one may have created their jobs."""
+        if event.new is not None and not self._trials.has_synced() and trial_state(event.new) in ACTIVE:
+            self._may_have_job.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
@@ -156,7 +165,10 @@ class TrialReconciler:
 
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
-        job = self._jobs.find(trial)
+        job = self._find_job(trial)
+        if job is None and trial.metadata.uid in self._closed:
+            self._deleted.pop(trial.metadata.uid, None)
+            return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view)
@@ -178,8 +190,9 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
-        if takes_no_more_readings(trial, view):
-            return result if self._end_log(trial, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+        if takes_no_more_readings(plan.status, view):  # it is stored by now
+            ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
+            return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
@@ -199,6 +212,13 @@ class TrialReconciler:
             return False
         return True
 
+    def _find_job(self, trial: Trial) -> Object | None:
+        """Return the job; ask for one that may be there until the status says that there is one."""
+        job = self._jobs.find(trial, is_due=trial.metadata.uid in self._may_have_job)
+        if trial_state(trial) not in ACTIVE or (job is not None and had_job(trial)):
+            self._may_have_job.discard(trial.metadata.uid)
+        return job
+
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
         update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
         view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), update)
@@ -215,18 +235,24 @@ class TrialReconciler:
         return self._observations.summarize(trial)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
+        is_announced = plan.create_job and self._is_announced(trial)
         if plan.create_job and not self._create_job(trial):
             return DONE
-        if plan.status != trial.status:
+        changes = not is_announced and plan.status != trial.status
+        if changes:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if starts_to_run(trial.status, plan.status):
+        if changes and starts_to_run(trial.status, plan.status):
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
-        return Result(plan.again_after_seconds)
+        return Result(JOB_EVENT_SECONDS if is_announced else plan.again_after_seconds)
+
+    def _is_announced(self, trial: Trial) -> bool:
+        """Return whether the event of a new job will bring us back at once: one write then says Created and Running."""
+        return trial.metadata.uid not in self._may_have_job and self._jobs.is_followed(trial)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
@@ -242,6 +268,7 @@ class TrialReconciler:
         job = job_of(current)
         if not self._has_empty_log(trial):
             return False  # the answer wakes us
+        self._may_have_job.add(trial.metadata.uid)
         try:
             self._store.create(job)
         except AlreadyExistsError:
@@ -252,7 +279,8 @@ class TrialReconciler:
         """Return whether the job may be created; False while readings under the trial's name are being removed."""
         if not self._settings.discards_before_start:
             return True
-        if not self._observations.is_beginning(trial) and self._has_job(trial):
+        is_tried = trial.metadata.uid in self._may_have_job
+        if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True
         return self._observations.begin(trial)
 
@@ -291,7 +319,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = self._jobs.find(trial)
+            job = self._find_job(trial)
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
@@ -302,6 +330,7 @@ class TrialReconciler:
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
+        self._may_have_job.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

@@ -129,13 +129,13 @@ def _machine_error(program: Program, run: ImageRun, said: str) -> SpawnError:
         cause = f'workingDir "{run.working_directory}" cannot be entered in image "{image}": {said}'
         return SpawnError(cause, "change workingDir, or leave it out for that of the image", "container-directory")
     if _GPU.search(said) and run.gpus:
-        remedy = "install nvidia-container-toolkit and run `nvidia-ctk cdi generate`, as docs/containers.md says"
+        remedy = "install nvidia-container-toolkit and run `nvidia-ctk cdi generate`, as docs/how-to/containers.md says"
         return SpawnError(f'{program} cannot give its GPUs to image "{image}": {said}', remedy, "container-gpu")
     if _LIMITS.search(said):
-        remedy = "leave the limits out, or let this account limit resources, as docs/containers.md says"
+        remedy = "leave the limits out, or let this account limit resources, as docs/how-to/containers.md says"
         return SpawnError(f'{program} cannot limit image "{image}": {said}', remedy, "container-limits")
     if _IDS.search(said):
-        remedy = "give this account entries in /etc/subuid and /etc/subgid, as docs/containers.md says"
+        remedy = "give this account entries in /etc/subuid and /etc/subgid, as docs/how-to/containers.md says"
         return SpawnError(f'{program} has too few user ids for image "{image}": {said}', remedy, "container-user-ids")
     remedy = f"try it by hand: {program} run --rm {image}"
     return SpawnError(f'{program} cannot start image "{image}": {said}', remedy, "container-start")

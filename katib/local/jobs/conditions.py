@@ -58,11 +58,11 @@ ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
 
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
-    held = [condition for condition in conditions_of(status) if condition["status"] == "True"]
     for type_ in ENDS:
-        for condition in held:
-            if condition["type"] == type_:
-                return condition
+        for condition in status.get("conditions") or ():
+            if condition["type"] == type_ and condition["status"] == "True":
+                found: dict[str, Any] = condition
+                return found
     return None
 
 

@@ -25,7 +25,8 @@ from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
+from katib.local.jobs.conditions import JobCondition, end_of
+from katib.local.jobs.inheritance import KeptRun, RunNote, end_all, is_plain, kept_runs
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
@@ -41,16 +42,19 @@ from katib.local.jobs.prepare import (
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, Standing
-from katib.local.pods.gang import start_together
+from katib.local.pods.gang import resume_pods, start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan, pod_metadata
-from katib.local.pods.pod import Pod, PodTools
+from katib.local.pods.peek import Peek
+from katib.local.pods.pod import Pod
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
+from katib.local.pods.tools import Images, Logs, PodTools
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -94,10 +98,10 @@ class JobController:
         thread: SharedThread,
     ) -> None:
         clock = machine.clock
+        self._machine = machine
         self._store = store
         self._settings = settings
         self._kinds = kinds_by_name(kinds)
-        self._jobs = jobs
         self._owner = owner
         self._metrics = metrics
         self._clock = clock
@@ -109,37 +113,49 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            machine.images,
-            None if machine.images is None else ImagePulls(machine.images, machine.processes, self._loop, clock),
-            settings.log_limits,
+            self._images_of(machine),
+            Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
         )
         self._preparation = Preparation(store, machine, settings, owner, metrics)
         self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
         self._ports = PortTable()
+        self._present: dict[Key, dict[str, Object]] = {}  # the jobs in the caches, by their uids
         self._runs: dict[Key, JobRun] = {}
         self._ended = threading.Condition()
         self._stopping = False
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
-        jobs.add_handler(lambda event: self._queue.add(event.key))
+        jobs.add_handler(self._job_changed)
+
+    def _images_of(self, machine: Machine) -> Images | None:
+        if machine.images is None:
+            return None
+        return Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished are restarted from scratch."""
+        """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended."""
         self._loop.start()
+        self._inherit()
         self._objects.start()
         self._controller.start()
 
-    def stop(self, grace_seconds: float = 5.0) -> None:
-        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
+    def stop(self, grace_seconds: float = 5.0, *, leaves: bool = False) -> None:
+        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
+
+        Args:
+            grace_seconds: The grace period.
+            leaves: Whether pods that can outlive this engine go on.
+        """
         if self._stopping:
             return
         self._stopping = True
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        pods = [pod for run in self._runs.values() for pod in run.unfinished_pods()]
+        ending = [run for run in self._runs.values() if not (leaves and self._machine.processes.is_kept(run.uid))]
+        pods = [pod for run in ending for pod in run.unfinished_pods()]
         for pod in pods:
             self._loop.call_soon(partial(pod.stop, grace_seconds))
         with self._ended:
@@ -147,6 +163,58 @@ class JobController:
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
         self._objects.stop()
         self._loop.stop()
+        if self._pods.logs.peek is not None:
+            self._pods.logs.peek.close()
+
+    # --- pods that went on without an engine --------------------------------------------------------------------------
+
+    def _inherit(self) -> None:
+        """Go on with the jobs whose pods outlived their engine; end pods that belong to no job any more."""
+        kept = list(kept_runs(self._machine.processes))
+        end_all([run for run in kept if not self._adopt(run)], self._machine.processes)
+
+    def _adopt(self, kept: KeptRun) -> bool:
+        """Go on with a job; False when it has ended or does not need these pods any more."""
+        note = kept.note
+        if note is None or not kept.programs or note.job_kind not in self._kinds:
+            return False
+        try:
+            job = self._store.get(note.job_kind, note.key)
+            if (
+                job["metadata"]["uid"] != note.uid
+                or "deletionTimestamp" in job["metadata"]
+                or not self._owner.may_start(job)
+            ):
+                return False
+            run = self._begin_run(job)
+            if run.is_over or run.network != HOST_NETWORK:
+                return False
+            self._metrics.resume(job)
+        except (NotFoundError, UnavailableError):
+            return False
+        run.is_kept, run.memory, run.stopped = self._machine.processes.keeps, note.memory, set(note.stopped)
+        run.started_at = None if note.began is None else self._pods.steady.at(note.began)
+        run.wiring.restore(note.addresses)
+        run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
+        self._runs[note.key] = run
+        self._loop.call_soon(partial(resume_pods, run.pods, kept.by_pod(), note.stopped, self._pods.tokens))
+        self._objects.follow(run.job, run.pods)
+        return True
+
+    def _keep(self, run: JobRun) -> None:
+        """Leave for the next engine what it has to know to go on with a job."""
+        if not run.is_kept or not run.pods or not is_plain(run.memory):
+            return
+        now = (run.started_at, dict(run.memory), len(run.pods), frozenset(run.stopped), run.wiring.ports())
+        if now != run.kept:
+            run.kept = now
+            note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
+            self._machine.processes.note(run.uid, note.encode())
+
+    def _keep_no_longer(self, run: JobRun) -> None:
+        """Have the pods of a job end with this engine: their logs do not show any more what they did."""
+        run.is_kept = False
+        self._machine.processes.forget(run.uid)
 
     def _write_what_ended(self) -> None:
         """Conclude jobs whose last pod ended while we stopped, so that they are not run again."""
@@ -193,15 +261,24 @@ class JobController:
 
     # --- reconciling --------------------------------------------------------------------------------------------------
 
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        jobs = self._present.setdefault(event.key, {})
+        if event.new is not None:
+            jobs[event.new["metadata"]["uid"]] = event.new
+        elif event.old is not None:
+            jobs.pop(event.old["metadata"]["uid"], None)
+        if not jobs:
+            del self._present[event.key]
+        self._queue.add(event.key)
+
     def _reconcile(self, key: Key) -> Result:
-        # Pods have their directories under the name of their job: there is one of each name, of any kind.
-        job = next((job for informer in self._jobs.known if (job := informer.get(key)) is not None), None)
-        run = self._runs.get(key)
-        if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
-            return self._let_go(key, run)
-        if job is None or _is_being_deleted(job) or (run is None and not self._owner.may_start(job)):
+        # Pods have their directories under the name of their job: one of each name runs, of any kind.
+        jobs, run = self._present.get(key, {}), self._runs.get(key)
+        job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
+        if job is None or "deletionTimestamp" in job["metadata"] or (run is None and not self._owner.may_start(job)):
             self._objects.forget(key)
-            return DONE
+            self._queue.cancel(key)
+            return DONE if run is None else self._let_go(key, run)
         try:
             if run is None:
                 run = self._runs[key] = self._take_up(job)
@@ -211,6 +288,7 @@ class JobController:
             return DONE  # deleted this moment; the cache will say so
         if run.is_over and end_of(job.get("status") or {}):
             del self._runs[key]
+            self._machine.processes.forget(run.uid)
             self._announce_end()
         return result
 
@@ -219,6 +297,8 @@ class JobController:
         run = self._begin_run(job)
         if run.is_over:
             return run
+        keeps = self._machine.processes.keeps and run.network == HOST_NETWORK and self._machine.images is None
+        run.is_kept = keeps and self._metrics.may_outlive(job)
         earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
         if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
@@ -228,7 +308,7 @@ class JobController:
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
             self._objects.begin_anew(job)
-            run.status = {}
+            run.take_status({})
         return run
 
     def _begin_run(self, job: Object) -> JobRun:
@@ -238,7 +318,7 @@ class JobController:
             job,
             kind.kind,
             [template for template, _ in templates],
-            self._pods.images,
+            self._machine.images,
             needs_machine=self._metrics.needs_machine(job),
         )
         wiring = LocalWiring(self._ports) if network == HOST_NETWORK else NamedWiring()
@@ -248,12 +328,11 @@ class JobController:
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
         run.wiring.release()
-        if run.network != HOST_NETWORK and self._pods.images is not None:
-            execute(self._pods.images.remove_network(run.network), self._pods.processes)
+        if run.network != HOST_NETWORK and self._machine.images is not None:
+            execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
-        self._objects.forget(key)
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
@@ -262,6 +341,7 @@ class JobController:
             self._owner.gone(run.job)
             self._release(run)
             del self._runs[key]
+            self._machine.processes.forget(run.uid)
             self._announce_end()
             self._queue.add(key)  # another job may have the name by now
         return DONE
@@ -281,20 +361,23 @@ class JobController:
             return self._delete(key, run)
         if decision.restarts_log:  # first: when the log cannot be reached, the same is planned again
             self._metrics.discard(run.job)
+            self._keep_no_longer(run)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         for pod in run.pods:
             if pod.record.name in decision.stop:
+                run.stopped.add(pod.record.name)
                 self._loop.call_soon(pod.stop)
         if decision.new_addresses:
             run.wiring.release()
         if decision.start and not self._stopping:
             self._start_pods(key, run, decision.start)
+        self._keep(run)
         wait = self._write(run, decision)
         if run.is_over and run.unwritten_since is None:
             if run.pods:
                 self._release(run)
             run.pods.clear()
-            self._objects.finish(run.job)
+            self._objects.finish(key)
         return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
 
     def _tell(self, run: JobRun) -> float | None:
@@ -320,7 +403,8 @@ class JobController:
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
             decisions.append(run.kind.plan(replace(observed, pods=pods)))
         stored = _retrying(run.stored_status)
-        for text in (_retrying(found.status) for found in (*decisions, decision)):
+        for found in (*decisions, decision):
+            text = _retrying(found.status)
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
@@ -328,28 +412,31 @@ class JobController:
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
         pods: list[Pod] = []
-        for start in starts:
-            try:
+        try:
+            for start in starts:
                 if not run.pods and not pods:
                     begin_directory(self._settings.root, run.job)
-                pod_plan = self._prepare(run, start)
-            except UnavailableError as error:
-                run.waiting = str(error)
-                raise
-            pod = self._new_pod(key, run, pod_plan)
-            pods.append(pod)
-            if not start.role:
-                run.pods.append(pod)
-                self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
-        if starts[0].role:
+                pods.append(self._new_pod(key, run, self._prepare(run, start)))
+        except UnavailableError as error:
+            run.waiting = str(error)
+            raise
+        finally:
+            if starts[0].role and len(pods) < len(starts):
+                pods.clear()
             run.pods.extend(pods)
-            start_all = partial(start_together, pods, self._pods.tokens)
-            self._loop.call_soon(partial(self._connect, run, pods, start_all))
-        self._objects.follow(run.job, pods)
+            self._keep(run)  # before any of their processes is started
+            if pods and starts[0].role:
+                start_all = partial(start_together, pods, self._pods.tokens)
+                self._loop.call_soon(partial(self._connect, run, pods, start_all))
+            elif pods:
+                for pod in pods:
+                    self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
+            if pods:
+                self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
-        images = self._pods.images
+        images = self._machine.images
         if run.network == HOST_NETWORK or run.is_connected or images is None:
             start()
             return
@@ -374,6 +461,8 @@ class JobController:
             plan = prepare_pod(run.job, run.kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+        if run.is_kept:
+            plan = replace(plan, group=run.uid)
         return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
@@ -382,31 +471,30 @@ class JobController:
         def changed() -> None:
             nonlocal retries
             before, retries = retries, pod.record.retries
-            self._pod_changed(key, run.job, pod, before)
+            self._pod_changed(key, pod, has_failed=retries > before)
 
         monitors, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
         pod = Pod(plan, self._pods, monitors, changed, pulled)
         return pod
 
-    def _pod_changed(self, key: Key, job: Object, pod: Pod, retries: int) -> None:
+    def _pod_changed(self, key: Key, pod: Pod, *, has_failed: bool) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
 
         Args:
             key: Of the job.
-            job: As it was when the pod was made.
             pod: Which.
-            retries: How many failures in place it had before.
+            has_failed: Whether a container of it failed and is started again in place.
         """
         run = self._runs.get(key)
-        if run is not None and pod.record.retries > retries:
+        if run is not None and has_failed:
             run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
         else:
             self._queue.add_after(key, self._settings.settle_seconds)
-        self._objects.changed(job)
+        self._objects.changed(key)
         if self._stopping:
             self._announce_end()
 
@@ -431,7 +519,7 @@ class JobController:
 
     def _write(self, run: JobRun, decision: Plan) -> float | None:
         """Store the status if it changed and has settled; return in how many seconds to look again."""
-        run.status = decision.status
+        run.take_status(decision.status)
         if run.status == run.stored_status:
             run.unwritten_since = None
             return None
@@ -476,8 +564,7 @@ class JobController:
 
 def _retrying(status: Object) -> str:
     """Return what a status says of the last try that failed."""
-    return str((true_condition(conditions_of(status), JobCondition.RETRYING) or {}).get("message", ""))
-
-
-def _is_being_deleted(job: Object) -> bool:
-    return bool(job["metadata"].get("deletionTimestamp"))
+    for condition in status.get("conditions") or ():
+        if condition["type"] == JobCondition.RETRYING and condition["status"] == "True":
+            return str(condition["message"])
+    return ""

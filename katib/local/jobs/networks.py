@@ -8,7 +8,7 @@ have the same port, whichever job they are of.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from katib.algorithm_services.plan import free_port
@@ -78,6 +78,13 @@ class NamedWiring:
         """Return the name."""
         return name
 
+    def ports(self) -> tuple[tuple[str, str, int], ...]:
+        """Return nothing: the ports are those of a cluster."""
+        return ()
+
+    def restore(self, ports: Iterable[tuple[str, str, int]]) -> None:
+        """Do nothing, as above."""
+
     def release(self) -> None:
         """Keep everything: names are free as soon as their containers are gone."""
 
@@ -95,6 +102,11 @@ class PortTable:
             port = free_port(self._taken)
             self._taken.add(port)
             return port
+
+    def promise(self, port: int) -> None:
+        """Give a port to no other job: pods of one that went on without an engine listen there."""
+        with self._lock:
+            self._taken.add(port)
 
     def give_back(self, port: int) -> None:
         """Take back the promise."""
@@ -123,6 +135,16 @@ class LocalWiring:
     def host(self, _name: str) -> str:
         """Return the address that all pods share."""
         return LOOPBACK
+
+    def ports(self) -> tuple[tuple[str, str, int], ...]:
+        """Return what was decided: the name of a pod, that of its port, and the port."""
+        return tuple((name, port_name, address.port) for (name, port_name), address in self._addresses.items())
+
+    def restore(self, ports: Iterable[tuple[str, str, int]]) -> None:
+        """Take over what an earlier engine decided."""
+        for name, port_name, port in ports:
+            self._ports.promise(port)
+            self._addresses[name, port_name] = Address(LOOPBACK, port)
 
     def release(self) -> None:
         """Give all ports back: no process of the job is left, or all begin again with other ports."""

@@ -71,6 +71,12 @@ class PodMetrics(Protocol):
             directory: The pod's working directory on disk.
         """
 
+    def may_outlive(self, job: Object) -> bool:
+        """Return whether nothing that the pods of a job report is lost while no engine runs."""
+
+    def resume(self, job: Object) -> None:
+        """Prepare for pods that went on without an engine: their monitors find everything that they reported again."""
+
     def discard(self, job: Object) -> None:
         """Forget what an earlier run of this job reported: it was cut off and starts from scratch."""
 

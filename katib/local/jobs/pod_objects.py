@@ -116,26 +116,26 @@ class PodObjects:
             followed = self._followed[key] = _Followed(job, self._clock.monotonic() + seconds)
             self._queue.add_after(key, seconds)
         else:
-            self.changed(followed.job)
+            self.changed(key)
         followed.pods.extend(pods)
 
-    def changed(self, job: Object) -> None:
+    def changed(self, key: Key) -> None:
         """Have it written soon that a pod of a job has changed."""
-        key = Key.of(job)
         followed = self._followed.get(key)
         if followed is not None and self._clock.monotonic() >= followed.appears_at:
             self._queue.add_after(key, CHANGE_SECONDS)
 
-    def finish(self, job: Object) -> None:
+    def finish(self, key: Key) -> None:
         """Write the last of a job that is over, unless it is gone before its pods were worth a write."""
-        followed = self._followed.get(Key.of(job))
+        followed = self._followed.get(key)
         if followed is not None:
             followed.is_over = True
-            self.changed(job)
+            self.changed(key)
 
     def forget(self, key: Key) -> None:
         """Write nothing more of a job that is gone: the objects of its pods went with it."""
-        self._followed.pop(key, None)
+        if self._followed.pop(key, None) is not None:
+            self._queue.cancel(key)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

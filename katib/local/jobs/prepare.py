@@ -24,10 +24,10 @@ from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics
-from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.objects import PodPlan
+from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
 from katib.local.pods.texts import Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from katib.api.json_values import without_nulls
@@ -26,6 +27,7 @@ class Standing(NamedTuple):
 
 
 _NOTHING_RUNS = Standing()
+_RECORD = attrgetter("record")
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class JobRun:
             mean the same as absent ones.
         kind: Decides what it needs.
         pods: All pods it had, oldest first; emptied when the job is over.
-        status: As it should be; the next plan starts from it, whatever the cache says.
+        status: As it should be; the next plan starts from it, whatever the cache says. `take_status` sets it.
+        is_over: Whether the job has succeeded or failed by that status.
         started_at: From when the deadline counts, in steady time.
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
@@ -52,6 +55,9 @@ class JobRun:
         unconnected: Pods that wait for it, and how they start.
         restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
         retrying: What the status says of a failed try, until that is stored.
+        is_kept: Whether its pods outlive this engine.
+        kept: What the next engine was left to know, to see when that changes.
+        stopped: Names of pods that it ended.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -62,6 +68,7 @@ class JobRun:
     has_several: bool = False
     pods: list[Pod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
+    is_over: bool = False
     started_at: datetime | None = None
     unwritten_since: float | None = None
     waiting: str = ""
@@ -71,6 +78,9 @@ class JobRun:
     memory: Mapping[str, Any] = field(default_factory=dict)
     restarted: deque[PodRecord] = field(default_factory=deque)
     retrying: str = ""
+    is_kept: bool = False
+    kept: tuple[object, ...] = ()
+    stopped: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
@@ -86,8 +96,9 @@ class JobRun:
         has_several: bool = False,
     ) -> JobRun:
         """Return the run of a job at its first sight."""
-        job = without_nulls(job)
-        return cls(job, kind, wiring, network, has_several, status=dict(job.get("status") or {}))
+        run = cls(without_nulls(job), kind, wiring, network, has_several)
+        run.take_status(run.stored_status)
+        return run
 
     @property
     def uid(self) -> str:
@@ -98,12 +109,7 @@ class JobRun:
     @property
     def records(self) -> tuple[PodRecord, ...]:
         """What is known about the pods now."""
-        return tuple(pod.record for pod in self.pods)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the job has succeeded or failed."""
-        return end_of(self.status) is not None
+        return tuple(map(_RECORD, self.pods))
 
     @property
     def stored_status(self) -> dict[str, Any]:
@@ -113,10 +119,20 @@ class JobRun:
     @property
     def standing(self) -> Standing:
         """How it stands now: a container that waits to be started again does not run."""
-        open_ = [record for record in self.records if not record.is_finished]
-        runs = any(c.began is not None and c.ended is None for record in open_ for c in record.containers)
-        waits = "" if runs else next((record.waiting for record in open_ if record.waiting), self.waiting)
-        return Standing(runs, waits)
+        waiting = ""
+        for record in self.records:
+            if record.is_finished:
+                continue
+            for container in record.containers:
+                if container.began is not None and container.ended is None:
+                    return Standing(runs=True)
+            waiting = waiting or record.waiting
+        return Standing(waiting=waiting or self.waiting)
+
+    def take_status(self, status: dict[str, Any]) -> None:
+        """Set the status that the job should have."""
+        self.status = status
+        self.is_over = end_of(status) is not None
 
     def observe(self, job: Object) -> None:
         """Take the object from the cache, unless it is older than our own last write."""
@@ -125,9 +141,14 @@ class JobRun:
             self.job = without_nulls(job)
 
     def wrote(self, job: Object) -> None:
-        """Take the object as our write returned it."""
-        self.superseded.add(self.job["metadata"]["resourceVersion"])
-        self.job = without_nulls(job)
+        """Take the object as our write returned it, or as it was read because that write was refused."""
+        before, metadata = self.job["metadata"], job["metadata"]
+        self.superseded.add(before["resourceVersion"])
+        if metadata["generation"] != before["generation"]:
+            self.job = without_nulls(job)
+        else:
+            changed = {"metadata": metadata, "status": job.get("status") or {}}
+            self.job = {**self.job, **without_nulls(changed)}
 
     def unfinished_pods(self) -> list[Pod]:
         """Return the pods that have not come to their end."""

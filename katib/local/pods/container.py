@@ -2,62 +2,62 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
+from typing import Protocol
 
 from katib.errors import KatibError, UnavailableError
-from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.image_process import ImageProcess
-from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.log_file import LogFile
-from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.loop import Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import Output
-from katib.local.pods.pulls import ImagePulls, PullNews
-from katib.local.pods.records import ContainerExit, ContainerState, Delays, EarlierEnd
-from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
+from katib.local.pods.plans import ContainerPlan
+from katib.local.pods.pulls import PullNews
+from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd
+from katib.local.pods.tools import PodTools
+from katib.local.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
+from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import Exit, ProcessHandle
-from katib.runtime.clock import Clock
 
 
-class Role(Enum):
-    """What a container is to its pod."""
+class ContainerListener(Protocol):
+    """The pod of a container. Called on the loop."""
 
-    INIT = auto()
-    SIDECAR = auto()
-    MAIN = auto()
+    def process_started(self, container: str, handle: ProcessHandle) -> None:
+        """Take note that a process runs; its handle has a number that is new to the pod."""
+
+    def container_changed(self) -> None:
+        """Look at the container: a process of it started or ended, or nothing more comes."""
+
+    def output_read(self) -> None:
+        """Look at the monitor of the container: it has read something."""
+
+    def pulled(self, news: PullNews) -> None:
+        """Take note that the image has to be fetched, or that this has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerPlan:
-    """What a container is to do.
+class KeptName:
+    """By what the next engine knows the processes of a container.
 
     Attributes:
-        role: What it is to its pod.
-        command: What to execute.
-        directory: Where.
-        restart_on_failure: Whether it is started again when it failed.
-        restart_always: Whether it is started again whenever it ends.
-        volumes: Directories outside of the pod's own that must exist.
-        image: What is run by a runtime in place of the command; None: the command is a process of this machine.
+        group: That of its job.
+        pod: Uid of its pod.
+        gpus: Cards that the pod has leased.
     """
 
-    role: Role
-    command: ContainerCommand
-    directory: Path
-    restart_on_failure: bool
-    restart_always: bool
-    volumes: tuple[Path, ...] = ()
-    image: ImageRun | None = None
+    group: str
+    pod: str
+    gpus: tuple[str, ...] = ()
 
-    @property
-    def is_main(self) -> bool:
-        """Whether it is one of the pod's main containers, and no init container or sidecar."""
-        return self.role is Role.MAIN
+    def keep(self, container: str, log: Path, limit_bytes: int, output: int) -> Keep:
+        """Return how a process of a container is kept."""
+        return Keep(self.group, (self.pod, container, *self.gpus), log, limit_bytes, output)
 
 
 class Container:
@@ -65,31 +65,21 @@ class Container:
 
     Args:
         plan: What to run.
+        tools: Shared by all pods.
         log: Where its output is kept.
         monitor: Who reads its output; restarts continue the same stream.
-        started: Called when a process runs; with a handle whose number is new to the pod.
-        changed: Called after each start and end of a process and when nothing more comes.
-        images: Runs images; for a plan that has one.
-        pulls: Fetches them before.
-        on_pull: Called when the image has to be fetched, and when that has ended.
+        listener: Its pod.
+        kept: By what the next engine knows its processes; None: they end with this one.
     """
 
     def __init__(
         self,
         plan: ContainerPlan,
-        *,
-        loop: Loop,
-        processes: Processes,
-        clock: Clock,
-        delays: Delays,
+        tools: PodTools,
         log: LogFile,
         monitor: Monitor | None,
-        started: Callable[[ProcessHandle], None],
-        changed: Callable[[], None],
-        after_feed: Callable[[], None],
-        images: ImageRuntime | None = None,
-        pulls: ImagePulls | None = None,
-        on_pull: Callable[[PullNews], None] = lambda _news: None,
+        listener: ContainerListener,
+        kept: KeptName | None = None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -104,19 +94,16 @@ class Container:
         self.has_run = False
         self.is_over = False
         self.pulling = ""
-        self._loop = loop
-        self._processes = processes
-        self._clock = clock
-        self._delays = delays
-        self._started = started
-        self._changed = changed
-        self._after_feed = after_feed
-        self._pulls = pulls
-        self._on_pull = on_pull
+        self._tools = tools
+        self._loop = tools.loop
+        self._processes = tools.processes
+        self._clock = tools.clock
+        self._listener = listener
+        self._kept = kept
         self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
-        if plan.image is not None and images is not None:
-            self._image = ImageProcess(plan.image, images, processes=processes, loop=loop)
+        if plan.image is not None and tools.images is not None:
+            self._image = ImageProcess(plan.image, tools.images.runtime, processes=tools.processes, loop=tools.loop)
         self._log_start = 0
         self._handle: ProcessHandle | None = None
         self._remains: list[ProcessHandle] = []
@@ -165,6 +152,21 @@ class Container:
         self.log.open()
         self._run()
 
+    def take_over(self, processes: Sequence[KeptProcess]) -> None:
+        """Go on with processes that an earlier engine started for this container, the oldest first."""
+        *earlier, last = processes
+        for process in earlier:  # their output was read before the next one was started
+            os.close(process.output)
+            self._processes.attach(process, lambda *_: None)
+        self.is_started = self.has_run = True
+        self.restarts = len(earlier)
+        self.log.open()
+        self._output = Output(self._tools, self.log, self.monitor, self._listener.output_read, pipe=last.output)
+        self._running_since, self._pid = last.began, last.pid
+        self._output.start()
+        self._handle = self._processes.attach(last, self._on_exit(last.ended or None))
+        self._listener.process_started(self.name, self._handle)
+
     def signal(self, sig: signal.Signals) -> None:
         """Ask the process to end and start none again; a container without one is over at once."""
         self._stopping = True
@@ -202,15 +204,16 @@ class Container:
         """Start the process as soon as its image is here."""
         self._timer = None
         image = self.plan.image
-        if image is None or self._pulls is None or self._pulls.is_ready(image):
+        images = self._tools.images
+        if image is None or images is None or images.pulls.is_ready(image):
             self._launch()
         else:
-            self._give_up_image = self._pulls.fetch(image, self._image_news, self._image_here)
+            self._give_up_image = images.pulls.fetch(image, self._image_news, self._image_here)
 
     def _image_news(self, news: PullNews) -> None:
         self.pulling = news.image if news.seconds is None else ""
-        self._changed()
-        self._on_pull(news)
+        self._listener.container_changed()
+        self._listener.pulled(news)
 
     def _image_here(self, error: KatibError | None) -> None:
         self._give_up_image = None
@@ -218,7 +221,7 @@ class Container:
             self._fail(error)
             return
         self._launch()
-        self._changed()
+        self._listener.container_changed()
 
     def _launch(self) -> None:
         plan = self.plan
@@ -229,11 +232,13 @@ class Container:
             made = (*plan.volumes, directory)
         self._log_start = self.log.size
         try:
-            output = Output(self._loop, self.log, self.monitor, self._after_feed)
+            output = Output(self._tools, self.log, self.monitor, self._listener.output_read)
         except OSError as error:
             self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
             return
         self._output = output
+        kept, limit = self._kept, self._tools.logs.limits.total_bytes
+        keep = None if kept is None else kept.keep(self.name, self.log.path, limit, output.pipe)
         try:
             self._start = start = self._processes.launch(
                 command.argv,
@@ -241,7 +246,8 @@ class Container:
                 directory,
                 output.write_fd,
                 directories=made,
-                on_exit=lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_)),
+                keep=keep,
+                on_exit=self._on_exit(),
             )
         except KatibError as error:
             self._fail(error)
@@ -250,6 +256,14 @@ class Container:
             output.handed_over()
         self._timer = self._loop.call_later(ANSWER_SECONDS, lambda: self._give_up(start))
         start.answer.add_done_callback(lambda _: self._loop.call_soon(lambda: self._answered(start)))
+
+    def _on_exit(self, ended: float | None = None) -> Callable[[ProcessHandle, Exit], None]:
+        """Return a callback for the end of a process.
+
+        Args:
+            ended: When it ended, if it has; on the monotonic clock.
+        """
+        return lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_, ended))
 
     def _give_up(self, start: Start) -> None:
         if start.answer.cancel():
@@ -272,8 +286,8 @@ class Container:
             self.kill()
         if self._output is not None:
             self._output.start()
-        self._started(handle)
-        self._changed()
+        self._listener.process_started(self.name, handle)
+        self._listener.container_changed()
 
     def _fail(self, error: BaseException) -> None:
         """End without a process. One that was to be stopped anyway has not failed."""
@@ -285,13 +299,13 @@ class Container:
             self.failure = error if isinstance(error, KatibError) else UnavailableError(str(error))
         self._end()
 
-    def _exited(self, exit_: Exit) -> None:
+    def _exited(self, exit_: Exit, ended: float | None = None) -> None:
         if self._start is not None:  # the end of a short process was reported before its start
             self._answered(self._start)
         if exit_.remains and self._handle is not None:
             self._remains.append(self._handle)
         self._handle = None
-        self._ended = self._clock.monotonic()
+        self._ended = self._clock.monotonic() if ended is None else ended
         text, out_of_memory = str(exit_), False
         if self._image is not None and not self._stopping:
             text, out_of_memory = self._image.exit_text(exit_), self._image.ran_out_of_memory(exit_)
@@ -314,15 +328,15 @@ class Container:
         if self._is_final():
             self._end()
             return
-        if self._clock.monotonic() - self._running_since >= self._delays.restart_reset_seconds:
+        if self._clock.monotonic() - self._running_since >= self._tools.delays.restart_reset_seconds:
             self._forgiven = self.restarts
             self.failures = 0
         self.failures += self._has_failed()
         if self.exit is not None:
             self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
-        delay = self._delays.restart.pause_seconds(self.restarts - self._forgiven)
+        delay = self._tools.delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
-        self._changed()
+        self._listener.container_changed()
 
     def _is_final(self) -> bool:
         if self._stopping or self.failure is not None:
@@ -335,7 +349,7 @@ class Container:
     def _restart(self) -> None:
         self.restarts += 1
         self._run()
-        self._changed()
+        self._listener.container_changed()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -346,4 +360,4 @@ class Container:
         self._cancel_timer()
         self.is_over = True
         self.log.close()
-        self._changed()
+        self._listener.container_changed()

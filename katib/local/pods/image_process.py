@@ -65,7 +65,7 @@ class ImageProcess:
         limit = f"{self._run.memory_bytes / 2**20:g}Mi"
         if self.ran_out_of_memory(ended):
             return f"{OUT_OF_MEMORY}: its limit is {limit}"
-        return f"was killed by SIGKILL, for want of memory if by nobody else: its limit is {limit}"
+        return f"was killed by SIGKILL, probably for want of memory: its limit is {limit}"
 
     def ran_out_of_memory(self, ended: Exit) -> bool:
         """Return whether it was killed because it took more memory than its limit; false where that is unknown."""

@@ -29,7 +29,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -196,9 +196,22 @@ class LeaseTable:
         self._written = b""
         self._has_complained = False
 
-    def close(self) -> None:
-        """Leave the table; nothing is held any more."""
-        if self._descriptors:
+    def take_over(self, descriptors: Sequence[int]) -> None:
+        """Go on with the files of an earlier engine, whose guard has held them; the last one is in the table."""
+        for descriptor in descriptors:
+            close_in_children(descriptor)
+            self._descriptors.append(descriptor)
+        if descriptors:
+            self._file = Path(f"/proc/self/fd/{descriptors[-1]}").readlink()
+            self._me = replace(self._me, name=self._file.stem)
+
+    def close(self, *, leaves: bool = False) -> None:
+        """Leave the table; nothing is held any more.
+
+        Args:
+            leaves: Whether everything stays held, by the guard, for pods that outlive this engine.
+        """
+        if self._descriptors and not leaves:
             self._file.unlink(missing_ok=True)
         while self._descriptors:
             close_now(self._descriptors.pop())
@@ -231,6 +244,11 @@ class LeaseTable:
             cards = tuple(free[: request.gpus])
             self._take(holder, request, cards)
             return cards
+
+    def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
+        """Lease what a pod has that went on without an engine."""
+        self._take(holder, request, cards)
+        self.flush()
 
     def give_back(self, lease: Lease) -> None:
         """Return what was leased."""

@@ -8,10 +8,11 @@ number.
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,11 @@ _ADDRESS_IN_USE = re.compile(
 )
 """What programs print whose port is taken; the second line is all that JAX, TensorFlow and LightGBM say."""
 
+_CHUNK_BYTES = 1 << 16
+
+_CANNOT_MOVE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What file systems answer to which the kernel cannot move bytes from a pipe. They are read and written there."""
+
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -46,6 +52,11 @@ class LogLimits:
 
     max_bytes: int = 10 << 20
     max_files: int = 5
+
+    @property
+    def total_bytes(self) -> int:
+        """How much all files of a log take at most."""
+        return self.max_bytes * self.max_files
 
 
 def log_parts(path: Path) -> list[Path]:
@@ -98,6 +109,8 @@ class LogFile:
         self._lost = 0
         self._gap = 0  # of it, since something was written
         self._broken = ""
+        self._can_move = True
+        self._left = 0  # of what is to be moved
 
     def open(self) -> None:
         """Open for appending; a restarted container continues its log."""
@@ -107,11 +120,64 @@ class LogFile:
         except OSError as error:
             self._give_up(error)
 
-    def write(self, data: bytes) -> None:
+    def contents(self) -> Iterator[bytes]:
+        """Yield what the files hold, in chunks; none after the first that cannot be read."""
+        for part in log_parts(self._path):
+            try:
+                with part.open("rb") as file:
+                    while chunk := file.read(_CHUNK_BYTES):
+                        self._size += len(chunk)
+                        self._mid_line = not chunk.endswith(b"\n")
+                        yield chunk
+            except OSError:
+                return
+
+    def move(self, data: bytes, pipe: int) -> None:
+        """Take bytes from a pipe, and append what the disk takes of them.
+
+        Args:
+            data: The bytes that are at the front of the pipe. They move to the disk within the kernel, so that each of
+                them is in the pipe or in the log whenever this process is killed.
+            pipe: From where they move.
+        """
+        self._left = len(data)
+        self.write(data, pipe)
+        while self._left and (rest := os.read(pipe, self._left)):  # the disk has not taken it
+            self._left -= len(rest)
+
+    def _put(self, fd: int, data: memoryview, pipe: int | None, moves_from: int) -> int:
+        """Append to the file and return how much; what is at the front of a pipe moves from there.
+
+        Args:
+            fd: The file.
+            data: What to append.
+            pipe: Where it is, too; None: nowhere.
+            moves_from: How much of it comes before that.
+        """
+        if pipe is None or not self._can_move:
+            return os.write(fd, data)
+        if moves_from > 0:
+            return os.write(fd, data[:moves_from])
+        try:
+            if (flags := fcntl.fcntl(fd, fcntl.F_GETFL)) & os.O_APPEND:  # the kernel moves to a position only
+                fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
+            os.lseek(fd, 0, os.SEEK_END)
+            moved = os.splice(pipe, fd, len(data))
+        except OSError as error:
+            if error.errno not in _CANNOT_MOVE:
+                raise
+            self._can_move = False
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_APPEND)
+            return os.write(fd, data)
+        self._left -= moved
+        return moved
+
+    def write(self, data: bytes, pipe: int | None = None) -> None:
         """Append what the disk takes. A line is kept in one file, unless it is longer than what is left of that."""
         size = len(data)
         if self._gap:
             data = _gap_mark(self._gap) + data
+        first = len(data) - size
         start = 0
         while self._fd is not None and start < len(data):
             try:
@@ -126,7 +192,7 @@ class LogFile:
                         self._rotate()
                         continue
                     end = line_end or end
-                written = os.write(self._fd, memoryview(data)[start:end])
+                written = self._put(self._fd, memoryview(data)[start:end], pipe, first - start)
             except OSError as error:
                 if error.errno not in _NO_SPACE:
                     self._give_up(error)
@@ -171,6 +237,11 @@ class LogFile:
         if self._lost and not self._broken:
             return f"the log {self._path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
         return self._broken
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to."""
+        return self._path
 
     @property
     def directory(self) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from katib.api.names import REPLICA_ANNOTATION
 from katib.api.types import format_time
-from katib.local.pods.container import ContainerPlan
+from katib.local.pods.plans import ContainerPlan
 from katib.local.pods.records import ContainerState, Phase, PodRecord
 from katib.local.pods.references import ADDRESS, NODE
 from katib.local.pods.tokens import Request
@@ -44,6 +44,7 @@ class PodPlan:
         images: What its template calls the image of each container.
         holder: For whom it leases resources, as shown to users of other engines.
         replica: As in its record.
+        group: Under which its processes outlive this engine; empty: they end with it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class PodPlan:
     images: Mapping[str, str] = field(default_factory=dict)
     holder: str = ""
     replica: str = ""
+    group: str = ""
 
 
 def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:

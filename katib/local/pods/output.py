@@ -1,4 +1,11 @@
-"""The output of a container: read from its pipe in bounded chunks, written to its log, fed to its monitor."""
+"""The output of a container: read from its pipe in bounded chunks, written to its log, fed to its monitor.
+
+Laws, where a container outlives this engine:
+
+- A byte of its output is in its pipe or in its log whenever the engine is killed.
+- An engine that goes on with a container has its monitor read the log from the beginning before it reads the pipe. So
+  the monitor has read what was printed, all of it once and in order, and stands as that of the engine before it stood.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +17,8 @@ import termios
 from collections.abc import Callable
 
 from katib.local.pods.log_file import LogFile
-from katib.local.pods.loop import Loop
 from katib.local.pods.monitor import Monitor
+from katib.local.pods.tools import PodTools
 
 _CHUNK_BYTES = 1 << 16
 _CHUNKS_PER_TURN = 4
@@ -23,34 +30,56 @@ _RETRY_SECONDS = 0.01
 
 
 class Output:
-    """The read end of one container run's pipe.
+    """The read end of one container run's pipe, which is new unless it is given.
 
     It ends with the pipe, or after `finish` as soon as what was in the pipe at that moment is read: a daemon that holds
     the pipe open does not delay the end of its container.
     """
 
-    def __init__(self, loop: Loop, log: LogFile, monitor: Monitor | None, after_feed: Callable[[], None]) -> None:
-        self._loop = loop
+    def __init__(
+        self,
+        tools: PodTools,
+        log: LogFile,
+        monitor: Monitor | None,
+        after_feed: Callable[[], None],
+        *,
+        pipe: int | None = None,
+    ) -> None:
+        self._loop = tools.loop
+        self._peek = tools.logs.peek
         self._log = log
         self._monitor = monitor
         self._after_feed = after_feed
         self._ended: Callable[[], None] | None = None
         self._left: int | None = None  # bytes to read until the end; None: until the pipe ends
+        self._open = True
+        self._earlier = None if pipe is None else log.contents()
+        if pipe is not None:
+            self._read_fd, self.write_fd = pipe, -1
+            os.set_blocking(pipe, False)
+            return
         self._read_fd, self.write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         with contextlib.suppress(
             OSError, AttributeError
         ):  # only a wish: the account may be at its limit of pipe memory
             fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._open = True
+
+    @property
+    def pipe(self) -> int:
+        """The read end."""
+        return self._read_fd
 
     def handed_over(self) -> None:
         """Close the write end, of which the container has a copy."""
         os.close(self.write_fd)
 
     def start(self) -> None:
-        """Begin to read."""
-        self._loop.watch(self._read_fd, self._read)
+        """Begin to read, what the log holds of an earlier engine first."""
+        if self._earlier is None:
+            self._loop.watch(self._read_fd, self._read)
+        else:
+            self._loop.call_soon(self._read)
 
     def abandon(self) -> None:
         """Read nothing: the container could not be started."""
@@ -69,21 +98,36 @@ class Output:
         for _ in range(_CHUNKS_PER_TURN):
             if not self._open:
                 return
-            if self._left == 0:
-                self._close()
-                return
             if self._monitor is not None and self._monitor.backlogged:
                 self._pause()
                 return
+            if self._earlier is not None:
+                self._read_earlier()
+                continue
+            if self._left == 0:
+                self._close()
+                return
             if not self._read_chunk():
                 break
-        if self._left is not None and self._open:
+        if self._open and (self._left is not None or self._earlier is not None):
             self._loop.call_soon(self._read)
+
+    def _read_earlier(self) -> None:
+        """Have the monitor read a chunk of the log; behind its end comes what is in the pipe."""
+        assert self._earlier is not None
+        data = next(self._earlier, b"")
+        if not data:
+            self._earlier = None
+            self._loop.watch(self._read_fd, self._read)
+        elif self._monitor is not None:
+            self._monitor.feed(data)
+            self._after_feed()
 
     def _read_chunk(self) -> bool:
         """Read once; False when there is nothing more for now."""
         try:
-            data = os.read(self._read_fd, _CHUNK_BYTES if self._left is None else min(_CHUNK_BYTES, self._left))
+            size = _CHUNK_BYTES if self._left is None else min(_CHUNK_BYTES, self._left)
+            data = os.read(self._read_fd, size) if self._peek is None else self._peek.read(self._read_fd, size)
         except BlockingIOError:
             if self._left is not None:
                 self._left = 0
@@ -93,7 +137,10 @@ class Output:
             return False
         if self._left is not None:
             self._left -= len(data)
-        self._log.write(data)
+        if self._peek is None:
+            self._log.write(data)
+        else:
+            self._log.move(data, self._read_fd)
         if self._monitor is not None:
             self._monitor.feed(data)
             self._after_feed()
@@ -105,8 +152,9 @@ class Output:
 
     def _resume(self) -> None:
         if self._open:
-            self._loop.unwatch(self._read_fd)
-            self._loop.watch(self._read_fd, self._read)
+            if self._earlier is None:
+                self._loop.unwatch(self._read_fd)
+                self._loop.watch(self._read_fd, self._read)
             self._read()
 
     def _close(self) -> None:

@@ -9,49 +9,35 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from katib.errors import KatibError
-from katib.local.pods.container import Container, ContainerPlan, Role
-from katib.local.pods.evictions import Evictions
-from katib.local.pods.images import ImageRuntime
-from katib.local.pods.log_file import LogFile, LogLimits
-from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.container import Container, KeptName
+from katib.local.pods.log_file import LogFile
+from katib.local.pods.loop import Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import RECORD_FILE, PodPlan, pod_object
-from katib.local.pods.pulls import ImagePulls, PullNews
-from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
-from katib.local.pods.tokens import VISIBLE_CARDS, Lease, Tokens
-from katib.local.processes.client import Processes
+from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.pulls import PullNews
+from katib.local.pods.records import ContainerState, Phase, PodRecord
+from katib.local.pods.tokens import VISIBLE_CARDS, Lease
+from katib.local.pods.tools import PodTools
+from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import ProcessHandle
 from katib.local.processes.spawn_errors import SpawnError
-from katib.runtime.clock import Clock, SteadyTime
 
 POLL_SECONDS = 0.2
 
+_NOTHING_KEPT: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})
+
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodTools:
-    """What every pod of a runner uses."""
-
-    loop: Loop
-    processes: Processes
-    tokens: Tokens
-    clock: Clock
-    steady: SteadyTime
-    delays: Delays
-    images: ImageRuntime | None = None
-    pulls: ImagePulls | None = None
-    log_limits: LogLimits = field(default_factory=LogLimits)
-    evictions: Evictions = field(default_factory=Evictions)
 
 
 class Pod:
@@ -81,7 +67,7 @@ class Pod:
         self._tools = tools
         self._make_monitor = open_monitor
         self._changed = changed
-        self._pulled = pulled
+        self._on_pull = pulled
         self._containers: list[Container] = []
         self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
@@ -156,8 +142,14 @@ class Pod:
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
-    def granted(self, lease: Lease) -> None:
-        """Start with what was leased."""
+    def granted(self, lease: Lease, kept: Mapping[str, Sequence[KeptProcess]] = _NOTHING_KEPT) -> None:
+        """Start with what was leased.
+
+        Args:
+            lease: What was leased.
+            kept: By the name of a container, processes of it that an earlier engine started, the oldest first. The
+                container goes on with them instead of being started.
+        """
         if self.record.is_finished:  # it was stopped while it waited
             self._tools.tokens.give_back(lease)
             return
@@ -165,13 +157,16 @@ class Pod:
         if self._tools.tokens.capacity.gpus and not lease.gpus:
             self._free_cards = self._tools.tokens.free_gpus()
         if self.plan.role:
-            self._write_note()  # so that its peers are known by their names, whoever of them starts first
+            self._write_note()  # so that its peers are known by their names, whichever starts first
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
             self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
             return
-        self._tools.evictions.running[self.plan.uid] = self
+        self._tools.logs.evictions.running[self.plan.uid] = self
+        for container in self._containers:
+            if processes := kept.get(container.name):
+                container.take_over(processes)
         if any(c.monitor for c in self._containers):
             self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
         self._advance()
@@ -184,25 +179,40 @@ class Pod:
             env = plan.command.env | {VISIBLE_CARDS: ",".join(leased or self._free_cards)}
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
+        limits, disk_full = self._tools.logs.limits, self._tools.logs.evictions.disk_full
         return Container(
             plan,
-            loop=self._tools.loop,
-            processes=self._tools.processes,
-            clock=self._tools.clock,
-            delays=self._tools.delays,
-            log=LogFile(self.plan.directory / f"{name}.log", self._tools.log_limits, self._tools.evictions.disk_full),
-            monitor=self._open_monitor(name) if plan.role is Role.MAIN else None,
-            started=partial(self._note_process, name),
-            changed=self._advance,
-            after_feed=self._judge,
-            images=self._tools.images,
-            pulls=self._tools.pulls,
-            on_pull=self._pulled,
+            self._tools,
+            LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
+            self._open_monitor(name) if plan.role is Role.MAIN else None,
+            self,
+            KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
         )
 
     def _open_monitor(self, container: str) -> Monitor | None:
         monitor = self._make_monitor(self.plan.labels, container, self.plan.directory)
         return None if monitor is None else ShieldedMonitor(monitor, self.plan.name)
+
+    # --- what containers say ------------------------------------------------------------------------------------------
+
+    def process_started(self, container: str, handle: ProcessHandle) -> None:
+        """Write down what runs, for people and for cleaning up by hand."""
+        self._handles.append((container, handle))
+        self._write_note()
+
+    def container_changed(self) -> None:
+        """Do what follows from the start or the end of a process."""
+        self._advance()
+
+    def output_read(self) -> None:
+        """Do what follows from what a monitor has read."""
+        self._judge()
+
+    def pulled(self, news: PullNews) -> None:
+        """Pass on that an image has to be fetched, or that this has ended."""
+        self._on_pull(news)
+
+    # --- the next step ------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """Do whatever is next. A start that fails at once comes back here, and is then served by the outer call."""
@@ -275,7 +285,7 @@ class Pod:
         if self._evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
                 container.log.shrink()
-            self._tools.evictions.running.pop(self.plan.uid, None)
+            self._tools.logs.evictions.running.pop(self.plan.uid, None)
         self.is_storing = True
         self._changed()
         closed: list[Future[MonitorReport]] = []
@@ -314,7 +324,7 @@ class Pod:
     ) -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
-        self._tools.evictions.running.pop(self.plan.uid, None)
+        self._tools.logs.evictions.running.pop(self.plan.uid, None)
         changes: dict[str, Any] = {
             "phase": phase,
             "message": message,
@@ -394,11 +404,6 @@ class Pod:
             waiting, self._when_started = self._when_started, []
             for then in waiting:
                 then()
-
-    def _note_process(self, container: str, handle: ProcessHandle) -> None:
-        """Write down what runs, for people and for cleaning up by hand."""
-        self._handles.append((container, handle))
-        self._write_note()
 
     def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
         """Write down which pod it is, what it runs, and how it ended where that is given.

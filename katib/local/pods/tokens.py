@@ -135,6 +135,9 @@ class Table(Protocol):
     def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
         """Lease something, of these cards; or return why not."""
 
+    def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
+        """Lease what a pod has that went on without an engine."""
+
     def give_back(self, lease: Lease) -> None:
         """Return what was leased."""
 
@@ -218,6 +221,17 @@ class Tokens:
             return
         self._queue.append(_Waiting(name, request, granted, holder, waits, self._clock.now().timestamp()))
         self._serve()
+
+    def keep(self, request: Request, gpus: Sequence[str], holder: str = "") -> Lease:
+        """Return the lease of a pod that went on without an engine: it has what it had."""
+        cards = tuple(card for card in gpus if card in self._gpus)
+        self._cpu -= request.cpu
+        self._memory -= request.memory
+        for card in cards:
+            self._gpus.remove(card)
+        if self._table is not None and not request.is_empty:
+            self._table.keep(holder, request, cards)
+        return Lease(request, cards, holder)
 
     def withdraw(self, name: str) -> None:
         """Forget a pod that waits; one that does not wait is fine."""

@@ -1,5 +1,5 @@
-"""Local processes that never outlive us: the guard that starts them, their groups, their remains after a crash.
+"""Local processes: the guard that starts them, what it keeps for the next engine, and their remains after a crash.
 
-Belongs here: starting, signaling, reaping processes. Does not belong here: jobs, pods, services, or any kind of ours.
+Belongs here: starting, signaling, reaping, handing over. Does not belong here: jobs, pods, services, any kind.
 Imports only `katib.errors`.
 """

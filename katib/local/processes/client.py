@@ -1,7 +1,9 @@
 """The engine's side of the guard: start processes, signal them, hear of their end, survive the guard's death.
 
-On Linux nothing that is started here outlives the engine, however either of the two ends (see `guard`). Elsewhere the
-same code works with process groups only: a daemon that leaves its group can escape.
+On Linux nothing that is started here outlives the engine, however either of the two ends (see `guard`), but what the
+engine has the guard keep: that goes on for a grace period, and the next engine in the directory takes it over with its
+guard. Elsewhere nothing is kept, and the same code works with process groups only: a daemon that leaves its group can
+escape.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,9 +26,9 @@ from typing import NamedTuple
 from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from katib.local.processes import proc, wire
-from katib.local.processes.connection import GuardConnection
+from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
 from katib.local.processes.handle import Exit, ProcessHandle
-from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, reap, sweep
+from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, living_guard, reap, sweep
 from katib.local.processes.spawn_errors import spawn_error
 from katib.runtime.clock import Clock, SystemClock
 
@@ -55,6 +57,24 @@ _log = logging.getLogger(__name__)
 ExitCallback = Callable[[ProcessHandle, Exit], None]
 
 
+class Keep(NamedTuple):
+    """How a program outlives this engine.
+
+    Attributes:
+        group: It is kept while this group has a note.
+        name: What the next engine knows it by; names may be given again.
+        log: File to whose end its output goes while no engine reads it.
+        limit_bytes: How long that file may become then; the program waits after that.
+        output: Read end of the pipe that takes its output. The caller may close it.
+    """
+
+    group: str
+    name: tuple[str, ...]
+    log: Path
+    limit_bytes: int
+    output: int
+
+
 class Start(NamedTuple):
     """A program that was asked for. When the answer is cancelled, the program is killed should it still start."""
 
@@ -64,10 +84,10 @@ class Start(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """A process from the request for it to its end. The descriptor is a copy, closed with the answer."""
+    """A process from the request for it to its end. The descriptors are copies, closed with the answer."""
 
     message: bytes
-    output_fd: int
+    fds: tuple[int, ...]
     cwd: str
     answer: Future[ProcessHandle]
     on_exit: ExitCallback
@@ -76,13 +96,17 @@ class _Process:
 
     def fail(self, error: KatibError) -> None:
         """Give the answer that it did not start."""
-        os.close(self.output_fd)
+        _close(self.fds)
         if self.answer.set_running_or_notify_cancel():
             self.answer.set_exception(error)
 
 
 class Processes:
-    """Starts processes that never outlive this one. Thread-safe.
+    """Starts processes that do not outlive this one, unless they are kept for the next one. Thread-safe.
+
+    Attributes:
+        engine_id: Marks all processes; that of the previous engine when its guard was taken over.
+        inherited: What the previous engine had kept, for those who attach to it; None: nothing.
 
     Exit callbacks run on one thread of this object, in the order of the exits, after the answer to the start; they must
     return at once.
@@ -94,6 +118,7 @@ class Processes:
         *,
         adopt_orphans: bool = True,
         start_seconds: float = START_SECONDS,
+        grace_seconds: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         """Prepare; `start` does the work.
@@ -103,12 +128,15 @@ class Processes:
                 guard together. None: leave no note.
             adopt_orphans: Whether this process becomes a subreaper, to keep hold of processes when the guard is killed.
             start_seconds: How long a program may take to start; after that the start has failed.
+            grace_seconds: How long kept programs wait for the next engine of the directory; 0: nothing is kept.
             clock: Time.
         """
         self.engine_id = secrets.token_hex(8)
+        self.inherited: HandOver | None = None
         self._directory = directory
         self._adopt_orphans = adopt_orphans
         self._start_seconds = start_seconds
+        self._grace_seconds = grace_seconds if directory is not None and proc.IS_LINUX else 0.0
         self._clock = clock or SystemClock()
         self._keys = itertools.count(1)
         self._lock = threading.Lock()  # never held while talking to the guard
@@ -122,43 +150,87 @@ class Processes:
         self._deaths_in_a_row = 0
         self._last = wire.pack(_NO_LAST)
         self._held: list[int] = []
+        self._noted: set[str] = set()
+        self._lost: set[str] = set()  # groups of which a guard that died knew some programs
+        self._handed_over: dict[int, Exit | None] = {}  # by key, those not attached yet, and how they ended
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> int:
-        """Clean up after the previous engine of the directory, start the guard; return how many remains were killed.
+        """Take over what the previous engine of the directory had kept, or clean up after it; start the guard.
+
+        Returns:
+            How many remains were killed.
 
         Raises:
             TerminalError: Another engine is at work in the directory.
         """
-        remains = self._clean_up()
+        self.inherited, remains = self._inherit(), 0
         if self._adopt_orphans:
             proc.adopt_orphans()
-        self._connect()
+        if self.inherited is None:
+            remains = self._clean_up()
+            self._connect()
         self._reader = threading.Thread(target=self._read, name="processes", daemon=True)
         self._reader.start()
         return remains
 
-    def stop(self) -> None:
-        """End the guard and with it, by force, everything that still runs. Exit callbacks are not called any more."""
+    def stop(self, *, leaves: bool = False) -> None:
+        """End the guard and with it, by force, everything that still runs. Exit callbacks are not called any more.
+
+        Args:
+            leaves: Whether to leave the guard with what is kept to the next engine.
+        """
         with self._changed:
             self._stopping = True
             connection, self._connection = self._connection, None
             self._changed.notify_all()
+        leaves = leaves and (self.keeps or self.inherited is not None)
         if connection is not None:
+            if not leaves and (self.keeps or self.inherited is not None):
+                connection.send(wire.pack(("grace", 0.0)))
             connection.close()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join()
-        if connection is not None:
+        if connection is not None and leaves:
+            self._note_down(connection, ended=True)  # this process may go on without us
+            connection.leave()
+        elif connection is not None:
             connection.wait()
-        reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
         with self._lock:
             starting, self._starting = list(self._starting.values()), {}
         for process in starting:
             process.fail(_stopping_error())
+        unread = self.inherited.programs if self.inherited is not None else ()
+        _close(program.output for program in unread if self._handed_over.pop(program.key, ...) is not ...)
+        if leaves:
+            return
+        reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
         if self._directory is not None:
             (self._directory / RECORD_FILE).unlink(missing_ok=True)
+
+    def _inherit(self) -> HandOver | None:
+        """Take over the guard of the previous engine, with its name; None when it keeps nothing for us."""
+        record = None if self._directory is None else EngineRecord.read(self._directory / RECORD_FILE)
+        if record is None or self._directory is None or not living_guard(record):
+            return None
+        found = GuardConnection.take_over(self._directory, record.guard_pid)
+        if found is None:
+            return None
+        connection, handed_over = found
+        self.engine_id = handed_over.engine_id
+        self._keys = itertools.count(handed_over.last_key + 1)
+        self._held += handed_over.held
+        self._noted.update(handed_over.notes)
+        for program in handed_over.programs:
+            ended = None if program.status is None else Exit.of_status(program.status, remains=program.remains)
+            self._handed_over[program.key] = ended
+        self._note_down(connection)
+        self._connected_at = self._clock.monotonic()
+        connection.send(self._last)
+        self._connection = connection
+        return handed_over
 
     def _clean_up(self) -> int:
         if self._directory is None:
@@ -170,6 +242,7 @@ class Processes:
     def _connect(self) -> None:
         """Start a guard and ask it for everything that an earlier one was asked for and did not start."""
         connection = GuardConnection.open(self.engine_id, self._start_seconds)
+        self._open_door(connection)
         connection.send(self._last)
         self._note_down(connection)
         self._connected_at = self._clock.monotonic()
@@ -188,14 +261,26 @@ class Processes:
         for key, process in waiting:
             self._send_start(connection, key, process)
 
-    def _note_down(self, connection: GuardConnection) -> None:
+    def _open_door(self, connection: GuardConnection) -> None:
+        """Have the guard wait for the next engine when we have ended."""
+        if self._directory is None or not self._grace_seconds:
+            return
+        door = listening_socket(self._directory)
+        if door is None:
+            _log.warning("Programs end with this engine: no socket in its directory", extra={"path": self._directory})
+            return
+        with door:
+            connection.send(wire.pack(("listen",)), (door.fileno(),))
+        connection.send(wire.pack(("grace", self._grace_seconds)))
+
+    def _note_down(self, connection: GuardConnection, *, ended: bool = False) -> None:
         if self._directory is None:
             return
-        me = proc.read_stat(os.getpid())
+        me = None if ended else proc.read_stat(os.getpid())
         record = EngineRecord(
             engine_id=self.engine_id,
             boot_id=boot_id(),
-            pid=os.getpid(),
+            pid=0 if ended else os.getpid(),
             start_time=me.start_time if me else 0,
             guard_pid=connection.pid,
             guard_start_time=connection.start_time,
@@ -215,6 +300,7 @@ class Processes:
         output_fd: int,
         *,
         directories: Sequence[Path] = (),
+        keep: Keep | None = None,
         on_exit: ExitCallback,
     ) -> Start:
         """Ask for a program in a session of its own, and return at once. The caller may close its descriptor.
@@ -231,6 +317,7 @@ class Processes:
             cwd: Its working directory.
             output_fd: Becomes its standard output and standard error; its input is empty.
             directories: Made first where there is nothing.
+            keep: How it outlives this engine; None: not at all.
             on_exit: Called once when the process that ran ended, or was lost together with the guard.
 
         Raises:
@@ -239,20 +326,23 @@ class Processes:
         key, command = next(self._keys), list(argv)
         marked = {**env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
+        kept = None
+        if keep is not None and self.keeps:
+            kept = (keep.group, keep.name, str(keep.log), keep.limit_bytes)
         try:
-            output = os.dup(output_fd)
+            fds = _copies(output_fd) if keep is None or kept is None else _copies(output_fd, keep.output)
         except OSError as error:
             cause = f"no program can be started now: {error.strerror}"
             raise UnavailableError(f"{cause}; raise the limit of open files") from error
-        message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories))))
+        message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories)), kept))
         error_of = partial(spawn_error, argv=command, env=env, cwd=str(cwd))
-        process = _Process(message, output, str(cwd), Future(), on_exit, error_of)
+        process = _Process(message, fds, str(cwd), Future(), on_exit, error_of)
         with self._lock:
             stopping, connection = self._stopping, self._connection
             if not stopping:
                 self._starting[key] = process
         if stopping:
-            os.close(process.output_fd)
+            _close(process.fds)
             raise _stopping_error()
         if connection is not None:  # else the next guard gets it
             self._send_start(connection, key, process)
@@ -293,6 +383,65 @@ class Processes:
         if not self._tell("kill", handle.key):
             self._conclude_kill(handle.key)
         return gone
+
+    # --- what outlives us ---------------------------------------------------------------------------------------------
+
+    @property
+    def keeps(self) -> bool:
+        """Whether programs can outlive this engine."""
+        return self._grace_seconds > 0
+
+    def renew_grace(self) -> None:
+        """Have the grace period of this engine hold, also for what the previous one had kept."""
+        self._tell("grace", self._grace_seconds)
+
+    def keep_nothing(self) -> None:
+        """Have all programs end with this engine from now on."""
+        with self._lock:
+            self._grace_seconds = 0.0
+        self.renew_grace()
+
+    def is_kept(self, group: str) -> bool:
+        """Return whether the programs of a group outlive this engine."""
+        with self._lock:
+            return self.keeps and group in self._noted
+
+    def note(self, group: str, data: bytes) -> None:
+        """Leave something for the next engine to know about a group of programs, which are kept from now on.
+
+        A group is lost when the guard dies that knew its programs: it is not kept any more.
+        """
+        with self._lock:
+            lost = group in self._lost or not self.keeps
+            if not lost:
+                self._noted.add(group)
+        if not lost:
+            self._tell("note", group, data)
+
+    def forget(self, group: str) -> None:
+        """Keep a group no longer; what still runs of it ends with this engine."""
+        with self._lock:
+            known = group in self._noted
+            self._noted.discard(group)
+            self._lost.discard(group)
+        if known:
+            self._tell("forget", group)
+
+    def attach(self, program: KeptProcess, on_exit: ExitCallback) -> ProcessHandle:
+        """Take over a program that the previous engine started.
+
+        Args:
+            program: As it was handed over.
+            on_exit: As for `launch`; called at once if it has ended.
+        """
+        handle = ProcessHandle(program.key, program.pid, program.start_time, program.path)
+        with self._lock:
+            exit_ = self._handed_over.pop(program.key)
+            if exit_ is None:
+                self._running[program.key] = (handle, on_exit)
+        if exit_ is not None:
+            on_exit(handle, exit_)
+        return handle
 
     @contextmanager
     def executing_last(self, argv: Sequence[str], env: Mapping[str, str]) -> Iterator[None]:
@@ -340,7 +489,7 @@ class Processes:
         elif process.attempts > _ATTEMPTS:
             error = UnavailableError("the guard process ended three times while starting a program")
         else:
-            connection.send(process.message, (process.output_fd,))
+            connection.send(process.message, process.fds)
             return
         with self._lock:
             self._starting.pop(key, None)
@@ -391,7 +540,7 @@ class Processes:
     def _conclude_start(self, key: int, pid: int, start_time: int, path: str) -> None:
         with self._lock:
             process = self._starting.pop(key)
-        os.close(process.output_fd)
+        _close(process.fds)
         if not process.answer.set_running_or_notify_cancel():
             self._tell("kill", key)
             return
@@ -403,6 +552,8 @@ class Processes:
     def _conclude_exit(self, key: int, exit_: Exit) -> None:
         with self._lock:
             handle, on_exit = self._running.pop(key, (None, None))
+            if key in self._handed_over:
+                self._handed_over[key] = exit_
         if handle is not None and on_exit is not None:  # else its start was given up
             on_exit(handle, exit_)
 
@@ -418,6 +569,10 @@ class Processes:
             self._connection = None
             running, self._running = list(self._running.values()), {}
             dying = list(self._dying)
+            self._lost |= self._noted
+            self._noted.clear()
+            for key, ended in self._handed_over.items():
+                self._handed_over[key] = ended or Exit.by_signal(signal.SIGKILL, lost=True)
         lost.close()
         lost.wait()
         reap(sweep(self.engine_id, self._clock) | {handle.pid for handle, _ in running}, self._clock)
@@ -446,6 +601,23 @@ class Processes:
                 _log.warning("Guard process cannot be started", extra={"cause": error.strerror})
             else:
                 return
+
+
+def _copies(*descriptors: int) -> tuple[int, ...]:
+    """Return duplicates of all descriptors; raise OSError, with none left open, when there is no room for them."""
+    made: list[int] = []
+    try:
+        for descriptor in descriptors:
+            made.append(os.dup(descriptor))  # noqa: PERF401 - those before a failure are closed
+    except OSError:
+        _close(made)
+        raise
+    return tuple(made)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def no_answer() -> UnavailableError:

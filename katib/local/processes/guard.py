@@ -1,24 +1,35 @@
-"""The guard: a small process that starts all others and outlives none of them.
+"""The guard: a small process that starts all others, keeps some for the next engine and outlives none of them.
 
 Laws:
 
 - Everything the engine starts is a child of the guard. The guard is a subreaper: a process that loses its parent, by
   a double fork or otherwise, becomes the guard's child and not init's.
 - When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
-  hold the socket open). The guard then kills every descendant until none is left, and exits.
+  hold the socket open). The guard then ends every program that is not to be kept, with all that descends from it.
+- Programs that are to be kept go on until another engine comes to the socket in the engine's directory, or the grace
+  period is over. With a grace period of 0, which is the default, nothing is kept.
+- A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from the
+  pipe to the end of the log (`keeping`), with one the engine does.
+- The next engine gets all that is kept: the notes that the last one left, each program with the read end of its pipe,
+  and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so it is
+  seen by an engine that has stored what follows from it.
+- The guard serves one engine at a time. Only the account that it belongs to gets in; an engine of a version that does
+  not understand it ends it.
+- When the grace period is over without an engine, or nothing is kept, the guard kills every descendant until none is
+  left, and exits.
 - A service that containers share, such as their name server, is left alone: others use it.
 - It keeps open what the engine hands it to hold, such as a lock, until everything has ended.
 - What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
   engine left with the guard; it is executed last, and only when the engine has not taken it back.
-- When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
-  others by their environment.
+- When the guard itself is killed, the kernel kills its direct children (parent death signal), kept ones included; the
+  engine, or the next one, finds the others by their environment.
 
 An orphan belongs to the process whose mark (`KATIB_PROCESS_ID`) is in its environment, else to the one that leads its
 session. An orphan that hid both has no owner, and is killed when the last started process has ended.
 
-Runs by `python -I -S` without site-packages: standard library only, and of ours only the two modules that it imports.
-Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, and a daemon
-that left its group escapes.
+Runs by `python -I -S` without site-packages: standard library only, and of ours only the three modules that it imports.
+Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, a daemon that left
+its group escapes, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -34,6 +45,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from katib.local.processes import proc, wire
+from katib.local.processes.keeping import VERSION, Keeping, KeptProgram, peer
 
 _RETRY_SECONDS = 0.003
 """Pause between two rounds of killing: a killed process needs a moment to go."""
@@ -90,11 +102,9 @@ class Guard:
     """Serves one engine until it ends."""
 
     def __init__(self, engine: socket.socket, engine_pid: int, start_seconds: float) -> None:
-        self._engine = engine
         self._start_seconds = start_seconds
         self._mark = f"{os.environ.get(proc.ENGINE_ID, '')}."
         self._room = max(1, os.sysconf("SC_OPEN_MAX") - _RESERVED_FDS)
-        self._receiver = wire.Receiver(engine)
         self._starting: dict[int, _Process] = {}  # by the descriptor of its report
         self._started: dict[int, _Process] = {}  # by key
         self._by_pid: dict[int, _Process] = {}  # those not reaped yet
@@ -102,57 +112,66 @@ class Guard:
         self._held: list[int] = []
         self._wakeup = _child_signal_pipe()
         self._poll = select.poll()
-        self._poll.register(engine, select.POLLIN)
         self._poll.register(self._wakeup, select.POLLIN)
-        self._engine_fd = _open_pidfd(engine_pid)
+        self._keeping = Keeping(self._poll)
+        self._last_key = 0
+        self._serve(engine, engine_pid)
+
+    def _serve(self, engine: socket.socket, pid: int) -> None:
+        """Take an engine as the one to listen to."""
+        self._engine: socket.socket | None = engine
+        self._receiver = wire.Receiver(engine)
+        self._poll.register(engine, select.POLLIN)
+        self._engine_fd = _open_pidfd(pid)
         if self._engine_fd is not None:
             self._poll.register(self._engine_fd, select.POLLIN)
 
     def run(self) -> None:
-        """Serve, then leave nothing behind."""
-        try:
-            while self._turn():
-                pass
-        except ConnectionError:  # the engine went while we answered
-            pass
-        self._read_last()
+        """Serve one engine after the other, then leave nothing behind."""
+        while True:
+            while self._engine is not None:
+                self._turn()
+            if not self._await_engine():
+                break
+        self._keeping.close()
         self._kill_everything()
         self._execute_last()
 
-    def _turn(self) -> bool:
+    def _turn(self, until: float | None = None) -> set[int]:
+        """Wait for something and handle it; return which descriptors were ready."""
         dying = [process for process in self._started.values() if process.dying]
-        ready = {fd for fd, _ in self._poll.poll(self._patience(dying))}
+        ready = {fd for fd, _ in self._poll.poll(self._patience(dying, until))}
         if self._engine_fd in ready:
-            return False
+            self._part()
         if self._wakeup in ready:
             os.read(self._wakeup, _BUFFER)
             self._reap()
-        if self._engine.fileno() in ready:
+        if self._engine is not None and self._engine.fileno() in ready:
             messages = self._receiver.receive()
-            if messages is None:
-                return False
-            for message in messages:
+            for message in messages or ():
                 self._handle(message)
+            if messages is None:
+                self._part()
         for process in [self._starting[fd] for fd in ready if fd in self._starting]:
             self._read_report(process)
         self._end_late_starts()
         for process in dying:
             self._kill_remains(process)
-        return True
+        return ready
 
-    def _patience(self, dying: list[_Process]) -> float | None:
+    def _patience(self, dying: list[_Process], until: float | None) -> float | None:
         """Return for how many milliseconds nothing has to be done by ourselves; None: forever."""
         if dying:
             return 1000 * _RETRY_SECONDS
-        if not self._starting:
-            return None
-        first = min(process.deadline for process in self._starting.values())
-        return max(0.0, 1000 * (first - time.monotonic())) + 1
+        moments = [process.deadline for process in self._starting.values()]
+        moments += [moment for moment in (until, self._keeping.look_at) if moment is not None]
+        return max(0.0, 1000 * (min(moments) - time.monotonic())) + 1 if moments else None
 
     def _handle(self, message: wire.Message) -> None:
         match message:
-            case ("spawn", key, argv, env, cwd, directories):
-                self._spawn(key, argv, env, cwd, directories)
+            case ("spawn", key, argv, env, cwd, directories, keep):
+                self._last_key = max(self._last_key, key)
+                self._spawn(key, argv, env, cwd, directories, keep)
             case ("withdraw", key):
                 if process := next((p for p in self._starting.values() if p.key == key), None):
                     self._give_up(process, errno.ECANCELED)
@@ -169,17 +188,96 @@ class Guard:
                 self._held += self._receiver.take_fds()
             case ("last", argv, env):
                 self._last = (argv, env) if argv else None
+            case _:
+                self._keeping.handle(message, self._receiver)
 
     def _tell(self, *message: object) -> None:
-        wire.send(self._engine, wire.pack(message))
+        """Say something to the engine; when none is there, the next one learns it as we hand over."""
+        if self._engine is not None:
+            try:
+                wire.send(self._engine, wire.pack(message))
+            except OSError:  # it went this moment; what it had sent before can still be read
+                return
+
+    # --- without an engine --------------------------------------------------------------------------------------------
+
+    def _part(self) -> None:
+        """Take leave of an engine that has ended, after all that it had asked for but new programs."""
+        engine, self._engine = self._engine, None
+        assert engine is not None
+        engine.setblocking(False)
+        try:
+            while (messages := self._receiver.receive()) is not None:
+                for message in messages:
+                    if message[0] == "spawn":
+                        for descriptor in self._receiver.take_fds():
+                            os.close(descriptor)
+                    else:
+                        self._handle(message)
+        except (OSError, wire.BrokenStreamError):  # a forked copy of it may keep the stream open
+            pass
+        self._poll.unregister(engine)
+        engine.close()
+        if self._engine_fd is not None:
+            self._poll.unregister(self._engine_fd)
+            os.close(self._engine_fd)
+            self._engine_fd = None
+
+    def _await_engine(self) -> bool:
+        """Keep what is to be kept until another engine comes; False when none came in time or nothing is kept."""
+        keeping = self._keeping
+        if not keeping.is_needed:
+            return False
+        for process in list(self._starting.values()):
+            if not keeping.keeps(process.key):
+                self._give_up(process, errno.ECANCELED)
+        for process in self._started.values():
+            process.dying = process.dying or not keeping.keeps(process.key)
+        keeping.begin()
+        deadline = time.monotonic() + keeping.grace_seconds
+        engine = None
+        while engine is None and time.monotonic() < deadline:
+            ready = self._turn(deadline)
+            keeping.turn(ready)
+            engine = keeping.accept(ready)
+        keeping.end()
+        if engine is not None:
+            for process in list(self._starting.values()):  # the engine starts it again
+                self._give_up(process, errno.ECANCELED)
+            self._serve(engine, peer(engine)[0])
+            self._hand_over(engine)
+        return engine is not None
+
+    def _hand_over(self, engine: socket.socket) -> None:
+        """Say all that an engine has to know."""
+        left = [process for process in self._started.values() if process.ended and self._targets(process)]
+        try:
+            wire.send(engine, wire.pack(("hello", VERSION, self._mark[:-1], self._last_key)))
+            self._keeping.hand_over(engine, frozenset(process.key for process in left))
+            for descriptor in self._held:
+                wire.send(engine, wire.pack(("held",)), (descriptor,))
+            wire.send(engine, wire.pack(("handed-over",)))
+        except OSError:  # it is gone again, as the next turn will notice
+            return
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, key: int, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str]) -> None:
+    def _spawn(
+        self,
+        key: int,
+        argv: list[str],
+        env: dict[bytes, bytes],
+        cwd: str,
+        directories: list[str],
+        keep: tuple[str, object, str, int] | None,
+    ) -> None:
         fds = self._receiver.take_fds()
+        if keep is not None and len(fds) > 1:
+            self._keeping.add(key, KeptProgram(*keep, fds.pop()))
         try:
             pid, report = self._fork(argv, env, cwd, directories, fds)
         except OSError as error:
+            self._keeping.drop(key)
             self._tell("failed", key, "fork", error.errno, "")
             return
         finally:
@@ -198,7 +296,7 @@ class Guard:
         self, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]
     ) -> tuple[int, int]:
         """Return a new process and its report. All that may wait for a file system it does itself."""
-        if not fds or len(self._starting) >= self._room:
+        if not fds or len(self._starting) + self._keeping.count >= self._room:
             raise OSError(errno.EMFILE, "")
         report, tell = os.pipe()  # closed by a successful exec
         os.set_blocking(report, False)
@@ -209,7 +307,8 @@ class Guard:
             os.close(report)
             raise
         if pid == 0:
-            self._engine.close()  # a process that hangs must not hide our end from the engine
+            if self._engine is not None:
+                self._engine.close()  # a process that hangs must not hide our end from the engine
             _become(argv, env, cwd, directories, fds)
         return pid, report
 
@@ -225,9 +324,11 @@ class Guard:
         step, number, path = process.progress()
         self._close_report(process)
         if number:
+            self._keeping.drop(process.key)
             self._tell("failed", process.key, step, number, path)
         else:
             self._started[process.key] = process
+            self._keeping.started(process.key, process.pid, process.start_time, path)
             self._tell("started", process.key, process.pid, process.start_time, path)
 
     def _close_report(self, process: _Process) -> None:
@@ -250,6 +351,7 @@ class Guard:
         step, _, path = process.progress()
         self._close_report(process)
         proc.kill(process.pid)
+        self._keeping.drop(process.key)
         self._tell("failed", process.key, step, number, path)
 
     # --- ending -------------------------------------------------------------------------------------------------------
@@ -268,6 +370,7 @@ class Guard:
             if process is None or self._started.get(process.key) is not process:
                 continue  # an adopted orphan, or one that could not be started
             process.ended = True
+            self._keeping.ended(process.key, status)
             remains = bool(self._targets(process) or self._unowned())
             if not remains and not process.dying:
                 del self._started[process.key]
@@ -336,17 +439,6 @@ class Guard:
             if self._reap_silently() or (proc.IS_LINUX and not left):
                 return
             time.sleep(_RETRY_SECONDS)
-
-    def _read_last(self) -> None:
-        """Take the last command from what the engine sent before it ended and we did not read."""
-        self._engine.setblocking(False)
-        try:
-            while messages := self._receiver.receive():
-                for message in messages:
-                    if message[0] == "last":
-                        self._handle(message)
-        except (OSError, wire.BrokenStreamError):
-            return
 
     def _execute_last(self) -> None:
         """Run the command that the engine has left, and wait for its end. It goes on should we be killed meanwhile."""

@@ -33,7 +33,7 @@ class EngineRecord:
     Attributes:
         engine_id: The mark in the environment of its processes.
         boot_id: Which boot of the machine; after another one nothing can be left.
-        pid: Of the engine itself, with its start time.
+        pid: Of the engine itself, with its start time; 0 when it has ended and left its guard to the next one.
         start_time: Clock ticks since boot.
         guard_pid: Of the guard, with its start time.
         guard_start_time: Clock ticks since boot.
@@ -89,7 +89,16 @@ def clean_up_after(record: EngineRecord, clock: Clock) -> int:
         )
     # Its guard knows descendants that hid their mark; it is already killing, so let it finish first.
     wait_until(lambda: not is_alive(record.guard_pid, record.guard_start_time), clock, _PATIENCE_SECONDS / 2)
+    if is_alive(record.guard_pid, record.guard_start_time):  # it is stopped, or keeps what we cannot take over
+        _kill_marked(record.guard_pid, record.engine_id)
     return len(sweep(record.engine_id, clock))
+
+
+def living_guard(record: EngineRecord) -> bool:
+    """Return whether an engine has ended and its guard is there."""
+    if record.boot_id != boot_id() or (record.pid != os.getpid() and is_alive(record.pid, record.start_time)):
+        return False
+    return is_alive(record.guard_pid, record.guard_start_time)
 
 
 def is_engine_at_work(path: Path) -> bool:

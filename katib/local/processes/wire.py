@@ -1,7 +1,7 @@
 """Messages between the engine and its guard: length, marshaled tuple, file descriptors beside it.
 
-Both ends run the same interpreter and files, one the parent of the other, so `marshal` is safe and costs no import.
-Standard library only.
+Both ends belong to one account, so `marshal` is safe, and it costs no import. A guard may be older than its engine, and
+run another version of Python: messages have a form that all of them read. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ Message = tuple[Any, ...]
 LARGEST_BYTES = 1 << 26
 """Far beyond what the kernel takes as arguments and environment; a longer message means that the stream is broken."""
 
+_FORM = 4
+"""Of `marshal`, since Python 3.4."""
+
 _HEADER = struct.Struct("!I")
 _CHUNK = 1 << 16
 _MAX_FDS = 64
@@ -31,7 +34,7 @@ class BrokenStreamError(Exception):
 
 def pack(message: Message) -> bytes:
     """Return a message as it goes over the socket."""
-    body = marshal.dumps(message)
+    body = marshal.dumps(message, _FORM)
     return _HEADER.pack(len(body)) + body
 
 

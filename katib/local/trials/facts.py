@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from katib.api.names import TRIAL_LABEL
+from katib.api.types import Trial
 from katib.errors import NotFoundError
 from katib.explaining import JobFacts
 from katib.explaining.diagnostician import attempt_of
@@ -38,13 +39,14 @@ class LocalJobs:
         self._files = files
         self._waiting = waiting
 
-    def __call__(self, trial: Object) -> JobFacts:
+    def __call__(self, of: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
+        trial = of.encode()
         job = None
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial["spec"].get("runSpec") or {}), Key.of(trial)))
         pods = self._pods(trial)
-        cause = failure_of(dict(trial))
+        cause = failure_of(of)
         replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
         tail = self._files.tail(trial, _LOG_LINES, replica, container)
         program, in_image = self._files.program(trial)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
+from katib.api.types import Trial
 from katib.checkpoint_folders import remove_checkpoint
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
@@ -78,7 +79,7 @@ class TrialFiles:
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
             _require_container(container, chosen, logs, _title(trial, replica))
-        elif not paths and (replica or failure_of(dict(trial))):
+        elif not paths and (replica or failure_of(Trial.read(trial))):
             paths = logs
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -90,7 +91,7 @@ class TrialFiles:
         found = self._noted_pods(trial)
         if replica:
             return find_replica(found, replica, Key.of(trial).name) if found else ()
-        if failed := [pod for pod in found if replica_name(pod) == named_replica(dict(trial))]:
+        if failed := [pod for pod in found if replica_name(pod) == named_replica(Trial.read(trial))]:
             return failed
         primary = [pod for pod in found if _is_primary(pod, trial)]
         primary = primary or ([] if any(map(has_role, found)) else found)
@@ -331,7 +332,8 @@ def _rank(pod: Json, trial: Json) -> tuple[bool, bool, bool, bool, int]:
     While the trial runs, one that runs says most; afterwards one in which the objective was found, above all the value
     of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
     """
-    is_active, value = not is_completed(trial), objective_value(trial)
+    read = Trial.read(trial)
+    is_active, value = not is_completed(read), objective_value(read)
     has_value = not is_active and value is not None and _prints(pod, trial, value)
     unmeasured = is_over(pod) if is_active else not pod.get("isMeasured")
     return unmeasured, not has_value, was_stopped(pod), has_failed(pod), pod.get("index") or 0

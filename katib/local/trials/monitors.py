@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
@@ -27,6 +28,8 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+_LASTING = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE})
 
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
@@ -45,6 +48,7 @@ class TrialMonitors:
         clock: Stamps readings that carry no time of their own: a curve needs an axis.
         push_variables: For the name of a trial: what its environment says about where to push metrics.
         sdk_variables: What else is in the environment of a trial with the collector Push.
+        stored: Returns what the log holds of a trial.
     """
 
     def __init__(
@@ -56,7 +60,10 @@ class TrialMonitors:
         clock: Clock,
         push_variables: Callable[[str], Mapping[str, str]] = lambda _trial_name: {},
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
+        stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
     ) -> None:
+        self._read_stored = stored
+        self._stored: dict[str, StoredReadings] = {}
         self._sdk_variables = sdk_variables
         self._push_variables = push_variables
         self._trials = trials
@@ -118,11 +125,11 @@ class TrialMonitors:
         self._followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
             output = Output(self._parser(trial, trial.spec.objective))
-            return OutputMonitor(trial, self._collector(trial, output), self._reporter, self._events, output)
+            return OutputMonitor(self._readings(trial, output), output)
         source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
         if source is None:
             return None
-        return SourceMonitor(trial, self._collector(trial, source), self._reporter, self._events, source)
+        return SourceMonitor(self._readings(trial, source), source)
 
     def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
         """Return what is polled beside the output; None for what the monitor leaves to others."""
@@ -146,10 +153,24 @@ class TrialMonitors:
             return PrometheusEndpoint([*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)], names)
         return None
 
+    def may_outlive(self, job: Object) -> bool:
+        """Return whether everything that a trial reports is in its output or in files.
+
+        What is pushed, or offered at an endpoint, is lost while no engine takes it.
+        """
+        trial = self._trial_of(job)
+        return trial is not None and trial.spec.metrics_collector.kind in _LASTING
+
+    def resume(self, job: Object) -> None:
+        """Read what is stored of a trial: its monitors find all of it again."""
+        if (trial := self._trial_of(job)) is not None:
+            self._stored[trial.name] = StoredReadings(self._read_stored(trial.name))
+
     def discard(self, job: Object) -> None:
         """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
         trial = self._trial_of(job)
         if trial is not None:
+            self._stored.pop(trial.name, None)
             self._reporter.discard(trial.name)
             self._forget(trial.name)
 
@@ -174,6 +195,7 @@ class TrialMonitors:
     def forget(self, trial_name: str) -> None:
         """Forget a trial that is over."""
         self._followed.pop(trial_name, None)
+        self._stored.pop(trial_name, None)
         self._ports.pop(trial_name, None)
 
     def _trial_of(self, job: Object) -> Trial | None:
@@ -186,9 +208,10 @@ class TrialMonitors:
     def _parser(self, trial: Trial, objective: ObjectiveSpec) -> Parser:
         return output_parser(objective, trial.spec.metrics_collector, trial.spec.early_stopping_rules)
 
-    def _collector(self, trial: Trial, evidence: Evidence) -> Collector:
+    def _readings(self, trial: Trial, evidence: Evidence) -> TrialReadings:
         assert trial.spec.objective is not None
-        return collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
+        collector = collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
+        return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name))
 
 
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
@@ -213,21 +236,30 @@ def _directory(trial: Trial) -> str:
     return path if is_directory else str(Path(path).parent)
 
 
-class _TrialMonitor:
-    """What every monitor of a trial does with readings.
+class TrialReadings:
+    """What becomes of the readings of a trial that a monitor finds.
 
     Args:
         trial: Whose readings these are.
         collector: Counts them.
         reporter: Stores them.
         events: Records additional metrics that were not found.
+        stored: Those that an earlier engine stored; None: there are none.
     """
 
-    def __init__(self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder) -> None:
-        self._trial = trial
+    def __init__(
+        self,
+        trial: Trial,
+        collector: Collector,
+        reporter: Reporter,
+        events: EventRecorder,
+        stored: StoredReadings | None = None,
+    ) -> None:
+        self.trial = trial
         self._collector = collector
         self._reporter = reporter
         self._events = events
+        self._stored = stored
 
     @property
     def backlogged(self) -> bool:
@@ -239,26 +271,51 @@ class _TrialMonitor:
         """Why the trial is to be stopped early."""
         return self._collector.verdict
 
-    def _report(self, readings: list[MetricLog]) -> None:
-        self._reporter.report(self._trial.name, self._collector.take(readings))
+    def report(self, readings: list[MetricLog]) -> None:
+        """Count readings, and have those stored that are not stored yet."""
+        taken = self._collector.take(readings)
+        if self._stored is not None:
+            taken = self._stored.without(readings, taken)
+        self._reporter.report(self.trial.name, taken)
 
-    def _end(self, problem: str, done: Callable[[MonitorReport], None]) -> None:
+    def end(self, problem: str, done: Callable[[MonitorReport], None]) -> None:
         """Say what was not found, and call back when all is stored."""
         explanation = self._collector.explanation()
         report = MonitorReport("; ".join(filter(None, (explanation, problem))))
         missing = "; ".join(filter(None, (self._collector.missing_metrics(), problem)))
         if missing and not explanation:
-            self._events.record(self._trial, warning=True, reason="MetricsMissing", message=missing)
-        self._reporter.flush(self._trial.name, lambda: done(report))
+            self._events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
+        self._reporter.flush(self.trial.name, lambda: done(report))
+
+
+class _TrialMonitor:
+    """What every monitor of a trial passes on.
+
+    Args:
+        readings: Takes what it finds.
+    """
+
+    def __init__(self, readings: TrialReadings) -> None:
+        self._readings = readings
+        self._report = readings.report
+        self._end = readings.end
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether storing is behind."""
+        return self._readings.backlogged
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial is to be stopped early."""
+        return self._readings.verdict
 
 
 class OutputMonitor(_TrialMonitor):
     """Reads the output of a container."""
 
-    def __init__(
-        self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder, output: Output
-    ) -> None:
-        super().__init__(trial, collector, reporter, events)
+    def __init__(self, readings: TrialReadings, output: Output) -> None:
+        super().__init__(readings)
         self._output = output
 
     def feed(self, data: bytes) -> None:
@@ -280,10 +337,8 @@ class OutputMonitor(_TrialMonitor):
 class SourceMonitor(_TrialMonitor):
     """Reads what a container writes or offers beside its output."""
 
-    def __init__(
-        self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder, source: Source
-    ) -> None:
-        super().__init__(trial, collector, reporter, events)
+    def __init__(self, readings: TrialReadings, source: Source) -> None:
+        super().__init__(readings)
         self._source = source
 
     def feed(self, data: bytes) -> None:
@@ -315,7 +370,7 @@ class SourceMonitor(_TrialMonitor):
             self._report(self._source.finish())
             self._source.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
-            _log.exception("Monitor failed", extra={"trial": self._trial.name})
+            _log.exception("Monitor failed", extra={"trial": self._readings.trial.name})
             done(MonitorReport(f"reading the metrics failed: {error}"))
         else:
             self._end(self._source.problem, done)

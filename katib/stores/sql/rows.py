@@ -11,16 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from katib.runtime.objects import Key, Kind, Object
-from katib.runtime.search import Facts, FactsOf, Found, Order, Place, Query, foreign_cursor
+from katib.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
 from katib.stores import semantics
 
 _LONGEST_ID = 19
 """Digits of the largest id that SQLite knows."""
 
-_SELECT_NAMED = (
-    "SELECT body FROM objects"
-    " WHERE kind = :kind AND api_version = :api_version AND namespace = :namespace AND name = :name"
-)
+_SELECT_NAMED = "SELECT body FROM objects WHERE api_version = ? AND kind = ? AND namespace = ? AND name = ?"
 _IS_OWNED = "id IN (SELECT object_id FROM object_owners WHERE owner_uid = :owner)"
 _SELECT_OWNED = f"SELECT body FROM objects WHERE {_IS_OWNED} ORDER BY id"  # noqa: S608 - of constants
 _SELECT_EXISTS = "SELECT EXISTS (SELECT 1 FROM objects WHERE uid = :uid)"
@@ -93,12 +90,6 @@ def read_revision(connection: sqlite3.Connection) -> int:
     return int(revision)
 
 
-def find_object(connection: sqlite3.Connection, kind: Kind, key: Key) -> Object | None:
-    """Return an object or None."""
-    row = connection.execute(_SELECT_NAMED, {**_of_kind(kind), "namespace": key.namespace, "name": key.name}).fetchone()
-    return semantics.decode(row[0]) if row else None
-
-
 def list_objects(
     connection: sqlite3.Connection,
     kind: Kind,
@@ -135,7 +126,7 @@ def _bodies(
     owner_uid: str | None,
 ) -> sqlite3.Cursor:
     statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=owner_uid is not None)
-    values = {**_of_kind(kind), "namespace": namespace, "owner": owner_uid}
+    values = {**kind._asdict(), "namespace": namespace, "owner": owner_uid}
     for number, (label, value) in enumerate(labels.items()):
         values |= {f"label_{number}": label, f"value_{number}": value}
     return connection.execute(statement, values)
@@ -181,13 +172,7 @@ def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
     connection.execute("DELETE FROM object_facts")
     for kind in facts_of.kinds:
         for (body,) in _bodies(connection, kind, None, {}, None):
-            obj = semantics.decode(body)
-            _write_facts(connection, _INSERT_FACTS, obj, facts_of(obj))
-
-
-def _write_facts(connection: sqlite3.Connection, statement: str, obj: Object, facts: Facts | None) -> None:
-    if facts is not None:
-        connection.execute(statement, {"uid": obj["metadata"]["uid"], **facts._asdict()})
+            SqlRows(connection, facts_of).write_facts(_INSERT_FACTS, semantics.decode(body))
 
 
 class SqlRows:
@@ -204,7 +189,8 @@ class SqlRows:
 
     def find(self, kind: Kind, key: Key) -> Object | None:
         """Read one row."""
-        return find_object(self._connection, kind, key)
+        row = self._connection.execute(_SELECT_NAMED, (*kind, *key)).fetchone()
+        return semantics.decode(row[0]) if row else None
 
     def has_uid(self, uid: str) -> bool:
         """Look into the index of uids."""
@@ -226,7 +212,7 @@ class SqlRows:
             "body": semantics.encode(obj),
         }
         self._connection.execute(_INSERT, values)
-        _write_facts(self._connection, _INSERT_FACTS, obj, self._facts_of(obj))
+        self.write_facts(_INSERT_FACTS, obj)
         self._add_labels(obj)
         self._add_owners(obj)
 
@@ -241,11 +227,17 @@ class SqlRows:
         if before.get("ownerReferences") != after.get("ownerReferences"):
             self._connection.execute(_DELETE_OWNERS, uid)
             self._add_owners(new)
-        _write_facts(self._connection, _UPDATE_FACTS, new, self._facts_of(new))
+        self.write_facts(_UPDATE_FACTS, new)
 
     def remove(self, obj: Object) -> None:
         """Delete the row; its labels, owners and facts follow."""
         self._connection.execute(_DELETE, {"uid": obj["metadata"]["uid"]})
+
+    def write_facts(self, statement: str, obj: Object) -> None:
+        """Write what a search finds an object by, if its kind is searched."""
+        derive = self._facts_of.kinds.get(Kind(obj["apiVersion"], obj["kind"]))
+        if derive is not None:
+            self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})
 
     def _add_labels(self, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
@@ -256,7 +248,3 @@ class SqlRows:
         uid = obj["metadata"]["uid"]
         for owner_uid in semantics.owner_uids(obj):
             self._connection.execute(_INSERT_OWNER, {"uid": uid, "owner_uid": owner_uid})
-
-
-def _of_kind(kind: Kind) -> dict[str, str | None]:
-    return {"kind": kind.kind, "api_version": kind.api_version}

@@ -64,7 +64,7 @@ class SqlStore(TransactedStore):
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
         with self._database.snapshot() as driver:
-            obj = rows.find_object(driver, kind, key)
+            obj = rows.SqlRows(driver, self._facts).find(kind, key)
         if obj is None:
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj

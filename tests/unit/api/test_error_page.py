@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "reference" / "errors.md"
 DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "ui")
 DOCUMENTED_FILES = (
     "katib/cli/editing.py",
@@ -51,7 +52,7 @@ def raised() -> set[str]:
 
 
 def documented() -> list[str]:
-    return re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    return re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
 
 
 def test_every_origin_is_explained() -> None:
@@ -68,6 +69,6 @@ def test_every_origin_is_explained_once() -> None:
 
 def test_every_rule_of_katib_is_explained() -> None:
     """V37 is about the inside of a Job; what runs Jobs explains it."""
-    rules = {int(number) for number in re.findall(r"\bV(\d+)\b", (ROOT / "docs" / "errors.md").read_text())}
+    rules = {int(number) for number in re.findall(r"\bV(\d+)\b", PAGE.read_text())}
 
     assert set(range(1, 59)) - rules == {37}

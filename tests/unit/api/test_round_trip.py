@@ -39,3 +39,21 @@ def test_unknown_fields_of_a_status_and_of_its_entries_are_kept_by_a_write(
     assert {**written, "conditions": []} == {**status, "conditions": []}
     assert [condition["fromTheFuture"] for condition in written["conditions"]] == [NEWS["fromTheFuture"]] * 2
     assert written["conditions"][1]["status"] == "False"
+
+
+def test_what_others_stored_is_read_as_far_as_it_fits_and_encoded_as_it_was() -> None:
+    stored = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Trial",
+        "metadata": {"name": "t", "creationTimestamp": "yesterday", "labels": {"a": 1, "b": "2"}, "managedFields": []},
+        "spec": {"objective": None, "parameterAssignments": [3, {"name": "x", "value": 1}], **NEWS},
+        "status": {"startTime": "2030-01-01T00:00:00Z", "conditions": None, **NEWS},
+    }
+
+    read = Trial.read(stored)
+
+    assert (read.name, read.metadata.creation_timestamp, read.metadata.labels) == ("t", None, {"b": "2"})
+    assert [(pair.name, pair.value) for pair in read.spec.parameter_assignments] == [("", ""), ("x", "1")]
+    assert read.status.start_time == datetime(2030, 1, 1, tzinfo=UTC)
+    assert read.encode() == stored
+    assert structs.replace(read, kind="Trial").encode() != stored

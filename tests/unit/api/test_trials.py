@@ -9,7 +9,6 @@ from katib.api.defaults import with_defaults
 from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
-    Json,
     TrialState,
     cost,
     is_available,
@@ -56,20 +55,11 @@ def test_a_condition_that_does_not_hold_says_nothing() -> None:
 def test_of_several_conditions_one_counts_in_any_order(conditions: tuple[str, ...], state: TrialState) -> None:
     forward, backward = trial("t", *conditions), trial("t", *reversed(conditions))
 
-    states = [trial_state(one) for one in (forward, backward, forward.encode(), backward.encode())]
-
-    assert states == [state] * 4
+    assert [trial_state(one) for one in (forward, backward)] == [state] * 2
 
 
 def test_active_and_eligible_states_are_apart() -> None:
     assert not ELIGIBLE & set(ACTIVE)
-
-
-def both(
-    objective: ObjectiveSpec, observation: Observation | None
-) -> list[tuple[ObjectiveSpec | Json, Observation | Json | None]]:
-    """Return an objective and an observation as models, and in their JSON form."""
-    return [(objective, observation), (objective.encode(), observation and observation.encode())]
 
 
 @pytest.mark.parametrize(
@@ -91,10 +81,8 @@ def both(
         pytest.param("latest", observed(""), None, id="empty text"),
     ],
 )
-def test_the_strategy_picks_the_reading_in_both_forms(
-    strategy: str, reading: Observation | None, text: str | None
-) -> None:
-    assert [metric_text(*form) for form in both(objective(strategy=strategy), reading)] == [text, text]
+def test_the_strategy_picks_the_reading(strategy: str, reading: Observation | None, text: str | None) -> None:
+    assert metric_text(objective(strategy=strategy), reading) == text
 
 
 @pytest.mark.parametrize("strategies", [["loss"], ["acc"], []], ids=["min", "of another metric", "none"])
@@ -107,7 +95,7 @@ def test_controllers_tables_and_services_read_the_same_value(strategies: list[st
     one = structs.replace(one, status=structs.replace(one.status, observation=read))
 
     number = objective_number(spec, read)
-    table = objective_value(one.encode())
+    table = objective_value(one)
     wire = {metric.name: metric.value for metric in trial_message(one).status.observation.metrics}.get("loss")
 
     expected = "0.5" if strategies == ["loss"] else None
@@ -135,7 +123,7 @@ def test_numbers_are_read_as_programs_print_them(text: str, value: float) -> Non
     ("latest", "available"), [("0.1", True), ("conv", True), ("nan", True), ("unavailable", False), ("", False)]
 )
 def test_an_objective_is_available_when_it_was_read_at_all(latest: str, *, available: bool) -> None:
-    assert [is_available(*form) for form in both(objective(), observed(latest))] == [available, available]
+    assert is_available(objective(), observed(latest)) == available
 
 
 @pytest.mark.parametrize(
@@ -193,9 +181,10 @@ def test_a_trial_without_a_number_for_each_objective_is_not_compared(seconds: st
 
 
 def test_an_objective_that_was_not_read_is_named() -> None:
-    for objective_, observation in both(several(ACCURATE, QUICK), read(accuracy="0.9")):
-        assert missing_objectives(objective_, observation) == ("seconds",)
-        assert not is_available(objective_, observation)
+    objective_, observation = several(ACCURATE, QUICK), read(accuracy="0.9")
+
+    assert missing_objectives(objective_, observation) == ("seconds",)
+    assert not is_available(objective_, observation)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +213,7 @@ def test_constraints_hold_at_their_bounds_and_for_what_was_read(text: str | None
     spec = several(ACCURATE, QUICK, constraints=({"metricName": "latency", "min": 10, "max": 30},))
     observation = read(accuracy="1") if text is None else read(accuracy="1", latency=text)
 
-    assert [is_feasible(*pair) for pair in both(spec, observation)] == [holds, holds]
+    assert is_feasible(spec, observation) == holds
 
 
 def test_without_constraints_every_trial_is_feasible() -> None:

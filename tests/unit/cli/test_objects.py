@@ -23,6 +23,7 @@ from tests.support.tuning import (
     make_pareto_experiment,
     make_pod,
     make_trial,
+    patched,
 )
 from tests.unit.cli.conftest import Katib
 
@@ -60,10 +61,13 @@ def test_trials_of_a_population_show_their_generation_and_parent(
     katib: Katib, service: MemoryTuningService, command: tuple[str, ...], before: list[str]
 ) -> None:
     kind = "pbt.suggestion.katib.kubeflow.org"
-    child = make_trial("b", condition("Succeeded"), loss="0.25", lr="0.5", index=1)
-    child["metadata"]["labels"] |= {f"{kind}/generation": "1", f"{kind}/parent": "a"}
-    first = make_trial("a", condition("Succeeded"), loss="0.5", lr="0.5")
-    first["metadata"]["labels"] |= {f"{kind}/generation": "0"}
+    child = patched(
+        make_trial("b", condition("Succeeded"), loss="0.25", lr="0.5", index=1),
+        metadata={"labels": {f"{kind}/generation": "1", f"{kind}/parent": "a"}},
+    )
+    first = patched(
+        make_trial("a", condition("Succeeded"), loss="0.5", lr="0.5"), metadata={"labels": {f"{kind}/generation": "0"}}
+    )
     for obj in (make_experiment(), first, child, make_trial("by-hand", condition("Succeeded"), loss="1", index=2)):
         service.put(obj)
 
@@ -226,9 +230,8 @@ def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: Me
 
 
 def test_describe_says_when_a_parameter_has_a_value(katib: Katib, service: MemoryTuningService) -> None:
-    experiment = make_experiment()
     momentum = {**a_double("momentum"), "when": {"parameter": "optimizer", "values": ["sgd", "rmsprop"]}}
-    service.put({**experiment, "spec": {**experiment["spec"], "parameters": [momentum]}})
+    service.put(patched(make_experiment(), spec={"parameters": [momentum]}))
 
     assert "  momentum: double 0.01 to 0.1, when optimizer is sgd or rmsprop\n" in katib("describe", "demo").out
 
@@ -357,7 +360,7 @@ def test_delete_removes_what_it_names(katib: Katib, server: str, played: MemoryT
     assert result.code == 2
     assert result.out == "experiment/demo deleted\n"
     assert '"ghost"' in result.err
-    assert [e["metadata"]["name"] for e in played.experiments()] == ["waiting"]
+    assert [e.name for e in played.experiments()] == ["waiting"]
 
 
 def test_a_trial_is_added_by_hand(katib: Katib, server: str, service: MemoryTuningService) -> None:
@@ -446,8 +449,9 @@ def several(service: MemoryTuningService) -> MemoryTuningService:
     """A service with a Pareto set."""
     experiment = make_pareto_experiment("demo", condition("Running"))
     trial = make_trial("slow", condition("Succeeded"), x="0.5")
-    trial["spec"]["objective"] = experiment["spec"]["objective"]
-    trial["status"]["observation"] = experiment["status"]["currentOptimalTrial"]["observation"]
+    made = experiment.encode()
+    observation = made["status"]["currentOptimalTrial"]["observation"]
+    trial = patched(trial, spec={"objective": made["spec"]["objective"]}, status={"observation": observation})
     service.put(experiment)
     service.put(trial)
     return service

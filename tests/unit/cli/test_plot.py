@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import MetricLog
-from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
+from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 
 NAME = "<img src=x onerror=alert(1)>"
@@ -21,7 +21,7 @@ NAME = "<img src=x onerror=alert(1)>"
 def put_run(service: MemoryTuningService, name: str = "demo", **spec: Any) -> None:
     """Store an experiment of three trials, one of which was stopped early, with a curve of three steps each."""
     experiment = make_experiment(name, condition("Succeeded", message="max trial count has reached"))
-    service.put({**experiment, "spec": {**experiment["spec"], **spec}})
+    service.put(patched(experiment, spec=spec))
     for index, (loss, state) in enumerate([("0.5", "Succeeded"), ("0.9", "EarlyStopped"), ("0.25", "Succeeded")]):
         trial = f"{name}-{index}"
         service.put(make_trial(trial, condition(state), experiment=name, loss=loss, index=index, x=loss))

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from katib.api.types import Experiment, Trial
 from katib.explaining.lines import moment_line
 from katib.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
-from katib.tuning.service import Change, Diagnosis, Json
+from katib.tuning.service import Change, Diagnosis
 from tests.support.tuning import (
     START,
     MemoryTuningService,
@@ -14,14 +15,15 @@ from tests.support.tuning import (
     make_experiment,
     make_pareto_experiment,
     make_trial,
+    patched,
     stamp,
 )
 
 RUNNING = condition("Running")
 
 
-def see(progress: Progress, obj: Json, type_: str = "MODIFIED") -> list[str]:
-    return [moment_line(moment, progress) for moment in progress.observe(Change(type_, obj))]
+def see(progress: Progress, obj: Experiment | Trial, type_: str = "MODIFIED") -> list[str]:
+    return [moment_line(moment, progress) for moment in progress.observe(Change(type_, obj.encode()))]
 
 
 @pytest.fixture
@@ -133,12 +135,14 @@ def test_a_run_is_finished_only_when_nothing_runs_any_more(progress: Progress) -
 
 
 def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progress: Progress) -> None:
-    ended = make_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"), trials=2)
-    ended["spec"] |= {"maxTrialCount": 3, "resumePolicy": "FromVolume"}
+    ended = patched(
+        make_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"), trials=2),
+        spec={"maxTrialCount": 3, "resumePolicy": "FromVolume"},
+    )
     see(progress, ended, "ADDED")
     assert not progress.finished
 
-    see(progress, {**ended, "status": {**ended["status"], "trials": 3}})
+    see(progress, patched(ended, status={"trials": 3}))
     assert progress.finished
 
 
@@ -159,16 +163,16 @@ def test_a_deleted_experiment_finishes_the_run(progress: Progress) -> None:
 def test_moments_carry_what_they_are_about(progress: Progress) -> None:
     trial = make_trial("t", RUNNING)
 
-    assert list(progress.observe(Change("ADDED", trial))) == [TrialStarted(trial)]
+    assert list(progress.observe(Change("ADDED", trial.encode()))) == [TrialStarted(trial)]
     assert TrialEnded(trial, 1) != BestChanged("t", "1")
 
 
-def failed(name: str, cause: str, *, index: int = 0) -> Json:
+def failed(name: str, cause: str, *, index: int = 0) -> Trial:
     return make_trial(name, condition("Failed", message=f"Trial has failed: {cause}"), index=index)
 
 
-def alike(progress: Progress, *trials: Json) -> list[FailingAlike]:
-    moments = [moment for trial in trials for moment in progress.observe(Change("MODIFIED", trial))]
+def alike(progress: Progress, *trials: Trial) -> list[FailingAlike]:
+    moments = [moment for trial in trials for moment in progress.observe(Change("MODIFIED", trial.encode()))]
     return [moment for moment in moments if isinstance(moment, FailingAlike)]
 
 
@@ -186,21 +190,18 @@ def test_first_trials_that_fail_the_same_way_are_told_once(progress: Progress) -
         pytest.param([failed("a", "KeyError: 3")], id="only one so far"),
     ],
 )
-def test_failures_that_may_be_accidents_are_not_told_together(progress: Progress, trials: list[Json]) -> None:
+def test_failures_that_may_be_accidents_are_not_told_together(progress: Progress, trials: list[Trial]) -> None:
     assert alike(progress, *trials) == []
 
 
 def test_trials_that_ran_for_a_while_before_they_failed_are_not_told_together(progress: Progress) -> None:
-    late = [failed("a", "x"), failed("b", "x")]
-    for trial in late:
-        trial["status"]["completionTime"] = stamp(600)
+    late = [patched(failed(name, "x"), status={"completionTime": stamp(600)}) for name in "ab"]
 
     assert alike(progress, *late) == []
 
 
 def test_the_only_trial_that_may_fail_speaks_for_all() -> None:
-    experiment = make_experiment()
-    experiment["spec"]["maxFailedTrialCount"] = 1
+    experiment = patched(make_experiment(), spec={"maxFailedTrialCount": 1})
 
     assert [moment.count for moment in alike(Progress(experiment, START), failed("a", "x"))] == [1]
 
@@ -223,12 +224,11 @@ def test_of_several_objectives_best_so_far_is_a_hypervolume_that_has_grown() -> 
     progress, first = Progress(make_pareto_experiment(), START), make_pareto_experiment()
     line = "best so far: 3 trials that no other beats, hypervolume"
 
-    def changed(volume: float, *, newcomer: bool) -> Json:
+    def changed(volume: float, *, newcomer: bool) -> Experiment:
         made = make_pareto_experiment()
-        made["status"]["paretoSet"]["hypervolume"] = volume
-        if newcomer:
-            made["status"]["paretoSet"]["trials"][1]["bestTrialName"] = f"t{volume:g}"
-        return made
+        first, second = made.encode()["status"]["paretoSet"]["trials"]
+        trials = [first, {**second, "bestTrialName": f"t{volume:g}"} if newcomer else second]
+        return patched(made, status={"paretoSet": {"hypervolume": volume, "trials": trials}})
 
     assert see(progress, first) == [f"{line} 12.5"]
     assert see(progress, first) == []
@@ -239,10 +239,12 @@ def test_of_several_objectives_best_so_far_is_a_hypervolume_that_has_grown() -> 
 
 def test_a_trial_outside_the_constraints_is_told_so() -> None:
     experiment = make_pareto_experiment()
-    trial = make_trial("t", RUNNING, condition("Succeeded"), x="1")
-    trial["spec"]["objective"] = experiment["spec"]["objective"]
+    trial = patched(
+        make_trial("t", RUNNING, condition("Succeeded"), x="1"),
+        spec={"objective": experiment.encode()["spec"]["objective"]},
+    )
     values = {"accuracy": "0.9", "seconds": "3", "memory": "9"}
-    trial["status"]["observation"] = {"metrics": [{"name": n, "latest": v} for n, v in values.items()]}
+    trial = patched(trial, status={"observation": {"metrics": [{"name": n, "latest": v} for n, v in values.items()]}})
 
     (line,) = see(Progress(experiment, START), trial)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
+from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 
 CURVES = {
@@ -22,7 +22,7 @@ CURVES = {
 def run_demo(service: MemoryTuningService, **spec: Any) -> None:
     """Store an experiment of three trials that ran one after the other, ten seconds apart, a reading a second."""
     experiment = make_experiment("demo", condition("Succeeded"))
-    service.put({**experiment, "spec": {**experiment["spec"], **spec}})
+    service.put(patched(experiment, spec=spec))
     for index, (name, values) in enumerate(CURVES.items()):
         service.put(make_trial(name, condition("Succeeded"), loss=str(min(values)), index=index))
         for second, value in enumerate(values, 1):

@@ -53,7 +53,7 @@ def test_earlier_trials_of_a_table_go_with_the_experiment(
 
     assert katib("run", str(file), "--warm-start", "earlier.csv").code == 0
     (experiment,) = service.experiments()
-    assert experiment["spec"]["warmStart"]["trials"] == [
+    assert experiment.encode()["spec"]["warmStart"]["trials"] == [
         {"parameterAssignments": [{"name": "x", "value": "0.5"}], "metrics": [{"name": "loss", "value": "0.7"}]}
     ]
 

@@ -47,16 +47,21 @@ def serve(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=lambda value: getattr(value, "name", None)
+    ("number", "code", "follows"),
+    [
+        (signal.SIGINT, 130, "end and start again next time"),
+        (signal.SIGTERM, 0, "go on for 10m, and the next start here goes on with them"),
+    ],
+    ids=["SIGINT", "SIGTERM"],
 )
-def test_a_signal_stops_the_server_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_signal_stops_the_server_in_order(tmp_path: Path, number: signal.Signals, code: int, follows: str) -> None:
     with serve(tmp_path) as (process, url):
         assert httpx.get(f"{url}/healthz", trust_env=False).json()["status"] == "ok"
         process.send_signal(number)
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
 
     assert process.returncode == code
-    assert err == "stopping: running trials end and start again next time\n"
+    assert err == f"stopping: running trials {follows}\n"
 
 
 def test_a_signal_before_the_server_waits_is_not_lost(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.trials import TrialState, objective_number, trial_state
 from katib.api.types import Trial
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import StopVerdict
@@ -201,3 +201,21 @@ def test_a_crash_during_a_deletion_leaves_nothing_behind(store: MemoryStore, wri
         eventually(lambda: not any(store.list(kind).items for kind in (EXPERIMENT, SUGGESTION, TRIAL, JOB)))
 
     assert all(log.read(name) == [] for name in names)
+
+
+def test_a_trial_costs_two_writes_of_its_status_and_no_question_for_its_job(store: MemoryStore) -> None:
+    calls: list[Call] = []
+
+    def note(call: Call) -> None:
+        if call.before:
+            calls.append(call)
+
+    with a_world(store, MemoryObservationLog(), through=lambda inner: FaultyStore(inner, note)) as world:
+        world.submit(an_experiment(maxTrialCount=4, parallelTrialCount=1))
+        world.ended()
+        last = max(world.trials(), key=lambda trial: int(trial.metadata.resource_version)).name
+
+    of_last = Counter((call.verb, call.kind) for call in calls if call.key is not None and call.key.name == last)
+    assert of_last["create", JOB] == 1
+    assert of_last["update_status", TRIAL] <= 2
+    assert of_last["get", JOB] == 0

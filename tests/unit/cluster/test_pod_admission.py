@@ -15,6 +15,7 @@ from katib.cluster.webhooks.pods import PATH, PodAdmission
 from katib.controllers.kinds import TRIAL
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.runtime.objects import Key, Kind
+from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
@@ -23,16 +24,6 @@ from tests.support.pods import injected_trial, injection_settings, pod
 TRAIN_JOB = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob")
 JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
 REPLICA_SET = Kind("apps/v1", "ReplicaSet")
-
-
-class HandClock:
-    """Monotonic time that a test sets."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 class Cluster:
@@ -44,9 +35,9 @@ class Cluster:
         self.refused: dict[Kind, Exception] = {}
         self.reads: list[Key | None] = []
         self.events = RecordedEvents()
-        self.clock = HandClock()
+        self.clock = VirtualClock()
         self.settings = injection_settings()
-        self.admission = PodAdmission(self.store, self._settings_for, events=self.events, clock=self.clock)  # type: ignore[arg-type]
+        self.admission = PodAdmission(self.store, self._settings_for, events=self.events, clock=self.clock)
 
     def add(self, kind: Kind, name: str, *owners: Mapping[str, Any]) -> Mapping[str, Any]:
         """Create an object with owners; return it as stored."""
@@ -142,7 +133,7 @@ def test_what_was_found_of_an_owner_counts_for_a_while(cluster: Cluster) -> None
         cluster.admission.mutate(review)
     assert len(cluster.reads) == 1
 
-    cluster.clock.seconds = REMEMBERED_SECONDS + 1
+    cluster.clock.advance(REMEMBERED_SECONDS + 1)
     cluster.admission.mutate(review)
 
     assert len(cluster.reads) == 2
@@ -197,7 +188,7 @@ def test_those_who_look_again_and_again_are_refused_from_memory_with_growing_pau
         """Look every five seconds at all pods; return the number of requests."""
         before = len(cluster.reads)
         for _ in range(0, seconds, 5):
-            cluster.clock.seconds += 5
+            cluster.clock.advance(5)
             for one in pods:
                 with pytest.raises(ForbiddenError):
                     cluster.admission.trial_of(one, "team")
@@ -217,7 +208,7 @@ def test_a_right_that_is_given_counts_for_those_who_look_again_after_the_pause(c
     with pytest.raises(ForbiddenError):
         cluster.admission.trial_of(review.object, "team")
 
-    cluster.clock.seconds = REFUSAL.first_seconds + 1
+    cluster.clock.advance(REFUSAL.first_seconds + 1)
 
     assert cluster.admission.trial_of(review.object, "team") is not None
 

@@ -12,7 +12,8 @@ from katib.api.types import CollectorSpec, MetricsCollectorSpec
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key
+from katib.runtime.informer import InformerEvent
+from katib.runtime.objects import EventType, Key
 from katib.stores.memory import MemoryStore
 from tests.support.planning import trial
 from tests.support.waiting import eventually
@@ -202,7 +203,7 @@ def test_what_a_pod_says_last_of_its_readings_counts(store: MemoryStore, pods: T
     store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
     eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
     store.delete(POD, Key("default", "demo-1-x"))
-    eventually(lambda: not pods.has_pods(DEMO))
+    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
 
     assert pods.update_of(trial("demo-1")) == NO_UPDATE
 
@@ -284,9 +285,9 @@ def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore,
     store.create(pod(containerStatuses=[container(**terminated(2))]))
     eventually(lambda: pods.update_of(trial("demo-1")).last_failure)
     store.delete(POD, Key("default", "demo-1-x"))
-    eventually(lambda: not pods.has_pods(DEMO))
+    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
     remembered = pods.update_of(trial("demo-1"))
-    pods.forget(DEMO)
+    pods.follow(InformerEvent(EventType.DELETED, DEMO, None, None))
 
     assert remembered == PodUpdate(last_failure="Container main in pod demo-1-x ended with exit code 2")
     assert pods.update_of(trial("demo-1")) == NO_UPDATE
@@ -304,7 +305,7 @@ def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_o
     eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
     eventually(lambda: pods.update_of(trial("demo-2")).lost)
     store.delete(POD, Key("default", "lost"))
-    eventually(lambda: not pods.has_pods(DEMO))
+    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
 
     assert before.collecting == "its pods could not be looked at"
     assert "pod lost" in pods.update_of(trial("demo-1")).incomplete

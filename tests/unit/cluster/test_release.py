@@ -6,7 +6,7 @@ import pytest
 
 from katib.api.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL, TRIAL_FINALIZER
 from katib.cluster.access.release import release, require_no_controller
-from katib.cluster.services.kinds import DEPLOYMENT
+from katib.cluster.services.plan import DEPLOYMENT
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, KindNotInstalledError, TerminalError
 from katib.runtime.objects import Key, Object

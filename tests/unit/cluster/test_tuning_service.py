@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from katib.api.metrics import ZERO_TIME, LogAccess, MetricLog
+from katib.api.types import Trial
 from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.pods.reading import POD
-from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
+from katib.cluster.services.plan import DEPLOYMENT, SERVICE
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
     FieldError,
@@ -54,7 +55,7 @@ def start_trial(world: ClusterWorld, name: str = "demo-0001", **spec: Any) -> Ob
 
 
 def trial_of(world: ClusterWorld, name: str = "demo-0000") -> dict[str, Any]:
-    return world.service.get("Trial", NS, name)
+    return world.service.get(Trial, NS, name).encode()
 
 
 def add_job(world: ClusterWorld, **status: Any) -> Object:

@@ -12,7 +12,7 @@ import yaml
 
 from katib.api.conditions import find_condition
 from katib.api.types import Condition, Trial
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.config_maps import KEPT_SECONDS, MISSING_SECONDS, TemplateConfigMaps
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.controllers.trial.job_caches import identity

@@ -174,7 +174,7 @@ def test_a_trial_whose_owner_was_taken_stays_though_the_cache_has_not_seen_that(
     kept = {**a_trial(key.name, None).encode(), "metadata": {"name": key.name, "namespace": key.namespace}}
     uid = store.create(kept)["metadata"]["uid"]
     seen = ObjectMeta(name=key.name, namespace=key.namespace, uid=uid, owner_references=(owned_by(obj),))
-    behind: Any = SimpleNamespace(by_index=lambda *_: [Trial(metadata=seen)])
+    behind: Any = SimpleNamespace(trials_of=lambda _: [Trial(metadata=seen)])
 
     ExperimentDeletion(store, behind, SystemClock()).let_go(obj)
 

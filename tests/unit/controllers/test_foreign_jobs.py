@@ -12,7 +12,8 @@ import pytest
 from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings

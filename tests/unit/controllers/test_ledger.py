@@ -149,7 +149,6 @@ def test_after_the_last_trial_is_gone_nothing_is_kept() -> None:
 
     assert ledger.counts(DEMO) == TrialCounts()
     assert not ledger._accounts
-    assert not ledger._order
 
 
 def test_a_tally_may_be_read_while_another_thread_writes() -> None:

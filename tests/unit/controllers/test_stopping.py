@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, NotFoundError
 from katib.runtime.objects import Key
@@ -22,8 +23,8 @@ def running(_trial: Any) -> JobEnd:
     return JobEnd(ends=False)
 
 
-def stored(world: World) -> dict[str, Any]:
-    return dict(world.store.get(EXPERIMENT, DEMO))
+def stored(world: World) -> Experiment:
+    return Experiment.read(world.store.get(EXPERIMENT, DEMO))
 
 
 def test_no_trial_starts_after_the_stop_and_those_that_run_end_as_they_would() -> None:
@@ -31,13 +32,13 @@ def test_no_trial_starts_after_the_stop_and_those_that_run_end_as_they_would() -
         world.submit(an_experiment(maxTrialCount=6, parallelTrialCount=2))
         eventually(lambda: len(world.trials()) == 2)
         edit_experiment(world.store, DEMO, counts={}, stopped=True)
-        eventually(lambda: "ExperimentStopped" in str(stored(world)["status"]["conditions"]))
+        eventually(lambda: "ExperimentStopped" in str(stored(world).status.conditions))
         assert state_of(stored(world)) == "Running"
         world.finish_jobs()
         eventually(lambda: state_of(stored(world)) == "Stopped")
 
         assert len(world.trials()) == 2
-        assert stored(world)["status"]["trialsSucceeded"] == 2
+        assert stored(world).status.trials_succeeded == 2
 
 
 def test_a_resumed_experiment_makes_exactly_the_rest_of_its_budget() -> None:

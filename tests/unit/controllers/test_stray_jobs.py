@@ -14,7 +14,8 @@ from katib.api.names import JOB_LABEL
 from katib.api.types import Trial
 from katib.cluster.leader.leading import judged_part
 from katib.cluster.leader.stray_jobs import StrayJobs
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
 from katib.controllers.trial.observing import TrialLogs
@@ -224,6 +225,27 @@ def test_a_job_whose_label_somebody_removed_is_still_judged(store: MemoryStore) 
         job = store.get(GADGET, KEY)
         store.update(with_metadata(job, labels={}))
         eventually(lambda: cluster.caches.jobs.is_stray(GADGET, KEY))
+        end_job(cluster)
+
+        eventually(lambda: cluster.state() == "Succeeded")
+        eventually(lambda: not exists(store))
+
+
+def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore
+) -> None:
+    """As a webhook may have it: no event tells of the job, so the first status of its trial does not wait for one."""
+    monkeypatch.setattr(reconciler, "JOB_EVENT_SECONDS", 0.05)
+    create = store.create
+
+    def without_label(obj: Object) -> Object:
+        return create(with_metadata(obj, labels={}) if Kind.of(obj) == GADGET else obj)
+
+    monkeypatch.setattr(store, "create", without_label)
+    with running(store) as cluster:
+        a_trial(store)
+        eventually(lambda: cluster.state() == "Running")
+        assert cluster.caches.jobs.is_stray(GADGET, KEY)
         end_job(cluster)
 
         eventually(lambda: cluster.state() == "Succeeded")

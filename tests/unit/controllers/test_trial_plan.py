@@ -70,7 +70,7 @@ def after(minutes: int, status: TrialStatus, job: JobView) -> TrialStatus:
 
 
 def ran_minutes(status: TrialStatus, minutes: int) -> float | None:
-    seconds = seconds_run({"kind": "Trial", "status": status.encode()}, NOW + timedelta(minutes=minutes))
+    seconds = seconds_run(Trial(status=status), NOW + timedelta(minutes=minutes))
     return None if seconds is None else seconds / 60
 
 

@@ -11,7 +11,7 @@ import pytest
 from katib.api.conditions import find_condition
 from katib.api.names import EXPERIMENT_LABEL, SERVICE_UNAVAILABLE
 from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import FINISH_ANNOTATION, ControllerSettings

@@ -1,4 +1,4 @@
-"""docs/ui.md has a section for each figure, and each section is of one that there is."""
+"""docs/how-to/ui.md has a section for each figure, and each section is of one that there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from katib.figures.catalogue import COMPARISON, FIGURES
 
-PAGE = (Path(__file__).parents[3] / "docs" / "ui.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "ui.md").read_text()
 CHAPTER = PAGE.partition("## What each picture shows and how to act on it\n")[2].partition("\n## ")[0]
 SECTIONS = dict(re.findall(r"(?ms)^### (\S+)\n(.*?)(?=^### |\Z)", CHAPTER))
 

@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
+from katib.api.types import Experiment, Trial
 from katib.explaining import Evidence, JobFacts, ServiceFacts, diagnose_experiment
+from katib.tuning.reading import best_trial_of
 from katib.tuning.service import Json, RecordedEvent
-from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, make_trial
+from tests.support.tuning import (
+    START,
+    condition,
+    make_experiment,
+    make_pareto_experiment,
+    make_suggestion,
+    make_trial,
+    patched,
+)
 
 NOW = START + timedelta(minutes=2)
 RUNNING = condition("Running")
@@ -16,13 +26,8 @@ EXHAUSTED = condition("Succeeded", "ExperimentSuggestionEndReached")
 MAX_TRIALS = condition("Succeeded", "ExperimentMaxTrialsReached")
 
 
-def verdict(experiment: Json, **evidence: Any) -> str:
+def verdict(experiment: Experiment, **evidence: Any) -> str:
     return diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, **evidence)).verdict
-
-
-def make_suggestion(*conditions: Json, requests: int = 2, count: int = 0) -> Json:
-    spec = {"algorithm": {"algorithmName": "tpe"}, "requests": requests}
-    return {"kind": "Suggestion", "spec": spec, "status": {"conditions": list(conditions), "suggestionCount": count}}
 
 
 def warn(reason: str, message: str, *, at: float = 60, count: int = 1) -> RecordedEvent:
@@ -94,8 +99,9 @@ def test_an_unfinished_experiment_has_one_answer(evidence: dict[str, Any], expec
 def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status: str, running: int) -> None:
     cause = "spec.trialTemplate.configMap.configMapName: ConfigMap team/x is not found; create it"
     waiting = condition("Running", "TrialTemplateMissing", message=f"Experiment waits for its trial template: {cause}")
-    experiment = make_experiment("demo", condition("Created"), {**waiting, "status": status})
-    experiment["status"]["trialsRunning"] = running
+    experiment = patched(
+        make_experiment("demo", condition("Created"), {**waiting, "status": status}), status={"trialsRunning": running}
+    )
     events = (warn("TrialTemplateMissing", waiting["message"]),)
 
     answer = diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, events=events))
@@ -110,8 +116,9 @@ def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status
 def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, running: int) -> None:
     cause = 'suggestion service "tpe" was killed by SIGKILL'
     away = condition("Running", "SuggestionServiceUnavailable", message=f"Experiment waits for its algorithm: {cause}")
-    experiment = make_experiment("demo", condition("Created"), {**away, "status": status})
-    experiment["status"]["trialsRunning"] = running
+    experiment = patched(
+        make_experiment("demo", condition("Created"), {**away, "status": status}), status={"trialsRunning": running}
+    )
     events = (warn("SuggestionServiceWaiting", cause), warn("SuggestionServiceUnavailable", away["message"]))
     services = (ServiceFacts("tpe", "failing", 7, f"{cause} (6 times in a row)"),)
     evidence = Evidence(now=NOW, experiment=experiment, events=events, services=services)
@@ -137,8 +144,9 @@ def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, ru
     ids=["a controller works", "nobody works"],
 )
 def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, expected: str) -> None:
-    deleted = make_experiment("demo", condition("Created"))
-    deleted["metadata"]["deletionTimestamp"] = "2030-01-01T12:00:00Z"
+    deleted = patched(
+        make_experiment("demo", condition("Created")), metadata={"deletionTimestamp": "2030-01-01T12:00:00Z"}
+    )
 
     assert verdict(deleted, controllers_running=at_work) == expected
 
@@ -187,17 +195,17 @@ def test_a_failing_service_says_how_often_it_was_tried_and_what_to_install() -> 
         ),
     ],
 )
-def test_a_finished_experiment_says_how_it_ended(end: Json, best: Json | None, expected: str) -> None:
-    experiment = make_experiment("demo", RUNNING, end)
-    experiment["spec"]["objective"] = {**experiment["spec"]["objective"], "goal": 0.05}
+def test_a_finished_experiment_says_how_it_ended(end: Json, best: Trial | None, expected: str) -> None:
+    experiment = patched(make_experiment("demo", RUNNING, end), spec={"objective": {"goal": 0.05}})
 
     assert verdict(experiment, best=best) == expected
 
 
 def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
-    experiment = make_experiment("demo", RUNNING, EXHAUSTED)
-    experiment["spec"]["algorithm"] = {"algorithmName": "hyperband"}
-    suggestion = {"kind": "Suggestion", "status": {"explanation": "all brackets are over"}}
+    experiment = patched(
+        make_experiment("demo", RUNNING, EXHAUSTED), spec={"algorithm": {"algorithmName": "hyperband"}}
+    )
+    suggestion = make_suggestion(explanation="all brackets are over")
     diagnosis = diagnose_experiment(experiment, Evidence(now=NOW, suggestion=suggestion))
 
     assert diagnosis.verdict == "demo succeeded: hyperband has nothing more to try."
@@ -206,11 +214,7 @@ def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
 
 def test_what_the_suggestion_service_waits_for_is_told_beside_the_trials_that_run() -> None:
     waits = condition("WaitingForTrials", "TrialsRunning", "hyperband waits for 1 trial of rung 0")
-    suggestion = {
-        "kind": "Suggestion",
-        "spec": {"requests": 4},
-        "status": {"suggestionCount": 3, "conditions": [condition("DeploymentReady"), waits]},
-    }
+    suggestion = make_suggestion(condition("DeploymentReady"), waits, requests=4, count=3)
     running = make_trial("t", condition("Running"))
     told = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion, trials=(running,)))
     alone = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion))
@@ -278,7 +282,7 @@ def test_findings_tell_progress_best_restarts_and_warnings() -> None:
 @pytest.mark.parametrize("state", [RUNNING, MAX_TRIALS], ids=["running", "ended"])
 def test_the_choice_of_the_algorithm_is_among_the_findings(state: Json) -> None:
     explanation = "auto uses gp, since a model of the objective pays with 4 parameters and a budget of 60 trials."
-    suggestion = {**make_suggestion(RUNNING), "status": {"explanation": explanation}}
+    suggestion = make_suggestion(explanation=explanation)
 
     diagnosis = diagnose_experiment(make_experiment("demo", state), Evidence(now=NOW, suggestion=suggestion))
 
@@ -299,11 +303,7 @@ def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
 
 def test_of_several_objectives_the_pareto_set_is_told() -> None:
     done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
-    best = {
-        **make_trial("slow", x="0.5"),
-        "status": {"observation": done["status"]["currentOptimalTrial"]["observation"]},
-    }
-    best["spec"]["objective"] = done["spec"]["objective"]
+    best = best_trial_of(done)
 
     findings = diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings
 
@@ -312,8 +312,10 @@ def test_of_several_objectives_the_pareto_set_is_told() -> None:
 
 
 def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
-    left = make_pareto_experiment("demo", condition("Succeeded"), currentOptimalTrial={}, paretoSet=None)
-    left["status"]["trialsInfeasible"] = 4
+    left = patched(
+        make_pareto_experiment("demo", condition("Succeeded"), currentOptimalTrial={}, paretoSet=None),
+        status={"trialsInfeasible": 4},
+    )
 
     findings = diagnose_experiment(left, Evidence(now=START, experiment=left)).findings
 

@@ -1,9 +1,10 @@
-"""Reading objects without decoding them (`katib.tuning.reading`)."""
+"""What is shown of objects (`katib.tuning.reading`)."""
 
 from __future__ import annotations
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.tuning.reading import format_duration, is_completed, objective_value, state_of, time_of
 from tests.support.tuning import condition, make_experiment, make_trial
 
@@ -35,8 +36,8 @@ def test_the_state_is_the_last_condition_that_holds() -> None:
 
 
 def test_an_object_without_status_is_not_completed() -> None:
-    assert not is_completed({"kind": "Experiment"})
-    assert state_of({"kind": "Experiment"}) == "Created"
+    assert not is_completed(Experiment())
+    assert state_of(Experiment()) == "Created"
 
 
 def test_a_trial_without_observation_has_no_value() -> None:

@@ -5,20 +5,20 @@ from datetime import timedelta
 import pytest
 
 from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.types import Trial
 from katib.explaining import Evidence, JobFacts, diagnose_experiment, diagnose_trial
-from katib.tuning.service import Diagnosis, Json
-from tests.support.tuning import START, condition, make_experiment, make_trial
+from katib.tuning.service import Diagnosis
+from tests.support.tuning import START, condition, make_experiment, make_trial, patched
 
 NOW = START + timedelta(minutes=2)
 
 
-def failed(cause: str) -> Json:
+def failed(cause: str) -> Trial:
     return make_trial("t", condition("Failed", "TrialFailed", f"Trial has failed: {cause}"))
 
 
 def diagnose(cause: str, *, program: str = "", workspace: str = "", in_image: bool = False) -> Diagnosis:
-    experiment = make_experiment()
-    experiment["metadata"]["annotations"] = {WORKSPACE_ANNOTATION: workspace}
+    experiment = patched(make_experiment(), metadata={"annotations": {WORKSPACE_ANNOTATION: workspace}})
     facts = JobFacts(program=program, in_image=in_image, log_tail=("oops",))
     return diagnose_trial(failed(cause), Evidence(now=NOW, experiment=experiment, jobs={"t": facts}))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from katib.api.types import Experiment
 from katib.explaining.answer import saved_share, savings_sentence
 
 
@@ -33,10 +32,11 @@ def test_nobody_knows_the_share_without_a_trial_of_each_kind(stopped: list[int],
     assert saved_share(stopped, complete, stopped=1, complete=1) is None
 
 
-def experiment(stopped: int, succeeded: int, algorithm: str = "asha") -> dict[str, Any]:
+def experiment(stopped: int, succeeded: int, algorithm: str = "asha") -> Experiment:
     spec = {"earlyStopping": {"algorithmName": algorithm}} if algorithm else {}
     total = stopped + succeeded
-    return {"spec": spec, "status": {"trials": total, "trialsEarlyStopped": stopped, "trialsSucceeded": succeeded}}
+    status = {"trials": total, "trialsEarlyStopped": stopped, "trialsSucceeded": succeeded}
+    return Experiment.decode({"spec": spec, "status": status})
 
 
 def test_the_sentence_counts_trials_and_readings() -> None:

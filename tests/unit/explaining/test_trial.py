@@ -9,7 +9,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.explaining import Evidence, JobFacts, diagnose_trial
 from katib.tuning.service import Diagnosis, Json
-from tests.support.tuning import START, condition, make_pod, make_trial
+from tests.support.tuning import START, condition, make_pod, make_trial, patched
 
 NOW = START + timedelta(minutes=2)
 CREATED = condition("Created")
@@ -107,8 +107,7 @@ def test_a_running_trial_without_readings_points_to_its_output() -> None:
 
 
 def test_the_command_for_the_output_names_a_namespace_that_is_not_meant_anyway() -> None:
-    trial = make_trial("t", RUNNING)
-    trial["metadata"]["namespace"] = "team"
+    trial = patched(make_trial("t", RUNNING), metadata={"namespace": "team"})
     diagnosis = diagnose_trial(trial, Evidence(now=NOW))
 
     assert diagnosis.remedies == ("Look at its output: katib logs t -n team -f",)
@@ -171,7 +170,9 @@ def test_missing_metrics_without_a_job_use_the_condition() -> None:
 def test_an_early_stopped_trial_shows_the_rule() -> None:
     message = "Trial is early stopped: loss 0.9 is greater than 0.5"
     trial = make_trial("t", condition("EarlyStopped", message=message), loss="0.8")
-    trial["spec"]["earlyStoppingRules"] = [{"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 4}]
+    trial = patched(
+        trial, spec={"earlyStoppingRules": [{"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 4}]}
+    )
     diagnosis = diagnose_trial(trial, Evidence(now=NOW))
 
     assert diagnosis.verdict == "t was stopped early: loss 0.9 is greater than 0.5."

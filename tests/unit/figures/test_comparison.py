@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from katib.figures.catalogue import compare
 from katib.figures.comparison import MOST_EXPERIMENTS, why_incomparable
 from katib.figures.data import Choice
 from tests.support.tables import large_table, make_data, make_table
+from tests.support.tuning import patched
 
 NAN = math.nan
 
@@ -48,9 +50,11 @@ def test_one_without_a_value_is_named() -> None:
 
 
 def test_two_of_one_name_are_told_apart_by_their_namespaces() -> None:
-    data = [make_data(make_table([value])) for value in (1.0, 2.0)]
-    for one, namespace in zip(data, ("left", "right"), strict=True):
-        one.experiment["metadata"]["namespace"] = namespace
+    made = [make_data(make_table([value])) for value in (1.0, 2.0)]
+    data = [
+        replace(one, experiment=patched(one.experiment, metadata={"namespace": namespace}))
+        for one, namespace in zip(made, ("left", "right"), strict=True)
+    ]
 
     assert [trace.name for trace in compare(data, Choice()).data] == ["left/demo", "right/demo"]
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from katib.api.types import Experiment, ObjectMeta
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
 from katib.figures.trials import STATES
@@ -51,7 +52,7 @@ def test_bars_stand_where_trials_ran_by_state() -> None:
 
 def test_what_runs_is_drawn_until_now() -> None:
     table = make_table([1.0, NAN], ["Succeeded", "Running"], started=[0.0, 10.0], ended=[10.0, NAN])
-    data = ExperimentData({"metadata": {"name": "demo"}}, table, now=START + 50)
+    data = ExperimentData(Experiment(metadata=ObjectMeta(name="demo")), table, now=START + 50)
 
     assert list(trace(draw_timeline(data, Choice()), "Running").x) == [40]
 

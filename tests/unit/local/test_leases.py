@@ -292,3 +292,43 @@ def test_a_card_is_the_same_by_its_number_and_its_uuid(tmp_path: Path) -> None:
         "MIG-1": "MIG-1",
         "7": "7",
     }
+
+
+def test_what_a_pod_holds_that_outlived_its_engine_is_held_by_the_next_engine(machine: Machine) -> None:
+    held: list[int] = []  # by the guard
+    capacity = cores(0, 1, gpus=("0", "1"))
+    first = LeaseTable(machine.directory, capacity, lambda fd: held.append(os.dup(fd)), machine.clock, Path("/data"))
+    request = Request(cpu=Decimal(1), gpus=1)
+    (lease,) = ask(Tokens(capacity, first, lambda *_: None, machine.clock), "a", cpu=Decimal(1), gpus=1)
+    other = machine.engine(capacity, "/other")
+
+    first.close(leaves=True)
+
+    waiting = ask(other, "b", "experiment b", cpu=Decimal(2))
+    assert waiting == []
+    second = LeaseTable(machine.directory, capacity, lambda _fd: None, machine.clock, Path("/data"))
+    second.take_over(held)
+    tokens = Tokens(capacity, second, lambda *_: None, machine.clock)
+    kept = tokens.keep(request, lease.gpus, "experiment a")
+    assert kept == Lease(request, lease.gpus, "experiment a")
+    assert tokens.free_gpus() == tuple(card for card in ("0", "1") if card not in lease.gpus)
+    machine.look()
+    assert waiting == []
+    assert "held by experiment a" in other.waiting_reason("b")
+
+    tokens.give_back(kept)
+    second.flush()
+    machine.look()
+    assert [found.request.cpu for found in waiting] == [2]
+    second.close()
+
+
+def test_a_pod_that_has_more_than_there_is_now_keeps_it_and_others_wait() -> None:
+    tokens = Tokens(cores(0))
+    kept = tokens.keep(Request(cpu=Decimal(3), gpus=1), ("gone",))
+    waiting = ask(tokens, "b", cpu=Decimal(1))
+
+    assert kept.gpus == ()
+    assert waiting == []
+    tokens.give_back(kept)
+    assert len(waiting) == 1

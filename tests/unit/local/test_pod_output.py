@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts, read_end
+from katib.local.pods.peek import Peek
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))
@@ -158,3 +159,68 @@ def test_an_error_that_is_no_lack_of_room_ends_the_log(tmp_path: Path) -> None:
     log.write(numbered(3))
 
     assert log.problem == "the log main.log ends after 24 bytes: No such file or directory"
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 40, 7], ids=["one file", "lines", "parts of lines"])
+def test_bytes_move_from_a_pipe_to_the_log_as_if_they_were_written(tmp_path: Path, limit: int) -> None:
+    limits = LogLimits(max_bytes=limit, max_files=1000)
+    written, moved = LogFile(tmp_path / "written.log", limits), LogFile(tmp_path / "moved.log", limits)
+    read, write = os.pipe()
+    peek = Peek()
+    written.open()
+    moved.open()
+    for part in (numbered(3), b"no end ", b"of a line\n" + numbered(2), b"\n\n"):
+        os.write(write, part + b"behind")
+        data = peek.read(read, len(part))
+        assert data == part
+        moved.move(data, read)
+        assert os.read(read, 100) == b"behind"
+        written.write(part)
+    os.close(write)
+    assert peek.read(read, 10) == b""
+    os.close(read)
+    peek.close()
+
+    contents = [[part.read_bytes() for part in log_parts(tmp_path / name)] for name in ("written.log", "moved.log")]
+    assert contents[0] == contents[1]
+    assert b"".join(LogFile(tmp_path / "moved.log", limits).contents()) == b"".join(contents[0])
+
+
+def test_bytes_that_the_disk_does_not_take_are_taken_from_the_pipe_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "")
+
+    log = LogFile(tmp_path / "main.log")
+    log.open()
+    read, write = os.pipe()
+    os.write(write, b"lost\nkept\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "splice", no_space)
+        log.move(b"lost\n", read)
+    log.move(b"kept\n", read)
+    os.close(read)
+    os.close(write)
+
+    assert (
+        tmp_path / "main.log"
+    ).read_bytes() == b"\n[katib] 5 bytes of output are missing here: the disk was full\nkept\n"
+
+
+def test_where_the_kernel_cannot_move_bytes_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*_: object, **__: object) -> int:
+        raise OSError(errno.EINVAL, "")
+
+    monkeypatch.setattr(os, "splice", cannot)
+    log = LogFile(tmp_path / "main.log")
+    log.open()
+    read, write = os.pipe()
+    for line in (b"one\n", b"two\n"):
+        os.write(write, line)
+        log.move(line, read)
+    os.close(write)
+
+    assert os.read(read, 10) == b""
+    assert (tmp_path / "main.log").read_bytes() == b"one\ntwo\n"
+    os.close(read)

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from katib.api.types import Experiment
 from katib.cluster.admission.certificates import issue
 from katib.errors import (
     ERROR_CODES,
@@ -163,11 +164,11 @@ def test_a_server_is_found_under_a_path_of_a_gateway(server: Server, service: Me
         thread = threading.Thread(target=gateway.serve_forever, args=(0.01,))
         thread.start()
         with HttpTuningService(f"http://127.0.0.1:{gateway.server_port}/katib/") as client:
-            found = client.get("Experiment", "default", "demo")
+            found = client.get(Experiment, "default", "demo")
         gateway.shutdown()
         thread.join()
 
-    assert found["metadata"]["name"] == "demo"
+    assert found.name == "demo"
     assert asked == ["/katib/api/v1/namespaces/default/experiments/demo"]
 
 
@@ -199,7 +200,7 @@ def test_errors_name_the_file_as_the_caller_did(
 
 def test_names_cannot_climb_out_of_their_path(server: Server) -> None:
     with HttpTuningService(server.url) as client, pytest.raises(KatibError):
-        client.get("Experiment", "default", "../../algorithms")
+        client.get(Experiment, "default", "../../algorithms")
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -194,7 +194,10 @@ def test_the_pareto_set_is_that_of_the_status_or_nothing(http: httpx.Client, ser
     several = make_pareto_experiment("several")
     service.put(several)
 
-    assert http.get("/api/v1/namespaces/default/experiments/several/pareto").json() == several["status"]["paretoSet"]
+    assert (
+        http.get("/api/v1/namespaces/default/experiments/several/pareto").json()
+        == several.encode()["status"]["paretoSet"]
+    )
     assert http.get(f"{DEMO}/pareto").status_code == 204
     assert http.get("/api/v1/namespaces/default/experiments/none/pareto").status_code == 404
 

@@ -78,6 +78,18 @@ def test_of_several_delays_the_earliest_counts(queue: WorkQueue[str], clock: Vir
     assert take_all(queue) == []
 
 
+def test_a_delayed_key_that_was_cancelled_does_not_come(queue: WorkQueue[str], clock: VirtualClock) -> None:
+    queue.add("now")
+    queue.add_after("now", 1)
+    queue.add_after("later", 2)
+    queue.cancel("now")
+
+    assert take_all(queue) == ["now"]
+    assert queue.seconds_to_next() == 2
+    clock.advance(2)
+    assert take_all(queue) == ["later"]
+
+
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_no_delay_is_now(queue: WorkQueue[str], seconds: float) -> None:
     queue.add_after("a", seconds)

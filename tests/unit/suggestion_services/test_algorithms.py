@@ -17,7 +17,7 @@ from suggestion_services.base.server import start_server
 from suggestion_services.early_stopping import StoppingAlgorithm
 from tests.support.suggestion import Service, an_experiment
 
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "algorithms.md"
 
 
 def test_names_are_unique_within_their_kind() -> None:

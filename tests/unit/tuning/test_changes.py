@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pytest
 
+from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ExpiredError, ForbiddenError, NotFoundError, UnavailableError
 from katib.runtime.clock import SystemClock
@@ -16,7 +17,6 @@ from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from katib.tuning.changes import Cursor, stream_changes
 from katib.tuning.kind_watches import RECONNECT_SECONDS, KindWatches
-from katib.tuning.reading import name_of
 from katib.tuning.service import BOOKMARK, Change
 from tests.support.controllers import new_store
 from tests.support.stores import memory_store
@@ -103,8 +103,8 @@ def store() -> PerKindStore:
     return made
 
 
-def without_status(obj: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in obj.items() if key != "status"}
+def without_status(obj: Experiment | Trial) -> dict[str, Any]:
+    return {key: value for key, value in obj.encode().items() if key != "status"}
 
 
 def changes(store: PerKindStore, since: str = "", seconds: float = 10) -> Iterator[Change]:
@@ -118,14 +118,16 @@ def touch(store: PerKindStore, kind: Kind, name: str, word: str) -> Object:
 
 
 def words(found: list[Change]) -> list[str]:
-    return [f"{name_of(change.object)} {change.object.get('status', {}).get('word')}" for change in found]
+    return [
+        f"{change.document['metadata']['name']} {change.document.get('status', {}).get('word')}" for change in found
+    ]
 
 
 def test_the_opening_ends_with_a_cursor_that_has_a_revision_of_each_kind(store: PerKindStore) -> None:
     stream = changes(store)
     opening = [next(stream), next(stream)]
 
-    assert [name_of(change.object) for change in opening] == ["demo", "demo-1"]
+    assert [change.document["metadata"]["name"] for change in opening] == ["demo", "demo-1"]
     assert opening[0].cursor == ""
     assert Cursor.parse(opening[1].cursor) == Cursor("e-2", "t-2")
 
@@ -239,7 +241,7 @@ def test_the_place_moves_on_while_only_others_change(store: PerKindStore) -> Non
         touch(store, TRIAL, "other-1", f"again {number}")
     touch(store, EXPERIMENT, "demo", "a")
 
-    assert (bookmark.type, bookmark.object) == (BOOKMARK, {})
+    assert (bookmark.type, bookmark.object) == (BOOKMARK, None)
     assert words([next(changes(store, since=bookmark.cursor))]) == ["demo a"]
     with pytest.raises(ExpiredError):
         list(changes(store, since=cursor))

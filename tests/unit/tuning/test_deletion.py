@@ -15,7 +15,7 @@ from katib.tuning.deletion import DELETE_TIMEOUT_SECONDS, Deletion
 from katib.tuning.ports import NoAftermath
 from tests.support.controllers import new_store
 from tests.support.stores import owned_by
-from tests.support.tuning import make_experiment, make_trial
+from tests.support.tuning import make_experiment, make_trial, patched
 
 DEMO = Key("default", "demo")
 
@@ -47,15 +47,11 @@ class Kept(NoAftermath):
 
 def world(*, finalizers: Sequence[str] = ()) -> MemoryStore:
     store = new_store()
-    experiment = make_experiment("demo")
-    del experiment["status"]
-    experiment["metadata"]["finalizers"] = list(finalizers)
-    stored = store.create(experiment)
+    experiment = patched(make_experiment("demo"), metadata={"finalizers": list(finalizers)}, status=None)
+    stored = store.create(experiment.encode())
     for name in ("demo-1", "demo-2"):
-        trial = make_trial(name)
-        del trial["status"]
-        trial["metadata"]["ownerReferences"] = owned_by(stored)
-        store.create(trial)
+        trial = patched(make_trial(name), metadata={"ownerReferences": owned_by(stored)}, status=None)
+        store.create(trial.encode())
     return store
 
 
@@ -87,9 +83,7 @@ def test_another_experiment_of_the_name_is_not_waited_for() -> None:
     store = world()
     deletion = Deletion(store, store.get(EXPERIMENT, DEMO), Kept(), SystemClock())
     store.delete(EXPERIMENT, DEMO)
-    again = make_experiment("demo")
-    del again["status"]
-    store.create(again)
+    store.create(patched(make_experiment("demo"), status=None).encode())
 
     with pytest.raises(NotFoundError):
         deletion.run()

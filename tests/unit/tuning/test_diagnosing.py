@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.types import Experiment, Trial
 from katib.databases.sqlite import Database, open_database
 from katib.errors import NotFoundError, UnavailableError
 from katib.explaining import ServiceFacts
@@ -22,7 +23,7 @@ from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
 from tests.support.controllers import JOB, new_store
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
-from tests.support.tuning import condition, make_experiment, make_trial
+from tests.support.tuning import condition, make_experiment, make_trial, patched
 
 
 class Bench:
@@ -53,8 +54,9 @@ class Bench:
         self.asked.append(name)
         return waiting
 
-    def put(self, *objects: dict[str, Any]) -> None:
-        for obj in objects:
+    def put(self, *objects: Experiment | Trial | dict[str, Any]) -> None:
+        for made in objects:
+            obj = made if isinstance(made, dict) else made.encode()
             stored = self.store.create({k: v for k, v in obj.items() if k != "status"})
             if "status" in obj:
                 self.store.update_status({**stored, "status": obj["status"]})
@@ -74,10 +76,10 @@ def bench(database: Database) -> Bench:
     return Bench(database)
 
 
-def running(name: str, **more: Any) -> dict[str, Any]:
+def running(name: str, **more: Any) -> Trial:
     made = make_trial(name, condition("Created"), condition("Running"), **more)
     run_spec = {"apiVersion": "batch/v1", "kind": "Job"}
-    return {**made, "spec": {**made["spec"], "primaryContainerName": "main", "runSpec": run_spec}}
+    return patched(made, spec={"primaryContainerName": "main", "runSpec": run_spec})
 
 
 def a_job(name: str) -> dict[str, Any]:
@@ -111,8 +113,8 @@ def test_a_service_that_fails_is_told(database: Database) -> None:
 
 
 def test_the_last_words_of_a_failed_trial_are_told(bench: Bench) -> None:
-    failed = running("demo-1")
-    failed["status"]["conditions"].append(condition("Failed", "TrialFailed", "Trial has failed"))
+    conditions = [condition("Created"), condition("Running"), condition("Failed", "TrialFailed", "Trial has failed")]
+    failed = patched(running("demo-1"), status={"conditions": conditions})
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), failed)
     log = bench.files.directory(Key("default", "demo-1")) / "pod" / "main.log"
     log.parent.mkdir(parents=True)

@@ -34,7 +34,7 @@ def http(service: MemoryTuningService) -> Iterator[httpx.Client]:
 
 
 def test_advice_is_about_algorithms_that_there_are_and_stands_in_the_docs() -> None:
-    page = (ROOT / "docs" / "algorithms.md").read_text()
+    page = (ROOT / "docs" / "reference" / "algorithms.md").read_text()
 
     assert {name for _, names in ADVICE for name in names} <= {entry.info.name for entry in ENTRIES}
     assert [situation for situation, _ in ADVICE if f"| {situation} |" not in page] == []

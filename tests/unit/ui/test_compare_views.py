@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.ui.compare_views import Group, Reference, Row, experiment_groups, references, trial_groups, why_no_history
-from tests.support.tuning import Json, condition, make_experiment, make_trial
+from tests.support.tuning import condition, make_experiment, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
@@ -19,7 +20,7 @@ def texts(row: Row) -> list[str]:
     return [cell.text for cell in row.cells]
 
 
-def with_best(name: str, value: str, **changes: str) -> Json:
+def with_best(name: str, value: str, **changes: str) -> Experiment:
     best = {
         "bestTrialName": f"{name}-1",
         "parameterAssignments": [{"name": key, "value": text} for key, text in changes.items()],
@@ -57,8 +58,7 @@ def test_experiments_show_what_differs_and_which_is_better() -> None:
 
 
 def test_values_of_different_objectives_have_no_best_one() -> None:
-    other = with_best("b", "0.25")
-    other["spec"]["objective"] = {**other["spec"]["objective"], "type": "maximize"}
+    other = patched(with_best("b", "0.25"), spec={"objective": {"type": "maximize"}})
     both = [with_best("a", "0.5"), other]
 
     assert not any(cell.is_best for cell in rows(experiment_groups(both))["Best value"].cells)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError, UnavailableError
 from katib.rest.streams import Closing
 from katib.tuning.service import Json, TuningService
@@ -15,20 +16,22 @@ from katib.ui.experiment_list import SIZE, ListQuery, list_page
 from katib.ui.experiment_list_routes import difference
 from katib.ui.experiment_watch import ExperimentWatch, Watches, look
 from katib.ui.views import Summary, experiment_summary
-from tests.support.tuning import condition, make_experiment
+from tests.support.tuning import condition, make_experiment, patched
 from tests.support.waiting import eventually
 
 
 def rows() -> list[Summary]:
     """Three experiments, oldest first."""
     made = [
-        make_experiment("beta", condition("Running"), trialsSucceeded=6),
-        make_experiment("alpha", condition("Succeeded"), namespace="team", trialsSucceeded=12),
-        make_experiment("gamma", condition("Failed"), trialsSucceeded=6, trialsFailed=1),
+        make_experiment("beta", condition("Running"), trialsSucceeded=6, currentOptimalTrial=best("0.5")),
+        make_experiment(
+            "alpha", condition("Succeeded"), namespace="team", trialsSucceeded=12, currentOptimalTrial=best("0.25")
+        ),
+        patched(
+            make_experiment("gamma", condition("Failed"), trialsSucceeded=6, trialsFailed=1),
+            spec={"algorithm": {"algorithmName": "tpe"}},
+        ),
     ]
-    made[0]["status"]["currentOptimalTrial"] = best("0.5")
-    made[1]["status"]["currentOptimalTrial"] = best("0.25")
-    made[2]["spec"]["algorithm"] = {"algorithmName": "tpe"}
     return [experiment_summary(experiment) for experiment in made]
 
 
@@ -78,20 +81,19 @@ class Listing:
     """A service whose experiments a test sets."""
 
     def __init__(self) -> None:
-        self.found: list[Json] = []
+        self.found: list[Experiment] = []
         self.asked = 0
         self.broken = False
 
-    def experiments(self, _namespace: str | None = None) -> Sequence[Json]:
+    def experiments(self, _namespace: str | None = None) -> Sequence[Experiment]:
         self.asked += 1
         if self.broken:
             raise UnavailableError("the store is away")
         return list(self.found)
 
     def put(self, name: str, version: int, **status: Any) -> None:
-        made = make_experiment(name, **status)
-        made["metadata"]["resourceVersion"] = str(version)
-        self.found = [one for one in self.found if one["metadata"]["name"] != name] + [made]
+        made = patched(make_experiment(name, **status), metadata={"resourceVersion": str(version)})
+        self.found = [one for one in self.found if one.name != name] + [made]
 
 
 def service_of(listing: Listing) -> TuningService:
@@ -122,7 +124,7 @@ def test_open_pages_share_one_look_and_are_told_what_is_new() -> None:
     listing.put("two", 1)
     for one in told:
         assert one.wait(30)
-    listing.found = [one for one in listing.found if one["metadata"]["name"] == "two"]
+    listing.found = [one for one in listing.found if one.name == "two"]
     eventually(lambda: len(watch.last.rows) == 1)
     news = difference(before, watch.last)
 

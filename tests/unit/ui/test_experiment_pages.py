@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from katib.api.types import Experiment
 from katib.rest.server import Server
 from katib.tuning.service import RecordedEvent
 from katib.ui import ui_routes
@@ -30,7 +31,7 @@ def service() -> MemoryTuningService:
     for index, loss in enumerate(("0.25", "0.125", None)):
         state = condition("Succeeded" if loss else "Failed", message=NASTY)
         service.put(make_trial(f"demo-{index}", state, index=index, x=f"0.{index}1", loss=loss))
-    experiment = service.get("Experiment", "default", "demo")
+    experiment = service.get(Experiment, "default", "demo")
     status = {
         "startTime": "2030-01-01T12:00:00Z",
         "conditions": [condition("Running", message=f"Runs {NASTY}")],
@@ -42,7 +43,7 @@ def service() -> MemoryTuningService:
             "observation": {"metrics": [{"name": "loss", "min": "0.125", "max": "0.125", "latest": "0.125"}]},
         },
     }
-    service.put({**experiment, "status": status})
+    service.put({**experiment.encode(), "status": status})
     service.record("default", RecordedEvent(START, "Trial", "demo-2", True, "JobFailed", NASTY, 2))
     return service
 

@@ -18,7 +18,7 @@ from katib.ui.katib_forms import (
     template_rows,
     trial_csv,
 )
-from tests.support.tuning import condition, make_experiment, make_trial
+from tests.support.tuning import condition, make_experiment, make_trial, patched
 
 MOMENT = datetime(2030, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 DONE = condition("Succeeded")
@@ -33,24 +33,21 @@ def test_the_status_of_an_experiment_lies_beside_its_name() -> None:
 
 
 def test_an_experiment_without_a_condition_and_one_of_architectures_are_told_too() -> None:
-    experiment = make_experiment()
-    experiment["spec"]["nasConfig"] = {"operations": []}
-    del experiment["status"]
+    experiment = patched(make_experiment(), spec={"nasConfig": {"operations": []}}, status=None)
 
     assert experiment_row(experiment) == {"name": "demo", "namespace": "default", "type": "nas", "status": "Created"}
 
 
 def test_the_table_of_an_experiment_has_the_best_that_was_ever_read() -> None:
-    experiment = make_experiment()
-    experiment["spec"]["objective"]["additionalMetricNames"] = ["accuracy"]
-    experiment["spec"]["parameters"] = [{"name": "x"}, {"name": "opt"}]
+    experiment = patched(make_experiment(), spec={"objective": {"additionalMetricNames": ["accuracy"]}})
+    experiment = patched(experiment, spec={"parameters": [{"name": "x"}, {"name": "opt"}]})
     good = make_trial("good", DONE, x="0.1", opt="adam")
     metrics = [
         {"name": "accuracy", "min": "0.2", "max": "0.9", "latest": "0.5"},
         {"name": "loss", "min": "0.1", "max": "3", "latest": "0.4"},
         {"name": "undeclared", "min": "1", "max": "1", "latest": "1"},
     ]
-    good["status"]["observation"] = {"metrics": metrics}
+    good = patched(good, status={"observation": {"metrics": metrics}})
     running = make_trial("running", condition("Running"), loss="0.7", x="0.2", opt="sgd")
     stopped = make_trial("stopped", condition("EarlyStopped"), loss="0.5", x="0.3", opt="a,b")
     unread = make_trial("unread", DONE, loss="unavailable", x="0.4", opt='say "x"')
@@ -65,8 +62,7 @@ def test_the_table_of_an_experiment_has_the_best_that_was_ever_read() -> None:
 
 
 def test_the_run_of_a_pipeline_is_a_column_where_there_is_one() -> None:
-    trial = make_trial("demo-0", DONE, loss="0.5", x="0.1")
-    trial["metadata"]["annotations"] = {PIPELINE_RUN: "run-7"}
+    trial = patched(make_trial("demo-0", DONE, loss="0.5", x="0.1"), metadata={"annotations": {PIPELINE_RUN: "run-7"}})
     lines = experiment_csv(make_experiment(), [trial, make_trial("demo-1", x="0.2")]).split("\n")
 
     assert lines == [
@@ -77,8 +73,7 @@ def test_the_run_of_a_pipeline_is_a_column_where_there_is_one() -> None:
 
 
 def test_an_experiment_without_trials_has_a_head() -> None:
-    experiment = make_experiment()
-    experiment["spec"]["parameters"] = [{"name": "x"}]
+    experiment = patched(make_experiment(), spec={"parameters": [{"name": "x"}]})
 
     assert experiment_csv(experiment, []) == "Status,trialName,loss,x"
 
@@ -91,8 +86,7 @@ def test_a_name_that_breaks_lines_stays_in_its_cell() -> None:
 
 
 def test_the_table_of_a_trial_has_the_best_reading_of_each_second() -> None:
-    trial = make_trial("demo-0")
-    trial["spec"]["objective"]["additionalMetricNames"] = ["accuracy"]
+    trial = patched(make_trial("demo-0"), spec={"objective": {"additionalMetricNames": ["accuracy"]}})
     seconds = timedelta(seconds=1)
     readings = [
         MetricLog(MOMENT, "accuracy", "0.5"),

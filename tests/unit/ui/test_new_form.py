@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from katib.api.types import Experiment
 from katib.api.yaml_text import dump_yaml, parse_one, parse_yaml
 from katib.ui.new_form import form_of, line_of, unsubmitted, with_form
 from katib.ui.new_pages import STARTS, check_draft
@@ -103,8 +104,8 @@ def test_a_clone_has_what_a_user_wrote_and_a_free_name() -> None:
     service.submit(document("demo"), source="demo.yaml")
     service.submit(document("demo-2"), source="demo.yaml")
     service.play("default", "demo")
-    names = [one["metadata"]["name"] for one in service.experiments("default")]
-    clone = unsubmitted(service.get("Experiment", "default", "demo"), names)
+    names = [one.name for one in service.experiments("default")]
+    clone = unsubmitted(service.get(Experiment, "default", "demo").encode(), names)
 
     assert clone["metadata"]["name"] == "demo-3"
     assert "status" not in clone

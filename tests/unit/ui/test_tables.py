@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from katib.api.types import Experiment
 from katib.rest.streams import Closing
 from katib.tuning.service import Change
 from katib.ui.live import table_events
@@ -29,12 +30,12 @@ class SlowService(MemoryTuningService):
         if since:
             threading.Event().wait(1)
             return
-        yield Change("ADDED", self.get("Experiment", namespace, experiment))
+        yield Change("ADDED", self.get(Experiment, namespace, experiment).encode())
         for index in range(TRIALS):
             if index == TRIALS // 2:
                 self.go_on.wait(30)
             trial = make_trial(f"demo-{index:04d}", condition("Succeeded"), index=index)
-            yield Change("ADDED", trial, "end" if index == TRIALS - 1 else "")
+            yield Change("ADDED", trial.encode(), "end" if index == TRIALS - 1 else "")
 
 
 def test_a_table_that_is_still_read_shows_what_is_there_and_notifies_a_few_times() -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.types import Experiment
 from katib.tuning.service import RecordedEvent
 from katib.ui.trial_views import (
     distance_words,
@@ -20,12 +21,12 @@ from katib.ui.trial_views import (
     replica_rows,
     trial_summary,
 )
-from tests.support.tuning import START, Json, condition, make_experiment, make_pod, make_trial
+from tests.support.tuning import START, Json, condition, make_experiment, make_pod, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
 
-def experiment(value: str = "0.2", trial: str = "demo-best", **assignments: str) -> Json:
+def experiment(value: str = "0.2", trial: str = "demo-best", **assignments: str) -> Experiment:
     """Return an experiment whose best trial has this loss."""
     best = {
         "bestTrialName": trial,
@@ -85,8 +86,7 @@ def test_the_reason_of_a_failure_is_the_failure() -> None:
 
 
 def test_metrics_are_named_by_the_objective_the_observation_and_the_readings() -> None:
-    trial = make_trial("demo-1", DONE, loss="1")
-    trial["spec"]["objective"] = {**trial["spec"]["objective"], "additionalMetricNames": ["accuracy"]}
+    trial = patched(make_trial("demo-1", DONE, loss="1"), spec={"objective": {"additionalMetricNames": ["accuracy"]}})
 
     assert metric_names(trial, ["speed", "loss"]) == ["loss", "accuracy", "speed"]
 
@@ -112,8 +112,8 @@ def test_events_come_newest_first_and_are_bounded() -> None:
 
 
 def test_lineage_needs_a_parent() -> None:
-    child, parent = make_trial("demo-2"), make_trial("demo-1", DONE, loss="0.5")
-    child["metadata"]["labels"] |= {PARENT_LABEL: "demo-1", GENERATION_LABEL: "1"}
+    labels = {PARENT_LABEL: "demo-1", GENERATION_LABEL: "1"}
+    child, parent = patched(make_trial("demo-2"), metadata={"labels": labels}), make_trial("demo-1", DONE, loss="0.5")
 
     assert [(row["name"], row["generation"], row["value"]) for row in lineage_rows([child, parent])] == [
         ("demo-2", "1", "unavailable"),
@@ -136,8 +136,7 @@ def test_the_trials_beside_one_are_those_created_before_and_after(name: str, bes
 
 
 def test_a_job_is_yaml_in_the_order_of_its_fields() -> None:
-    trial = make_trial("demo-1")
-    trial["spec"]["runSpec"] = {"kind": "Job", "apiVersion": "batch/v1"}
+    trial = patched(make_trial("demo-1"), spec={"runSpec": {"kind": "Job", "apiVersion": "batch/v1"}})
 
     assert job_yaml(trial) == "kind: Job\napiVersion: batch/v1\n"
     assert job_yaml(make_trial("demo-2")) == ""

@@ -10,7 +10,7 @@ from datetime import timedelta
 import yaml
 
 from katib.ui.views import action_fields, copies_of, experiment_head, progress_parts, time_words, typed_assignments
-from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment
+from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, patched
 
 NOW = START + timedelta(seconds=100)
 
@@ -29,7 +29,9 @@ def test_what_is_copied_is_read_back_as_it_was() -> None:
 def test_numbers_are_numbers_and_choices_are_text() -> None:
     experiment = make_experiment()
     kinds = {"lr": "double", "layers": "int", "size": "discrete", "width": "categorical"}
-    experiment["spec"]["parameters"] = [{"name": name, "parameterType": kind} for name, kind in kinds.items()]
+    experiment = patched(
+        experiment, spec={"parameters": [{"name": name, "parameterType": kind} for name, kind in kinds.items()]}
+    )
     typed = typed_assignments(experiment, {"lr": "1e-3", "layers": "3", "size": "16", "width": "32", "other": "1"})
 
     assert typed == {"lr": 0.001, "layers": 3, "size": 16, "width": "32", "other": "1"}
@@ -52,7 +54,7 @@ def test_the_time_left_follows_from_the_pace_so_far() -> None:
 
     assert time_words(experiment, NOW) == "running for 100s, about 3m20s left"
     assert time_words(make_experiment("demo", condition("Running")), NOW) == "running for 100s"
-    assert time_words({**experiment, "status": {}}, NOW) == ""
+    assert time_words(patched(experiment, status=None), NOW) == ""
 
 
 def test_an_ended_experiment_took_its_time() -> None:
@@ -79,10 +81,15 @@ def test_a_trial_by_hand_begins_with_the_values_of_the_best_one() -> None:
         currentOptimalTrial={"bestTrialName": "demo-1", "parameterAssignments": [{"name": "lr", "value": "0.5"}]}
     )
     space = {"min": "0.1", "max": "1", "step": "0.1"}
-    experiment["spec"]["parameters"] = [
-        {"name": "lr", "parameterType": "double", "feasibleSpace": space},
-        {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["adam", "sgd"]}},
-    ]
+    experiment = patched(
+        experiment,
+        spec={
+            "parameters": [
+                {"name": "lr", "parameterType": "double", "feasibleSpace": space},
+                {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["adam", "sgd"]}},
+            ]
+        },
+    )
     lr, optimizer = action_fields(experiment)
 
     assert (lr.value, lr.hint) == ("0.5", "double from 0.1 to 1, step 0.1")

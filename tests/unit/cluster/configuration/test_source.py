@@ -9,36 +9,34 @@ import pytest
 
 from katib.cluster.configuration.source import ConfigSource
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
+from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.testing import VirtualClock
+from katib.stores.memory import MemoryStore
 
 
-class File:
-    """A text that is edited, goes away and comes back; time passes when the test says so."""
+class File(MemoryStore):
+    """A ConfigMap whose text is edited, goes away and comes back; time passes when the test says so."""
 
     def __init__(self, text: str) -> None:
+        super().__init__(())
         self.text = text
         self.error: KatibError | None = None
         self.reads = 0
-        self.now = 0.0
-        self.told: list[str] = []
         self.slowly: Callable[[], object] = lambda: None
-        self.source = ConfigSource(
-            self.read,
-            "ConfigMap kubeflow/katib-config",
-            monotonic=lambda: self.now,
-            on_trouble=self.told.append,
-            fresh_seconds=5,
-        )
+        self.clock = VirtualClock()
+        self.source = ConfigSource(self, "kubeflow", self.clock, fresh_seconds=5)
 
-    def read(self) -> str:
+    def get(self, kind: Kind, key: Key) -> Object:
+        assert (kind.kind, str(key)) == ("ConfigMap", "kubeflow/katib-config")
         self.reads += 1
         self.slowly()
         if self.error is not None:
             raise self.error
-        return self.text
+        return {"data": {"katib-config.yaml": self.text}}
 
     def image(self) -> str:
         """Return what is in force after the text was looked at again."""
-        self.now += 5
+        self.clock.advance(5)
         entry = self.source().suggestion("tpe")
         return "" if entry is None else entry.image
 
@@ -65,16 +63,17 @@ def test_the_text_is_not_read_at_every_look() -> None:
     assert file.reads == 1
 
 
-def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once() -> None:
+def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     file = File(entry("old"))
     file.image()
     file.text = "runtime: {suggestions: [{algorithmName: tpe}]}"
 
     assert [file.image() for _ in range(3)] == ["old"] * 3
-    assert file.told == [file.source.trouble]
+    assert caplog.messages == [f"KatibConfig is not usable: {file.source.trouble}"]
     assert file.source.trouble == (
-        "ConfigMap kubeflow/katib-config is not usable, the last good configuration stays in force: ConfigMap "
-        "kubeflow/katib-config: runtime.suggestions[0].image: missing; name the image of the service, or set address"
+        "ConfigMap kubeflow/katib-config katib-config.yaml is not usable, the last good configuration stays in force: "
+        "ConfigMap kubeflow/katib-config katib-config.yaml: runtime.suggestions[0].image: "
+        "missing; name the image of the service, or set address"
     )
 
     file.text = entry("fixed")
@@ -96,14 +95,14 @@ def test_taking_a_broken_edit_back_ends_the_trouble() -> None:
     assert file.source.trouble == ""
 
 
-def test_a_text_that_cannot_be_read_keeps_the_last_good_one() -> None:
+def test_a_text_that_cannot_be_read_keeps_the_last_good_one(caplog: pytest.LogCaptureFixture) -> None:
     file = File(entry("old"))
     file.image()
     for error in (UnavailableError("away"), NotFoundError("gone"), ForbiddenError("no")):
         file.error = error
         assert file.image() == "old"
 
-    assert [told.rpartition(": ")[2] for told in file.told] == ["away", "gone", "no"]
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["away", "gone", "no"]
 
 
 @pytest.mark.parametrize("away", [True, False], ids=["away", "broken"])
@@ -124,7 +123,7 @@ def test_no_caller_waits_for_a_look_that_takes_long_while_there_is_a_good_one() 
     file.source()
     begun, go_on = threading.Event(), threading.Event()
     file.slowly = lambda: (begun.set(), go_on.wait(60))
-    file.now += 5
+    file.clock.advance(5)
     looking = threading.Thread(target=file.source)
     looking.start()
     assert begun.wait(60)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from katib.cluster.injection.command import Patience, wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from tests.support.pods import expanded
 from tests.support.waiting import eventually
 

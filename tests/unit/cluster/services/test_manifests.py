@@ -11,7 +11,7 @@ import yaml
 from katib.api.configuration import read_configuration
 from katib.api.types import Suggestion
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.configuration.source import config_source
+from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.services.manifests import manifests
 from katib.cluster.services.plan import ClusterCatalog, early_stopping_address, plan_for
 from katib.cluster.services.trouble import trouble_of
@@ -251,7 +251,7 @@ def test_the_catalog_holds_what_the_configuration_serves() -> None:
 
 def test_the_configuration_is_read_from_its_config_map() -> None:
     store = MemoryStore(())
-    source = config_source(store, "kubeflow", SystemClock(), fresh_seconds=0)
+    source = ConfigSource(store, "kubeflow", SystemClock(), fresh_seconds=0)
     with pytest.raises(UnavailableError, match=r"ConfigMap kubeflow/katib-config .* cannot be read"):
         source()
 

@@ -14,7 +14,7 @@ import pytest
 from katib.algorithm_services.plan import ServiceId
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.kinds import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
+from katib.cluster.services.plan import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError
 from katib.runtime.objects import Key
@@ -447,7 +447,7 @@ def test_a_deployment_that_katib_made_is_taken_over() -> None:
     made = world.deployment()
     world.store.update({**made, "metadata": {**made["metadata"], "labels": {}}})
     with World(world.store) as restarted:
-        restarted.services._deployments._cache.remove(Key(NAMESPACE, "demo-tpe"))  # the selector hides it
+        restarted.services._objects.deployments._cache.remove(Key(NAMESPACE, "demo-tpe"))  # the selector hides it
         restarted.services.service_for(experiment)
 
         assert restarted.deployment()["metadata"]["labels"] == {"katib.kubeflow.org/suggestion": "demo"}

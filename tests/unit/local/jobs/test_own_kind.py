@@ -15,7 +15,7 @@ from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
 from katib.runtime.objects import Kind
 
-PAGE = Path(__file__).parents[4] / "docs" / "jobs.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "jobs.md"
 NAMES = (Kind, Mapping, Peers, Port, Replicas, TrainingKind, TrainingSpec)
 
 

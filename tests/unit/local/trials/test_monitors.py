@@ -313,3 +313,40 @@ def test_events_are_read_as_the_directory_of_the_template(bench: Bench, tmp_path
 
     assert bench.close(monitor) == MonitorReport("")
     assert bench.values("logs/part0/loss") == ["0.5"]
+
+
+def test_a_monitor_that_reads_everything_again_stores_what_is_new(bench: Bench, tmp_path: Path) -> None:
+    first = opened(bench, tmp_path)
+    first.feed(b"loss=0.5 acc=0.1\nloss=0.5 acc=0.2\nloss=0.4")
+    bench.close(first)
+    monitors = TrialMonitors(
+        cast(Any, bench.trials),
+        bench.reporter,
+        bench.log.delete,
+        bench.events,
+        VirtualClock(),
+        stored=bench.log.read,
+    )
+    job = bench.job()
+    monitors.resume(job)
+    monitor = monitors.open(job, PRIMARY, "main", tmp_path)
+    assert monitor is not None
+
+    monitor.feed(b"loss=0.5 acc=0.1\nloss=0.5 acc=0.2\nloss=0.4")
+    monitor.feed(b" acc=0.3\nloss=0.5 acc=0.1\n")
+
+    assert bench.close(monitor) == MonitorReport("")
+    assert (bench.values(), bench.values("acc")) == (["0.5", "0.5", "0.4", "0.5"], ["0.1", "0.2", "0.3", "0.1"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "lasts"),
+    [
+        *(("StdOut", True), ("File", True), ("TensorFlowEvent", True), ("None", True)),
+        *(("Push", False), ("PrometheusMetric", False), ("Custom", False)),
+    ],
+)
+def test_pods_outlive_an_engine_where_all_that_they_report_is_written_down(
+    bench: Bench, kind: str, lasts: bool
+) -> None:
+    assert bench.monitors.may_outlive(bench.job(collector(kind))) is lasts

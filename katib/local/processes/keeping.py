@@ -1,0 +1,258 @@
+"""What a guard keeps for the next engine: programs that go on, what they print, how they ended, and notes about them.
+
+An engine gives each program that is to outlive it a group, and each group a note that only engines understand. While an
+engine is there, it reads what the programs print; the guard holds a copy of the read end of each pipe and does not
+touch it. While none is there, the guard moves the output from the pipes to the ends of the log files. It moves whole
+bytes from one to the other in the kernel (splice), so at every moment a byte is either in the pipe or in the log,
+whichever of the two is killed.
+
+A log that takes no more (it is as long as it may become, the disk is full, its file system knows no splice) loses
+nothing: the program waits as soon as its pipe is full, and goes on with the next engine.
+
+Part of the guard: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+
+from katib.local.processes import wire
+
+VERSION = 1
+"""Of what is handed over. An engine that knows another version ends the guard, and with it what the guard keeps."""
+
+_CHUNK = 1 << 18
+_RETRY_SECONDS = 0.5
+"""How often a log that took nothing is tried again: the disk may have room by now."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class KeptProgram:
+    """A program that outlives the engine which asked for it. `status` is None until it has ended."""
+
+    __slots__ = (
+        "began",
+        "ended",
+        "group",
+        "limit",
+        "log",
+        "log_fd",
+        "name",
+        "output",
+        "path",
+        "pid",
+        "start",
+        "status",
+    )
+
+    def __init__(self, group: str, name: object, log: str, limit: int, output: int) -> None:
+        self.group = group
+        self.name = name
+        self.log = log
+        self.limit = limit
+        self.output = output
+        self.log_fd: int | None = None
+        self.pid = self.start = 0
+        self.path = ""
+        self.began = self.ended = 0.0
+        self.status: int | None = None
+
+    def pump(self) -> bool | None:
+        """Move what waits in the pipe to the log; False when the log takes nothing now, None when the pipe has ended.
+
+        The position of the log's descriptor is its end: nothing else writes to it meanwhile.
+        """
+        try:
+            if self.log_fd is None:
+                self.log_fd = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                os.lseek(self.log_fd, 0, os.SEEK_END)
+            room = self.limit - os.lseek(self.log_fd, 0, os.SEEK_CUR)
+            if room <= 0:
+                return False
+            return True if os.splice(self.output, self.log_fd, min(_CHUNK, room)) else None
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close_log(self) -> None:
+        """Leave the log to an engine."""
+        if self.log_fd is not None:
+            os.close(self.log_fd)
+            self.log_fd = None
+
+
+class Keeping:
+    """Everything that is kept, and the door at which the next engine knocks.
+
+    Attributes:
+        grace_seconds: How long to wait for the next engine; 0: nothing is kept.
+    """
+
+    def __init__(self, poll: select.poll) -> None:
+        self.grace_seconds = 0.0
+        self._poll = poll
+        self._door: socket.socket | None = None
+        self._notes: dict[str, bytes] = {}
+        self._programs: dict[int, KeptProgram] = {}  # by key
+        self._moving: dict[int, KeptProgram] = {}  # by the descriptor of the output
+        self._stuck: list[KeptProgram] = []
+        self._retry_at = 0.0
+
+    # --- what the engine says -----------------------------------------------------------------------------------------
+
+    def handle(self, message: wire.Message, receiver: wire.Receiver) -> None:
+        """Do what a message of the engine asks for."""
+        match message:
+            case ("listen",):
+                for descriptor in receiver.take_fds():
+                    self._listen(descriptor)
+            case ("grace", seconds):
+                self.grace_seconds = seconds
+            case ("note", group, data):
+                self._notes[group] = data
+            case ("forget", group):
+                self._forget(group)
+
+    def _listen(self, descriptor: int) -> None:
+        """Take the socket at which the next engine will knock."""
+        if self._door is not None:
+            self._door.close()
+        self._door = socket.socket(fileno=descriptor)
+        self._door.setblocking(False)
+
+    def _forget(self, group: str) -> None:
+        """Forget a group; what still runs of it ends with the engine."""
+        self._notes.pop(group, None)
+        for key in [key for key, program in self._programs.items() if program.group == group]:
+            self.drop(key)
+
+    # --- what happens to programs -------------------------------------------------------------------------------------
+
+    def add(self, key: int, program: KeptProgram) -> None:
+        """Take a program that is about to start."""
+        self._programs[key] = program
+
+    def started(self, key: int, pid: int, start_time: int, path: str) -> None:
+        """Note that a program runs."""
+        if program := self._programs.get(key):
+            program.pid, program.start, program.path, program.began = pid, start_time, path, time.monotonic()
+
+    def ended(self, key: int, status: int) -> None:
+        """Note how a program has ended."""
+        if program := self._programs.get(key):
+            program.status, program.ended = status, time.monotonic()
+
+    def drop(self, key: int) -> None:
+        """Forget a program: it did not start, or the engine knows its end."""
+        if program := self._programs.pop(key, None):
+            program.close_log()
+            os.close(program.output)
+
+    def keeps(self, key: int) -> bool:
+        """Return whether a program outlives the engine."""
+        program = self._programs.get(key)
+        return program is not None and program.group in self._notes
+
+    @property
+    def count(self) -> int:
+        """How many programs are known; each takes a descriptor."""
+        return len(self._programs)
+
+    # --- without an engine --------------------------------------------------------------------------------------------
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to wait for an engine with."""
+        return self._door is not None and self.grace_seconds > 0 and any(map(self.keeps, self._programs))
+
+    def begin(self) -> None:
+        """Begin to move output, and to wait for an engine."""
+        assert self._door is not None
+        self._poll.register(self._door, select.POLLIN)
+        for key in [key for key in self._programs if not self.keeps(key)]:
+            self.drop(key)
+        for program in self._programs.values():
+            self._moving[program.output] = program
+            self._poll.register(program.output, select.POLLIN)
+
+    def turn(self, ready: set[int]) -> None:
+        """Move the output that is there."""
+        for descriptor in ready & self._moving.keys():
+            program = self._moving[descriptor]
+            if not (went_on := program.pump()):
+                self._poll.unregister(descriptor)
+                del self._moving[descriptor]
+                if went_on is not None:
+                    self._stuck.append(program)
+        now = time.monotonic()
+        if self._stuck and now >= self._retry_at:
+            stuck, self._stuck = self._stuck, []
+            for program in stuck:
+                self._moving[program.output] = program
+                self._poll.register(program.output, select.POLLIN)
+            self._retry_at = now + _RETRY_SECONDS
+
+    @property
+    def look_at(self) -> float | None:
+        """When to look again even if nothing happens, on the monotonic clock; None: no need to."""
+        return self._retry_at if self._stuck else None
+
+    def accept(self, ready: set[int]) -> socket.socket | None:
+        """Return the next engine if it knocks. Another account is turned away."""
+        assert self._door is not None
+        if self._door.fileno() not in ready:
+            return None
+        try:
+            engine, _ = self._door.accept()
+        except OSError:
+            return None
+        if peer(engine)[1] != os.getuid():
+            engine.close()
+            return None
+        engine.setblocking(True)
+        return engine
+
+    def end(self) -> None:
+        """Leave the output to the next engine."""
+        for descriptor in self._moving:
+            self._poll.unregister(descriptor)
+        if self._door is not None:
+            self._poll.unregister(self._door)
+        self._moving.clear()
+        self._stuck.clear()
+        for program in self._programs.values():
+            program.close_log()
+
+    def hand_over(self, engine: socket.socket, remains: frozenset[int]) -> None:
+        """Say all that is kept, each program with the read end of its output.
+
+        Args:
+            engine: The next engine.
+            remains: Keys of programs that ended and left something running.
+
+        Raises:
+            OSError: It is gone.
+        """
+        wire.send(engine, wire.pack(("notes", self._notes)))
+        for key, p in self._programs.items():
+            facts = (p.group, p.name, p.pid, p.start, p.path, p.began, p.ended, p.status, key in remains)
+            wire.send(engine, wire.pack(("program", key, *facts)), (p.output,))
+
+    def close(self) -> None:
+        """Let no engine in any more."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+
+
+def peer(sock: socket.socket) -> tuple[int, int]:
+    """Return process and account at the other end."""
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(data)
+    return pid, uid

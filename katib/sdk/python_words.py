@@ -1,0 +1,132 @@
+"""What is wrong with a call of `katib.tune`, in its own words: arguments in place of the fields of an Experiment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from katib.errors import FieldError, InvalidError
+from katib.sdk.search import Parameter
+
+_SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
+_ARGUMENTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(rf"{pattern}\Z"), argument)
+    for pattern, argument in (
+        (r"metadata\.name", "name"),
+        (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound"),
+        (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when"),
+        (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters"),
+        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\]\.goal", "goals"),
+        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\].*", "objectives"),
+        (r"spec\.objective\.constraints\[(?P<constraints>\d+)\].*", "constraints"),
+        (r"spec\.objective\.additionalMetricNames.*", "additional_metrics"),
+        (r"spec\.objective\.type", "direction"),
+        (r"spec\.objective\.goal", "goal"),
+        (r"spec\.objective\.objectiveMetricName", "objective"),
+        (r"spec\.algorithm" + _SETTINGS.format("settings"), "settings"),
+        (r"spec\.algorithm\..*", "algorithm"),
+        (r"spec\.earlyStopping" + _SETTINGS.format("early_stopping_settings"), "early_stopping_settings"),
+        (r"spec\.earlyStopping\..*", "early_stopping"),
+        (r"spec\.maxTrialCount", "max_trials"),
+        (r"spec\.parallelTrialCount", "parallel"),
+        (r"spec\.maxFailedTrialCount", "max_failed"),
+        (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials"),
+        (r"spec\.warmStart.*", "warm_start"),
+    )
+)
+
+
+def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidError:
+    """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
+
+    Args:
+        error: What a submission raised.
+        arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
+            `parameters["lr"].min`; `parameters` has just those of the search space.
+    """
+    found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
+    if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
+        found = [one for one in found if one.path != "parallel"]
+    return InvalidError(found)
+
+
+def _argument(path: str, arguments: Mapping[str, Any]) -> str:
+    for pattern, argument in _ARGUMENTS:
+        match = pattern.match(path)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        bound = groups.pop("bound", None)
+        name, _, suffix = argument.partition(".")
+        for collection, index in groups.items():
+            owner = arguments.get(collection)
+            key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
+            name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
+        return name + (f".{bound}" if bound else f".{suffix}" if suffix else "")
+    return path
+
+
+def check_arguments(parameters: Any, arguments: Mapping[str, Any]) -> None:
+    """Check what an Experiment could not tell: types that would become other fields, or none at all.
+
+    Raises:
+        InvalidError: With all that is wrong.
+    """
+    errors = [*_wrong_space(parameters)]
+    for name in ("max_trials", "parallel", "max_failed"):
+        value = arguments[name]
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            errors.append(
+                FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
+            )
+    for name in ("warm_start", "additional_metrics"):
+        if isinstance(arguments[name], str):
+            remedy = f"write [{arguments[name]!r}]"
+            errors.append(FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type"))
+    for name, bounds in (arguments["constraints"] or {}).items():
+        if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
+            remedy = (
+                f"write (None, {bounds}) for at most that" if isinstance(bounds, int | float) else "write (min, max)"
+            )
+            errors.append(FieldError(f'constraints["{name}"]', f"{bounds!r} is not a pair", remedy, "argument-type"))
+    if errors:
+        raise InvalidError(errors)
+
+
+def _wrong_space(parameters: Any) -> list[FieldError]:
+    if not isinstance(parameters, Mapping):
+        remedy = 'write {"lr": katib.search.double(1e-4, 1e-1, log=True)}'
+        return [FieldError("parameters", f"{type(parameters).__name__} is not a mapping", remedy, "space-type")]
+    has_space = any(isinstance(value, Parameter) for value in parameters.values())
+    errors = []
+    for name, value in parameters.items():
+        if isinstance(value, tuple | range) or (isinstance(value, list | set | frozenset) and not has_space):
+            cause = f"{_short(value)} is not a search space"
+            remedy = f"write {_suggested(value)}"
+            if has_space:
+                remedy += "; for a constant, use functools.partial on the function"
+            errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
+    if not has_space and not errors:
+        cause = "nothing in it is searched" if parameters else "it is empty"
+        remedy = "use katib.search.double, int, categorical or discrete for at least one"
+        errors.append(FieldError("parameters", cause, remedy, "space-missing"))
+    return errors
+
+
+def _suggested(value: Any) -> str:
+    """Return the call of `katib.search` that a value looks like."""
+    if isinstance(value, range):
+        step = f", step={abs(value.step)}" if abs(value.step) != 1 else ""
+        return f"katib.search.int({min(value, default=0)}, {max(value, default=1)}{step})"
+    numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
+    if isinstance(value, tuple) and len(value) == len(numbers) == 2:  # noqa: PLR2004 - two bounds
+        kind = "int" if all(isinstance(v, int) for v in value) else "double"
+        return f"katib.search.{kind}({value[0]!r}, {value[1]!r})"
+    return f"katib.search.categorical({_short(list(value))})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of an error

@@ -1,0 +1,285 @@
+"""What an experiment found, as `katib.tune` and `katib.open` return it: trials, the best of them, a table, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from katib.api.metrics import parse_value
+from katib.api.types import Experiment, Trial
+from katib.errors import KatibError
+from katib.sdk.drawing import Place, open_service
+from katib.tuning.reading import (
+    assignments_of,
+    failure_of,
+    further_values,
+    infeasible_words,
+    last_condition,
+    objective_value,
+    objective_values,
+    pareto_trials,
+    state_of,
+)
+from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from katib.sdk.plots import ResultPlots
+
+_PAGE = 1000
+_FAILURES = ("Failed", "MetricsUnavailable")
+_ROWS = 5
+"""Trials in the table of a result: the best ones."""
+
+
+class TuneError(KatibError):
+    """The experiment failed, or not one of its trials brought a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """One trial.
+
+    Attributes:
+        name: Name of the trial; `katib logs NAME` prints its output.
+        state: How it ended: `Succeeded`, `Failed`, `EarlyStopped`, ...
+        parameters: Its arguments, with their Python types, without those that it did not have.
+        value: The objective, or the first of several; None when it was not read.
+        values: Each objective by name; None where it was not read.
+        metrics: Further metrics by name, as they were at the best reading of the objective; None where not read.
+    """
+
+    name: str
+    state: str
+    parameters: dict[str, Any]
+    value: float | None
+    values: dict[str, float | None] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TuneResult:
+    """What an experiment found. Printed, it is a small table; a notebook shows its history as well.
+
+    Attributes:
+        name: Name of the experiment.
+        reason: How it ended, in a sentence; while it runs, its state.
+        objectives: `minimize` or `maximize` by name of the metric, the most important first.
+        trials: All trials, oldest first.
+        pareto: With several objectives the trials that no other one beats in all of them, in the order of the first.
+        place: Where the experiment is kept.
+        nothing: Why no trial is the best; empty when there is one.
+    """
+
+    name: str
+    reason: str
+    objectives: Mapping[str, str]
+    trials: tuple[TrialResult, ...]
+    pareto: tuple[TrialResult, ...] = ()
+    place: Place = field(default_factory=Place)
+    nothing: str = ""
+    _best: TrialResult | None = None
+
+    @property
+    def best(self) -> TrialResult:
+        """The best trial; with several objectives the best one of the first.
+
+        Raises:
+            TuneError: No trial has a value.
+        """
+        if self._best is None:
+            raise TuneError(self.nothing)
+        return self._best
+
+    @property
+    def data_dir(self) -> Path | None:
+        """The data directory of the experiment; None when it is elsewhere."""
+        return None if self.place.data_dir is None else Path(self.place.data_dir)
+
+    @property
+    def plots(self) -> ResultPlots:
+        """Its figures: `result.plots.history()` returns one, which a notebook shows."""
+        from katib.sdk.plots import ResultPlots
+
+        return ResultPlots(self)
+
+    @property
+    def plot(self) -> ResultPlots:
+        """The same as `plots`."""
+        return self.plots
+
+    def dataframe(self) -> pd.DataFrame:
+        """Return the trials as a table of pandas, oldest first.
+
+        Columns: `trial`, `state`, each objective and metric by its name, each parameter as `params_NAME`; missing where
+        a trial has none.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("dataframe() needs pandas: pip install pandas") from error
+        rows = [
+            {"trial": trial.name, "state": trial.state}
+            | {**trial.values, **trial.metrics}
+            | {f"params_{name}": value for name, value in trial.parameters.items()}
+            for trial in self.trials
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        head, rows = self._table()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows)] if rows else [self.nothing]
+        return "\n".join([self._caption(), *(f"  {line}" for line in lines)])
+
+    def _repr_html_(self) -> str:
+        from katib.sdk.notebook import history, table
+
+        head, rows = self._table()
+        if not rows:
+            return table(head, rows, f"{self._caption()} {self.nothing}")
+        maximize = next(iter(self.objectives.values())) == "maximize"
+        return table(head, rows, self._caption()) + history([t.value for t in self.trials], maximize=maximize)
+
+    def _caption(self) -> str:
+        count = f"{len(self.trials)} trial{'' if len(self.trials) == 1 else 's'}"
+        return f"{self.name}: {', '.join(f'{way} {name}' for name, way in self.objectives.items())}, {count}"
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return head and rows of the best trials."""
+        if self._best is None:
+            return [], []
+        shown = list(self.pareto or self._ranked())[:_ROWS]
+        parameters = list(dict.fromkeys(name for trial in shown for name in trial.parameters))
+        rows = [
+            [
+                trial.name,
+                *(_text(trial.values.get(name)) for name in self.objectives),
+                *(_text(trial.parameters.get(name, "")) for name in parameters),
+            ]
+            for trial in shown
+        ]
+        return ["trial", *self.objectives, *parameters], rows
+
+    def _ranked(self) -> list[TrialResult]:
+        """Return the trials with a value, the best first."""
+        sign = -1 if next(iter(self.objectives.values())) == "maximize" else 1
+        valued = [trial for trial in self.trials if trial.value is not None and trial != self._best]
+        return [self.best, *sorted(valued, key=lambda trial: sign * (trial.value or 0.0))]
+
+
+def open_experiment(
+    name: str,
+    *,
+    data_dir: str | Path | None = None,
+    server: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> TuneResult:
+    """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
+
+    Args:
+        name: Name of the experiment.
+        data_dir: A data directory; by default where the command line looks.
+        server: The URL of a server.
+        namespace: Of the experiment.
+
+    Raises:
+        NotFoundError: There is no such experiment.
+        UnavailableError: No server answers, and there is no data directory.
+    """
+    place = Place(data_dir, server, namespace)
+    with open_service(place) as service:
+        experiment = service.get(Experiment, namespace, name)
+        types = {one.name: one.parameter_type for one in experiment.spec.parameters}
+        return read_result(service, experiment, lambda key, text: _value(types.get(key, ""), text), place)
+
+
+def read_result(
+    service: TuningService, experiment: Experiment, value: Callable[[str, str], Any], place: Place
+) -> TuneResult:
+    """Return what an experiment has found so far.
+
+    Args:
+        service: What keeps it.
+        experiment: As it is now.
+        value: Returns the Python value of an assignment, from the name of the parameter and its text.
+        place: Where the service is.
+    """
+    name = experiment.name
+    trials: list[TrialResult] = []
+    cursor = ""
+    while True:
+        page = service.trials(place.namespace, name, limit=_PAGE, cursor=cursor)
+        trials.extend(_trial(trial, value) for trial in page.items)
+        cursor = page.cursor
+        if not cursor:
+            break
+    best = service.best(place.namespace, name)
+    reason = last_condition(experiment).message
+    by_name = {trial.name: trial for trial in trials}
+    objective = experiment.spec.objective
+    return TuneResult(
+        name=name,
+        reason=reason,
+        objectives={} if objective is None else {term.name: term.type for term in objective.terms},
+        trials=tuple(trials),
+        pareto=tuple(by_name[one.name] for one in pareto_trials(experiment) if one.name in by_name),
+        place=place,
+        nothing=_nothing(service, experiment, trials, place) if best is None else "",
+        _best=None if best is None else _trial(best, value),
+    )
+
+
+def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[TrialResult], place: Place) -> str:
+    """Return why no trial is the best."""
+    failed = state_of(experiment) == "Failed"
+    none = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
+    cause = last_condition(experiment).message if failed else none
+    return f"{experiment.name}: {cause}{last_words(service, trials, place.namespace)}"
+
+
+def last_words(service: TuningService, trials: Sequence[TrialResult], namespace: str) -> str:
+    """Return why the newest trial without a value has none; empty when all have one."""
+    failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
+    if failed is None:
+        return ""
+    trial = service.get(Trial, namespace, failed.name)
+    if failed.state == "Failed":
+        return f"; {failed.name} failed: {failure_of(trial)}"
+    return f"; {failed.name}: {last_condition(trial).message}"
+
+
+def _trial(trial: Trial, value: Callable[[str, str], Any]) -> TrialResult:
+    objective = objective_value(trial)
+    return TrialResult(
+        name=trial.name,
+        state=state_of(trial),
+        parameters={key: value(key, text) for key, text in assignments_of(trial).items()},
+        value=None if objective is None else float(objective),
+        values=_numbers(objective_values(trial)),
+        metrics=_numbers(further_values(trial)),
+    )
+
+
+def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
+    return {name: parse_value(text) for name, text in texts}
+
+
+def _value(parameter_type: str, text: str) -> Any:
+    """Return the value of an assignment with the type that its parameter has in a file."""
+    try:
+        if parameter_type == "int":
+            return int(text)
+        return float(text) if parameter_type in ("double", "discrete") else text
+    except ValueError:
+        return text
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
