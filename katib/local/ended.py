@@ -173,6 +173,14 @@ class _Watch:
                 return WatchEvent(EventType.ADDED, self._offered.pop())
         return self._inner.next(timeout_seconds)
 
+    def take(self) -> Iterator[WatchEvent]:
+        with self._lock:
+            offered, self._offered = self._offered, []
+        for obj in reversed(offered):
+            yield WatchEvent(EventType.ADDED, obj)
+        assert isinstance(self._inner, TellingWatch)
+        yield from self._inner.take()
+
     def close(self) -> None:
         self._inner.close()
 
