@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from katib.api.loading import load_experiment
+from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
 from katib.tuning.drafting import (
     CommandTemplate,
@@ -211,7 +212,7 @@ def test_names_are_numbered_behind_all_that_are_taken() -> None:
 
 
 def test_the_newest_experiment_of_a_program_is_that_which_was_made_last() -> None:
-    made = [{"metadata": {"name": name}} for name in ("train-3", "train-1", "train", "train-x", "other")]
+    made = [Experiment(metadata=ObjectMeta(name=name)) for name in ("train-3", "train-1", "train", "train-x", "other")]
 
     assert latest("train", made) == made[2]
     assert latest("new", made) is None
