@@ -32,6 +32,15 @@ TRIAL_FINALIZER = "clean-metrics-in-db"
 WORKSPACE_ANNOTATION = "katib.kubeflow.org/workspace"
 """On an Experiment: the directory that relative paths of its commands start from, that of the submitted file."""
 
+PROGRAM_ANNOTATION = "katib.kubeflow.org/program"
+"""On an Experiment of one machine: the files of its program when it was submitted, a hash of each, as JSON."""
+
+SUBMITTED_BUDGET_ANNOTATION = "katib.kubeflow.org/submitted-trials"
+"""On an Experiment whose budget was raised beside its file: the `maxTrialCount` of the file."""
+
+COMMAND_ANNOTATION = "katib.kubeflow.org/command"
+"""On an Experiment of one machine: the command that runs it, as its user typed it."""
+
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 """On a job: what its collector has to say when the objective metric was not found."""
 

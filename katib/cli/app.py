@@ -28,8 +28,10 @@ class _Entry(NamedTuple):
 
 COMMANDS: dict[str, dict[str, _Entry]] = {
     "On this machine": {
+        "init": _Entry("katib.cli.init", "Write an experiment file from five answers."),
         "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
         "tune": _Entry("katib.cli.tune", "Tune a program from one line, without a file."),
+        "watch": _Entry("katib.cli.watch", "Show an experiment that goes on elsewhere."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
@@ -129,7 +131,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     epilog=_EPILOG,
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
 )
 def cli() -> None:
     """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""
@@ -138,8 +146,9 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted."""
     keep_connections_quiet(os.environ)
+    typed = list(sys.argv[1:] if args is None else args)
     try:
-        result: Any = cli.main(args=args, prog_name="katib", standalone_mode=False)
+        result: Any = cli.main(args=typed, prog_name="katib", standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except click.UsageError as error:
         return failures.show_usage(error)

@@ -13,7 +13,7 @@ import click
 
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
 from katib.errors import UnavailableError, invalid
-from katib.rest.notes import account_directory, note_of
+from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ def _open_service(target: Target, *, read_only: bool, nothing_to_run: bool) -> I
         with open_engine(data_dir=directory) as engine:
             yield engine.service
         return
-    if not _listens(url):
+    if server is None and (here := next(iter(running_servers(directory)), None)) is not None:
+        url = here.url
+    if not listens(url):
         raise UnavailableError(_nobody(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService
 
@@ -135,10 +137,10 @@ def _open_offline(directory: Path, verbose: int) -> TuningService:
 def _is_ours(url: str, target: Target) -> bool:
     """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
     directories = (target.data_dir or default_data_dir(), account_directory())
-    return (target.token is not None or note_of(url, *directories) is not None) and _listens(url)
+    return (target.token is not None or note_of(url, *directories) is not None) and listens(url)
 
 
-def _listens(url: str) -> bool:
+def listens(url: str) -> bool:
     """Return whether anything listens there; the HTTP client is not even imported when nothing does."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -120,6 +120,9 @@ def resume(name: str, target: options.Target) -> None:
             click.echo(f"trial/{name}: goes on")
             return
     if is_completed(experiment):
-        click.echo(f"experiment/{name}: it has ended; `katib budget {name} --max-trials N` gives it more trials")
+        from katib.explaining import more_trials
+
+        more = more_trials(experiment, options.DEFAULT_NAMESPACE, at_work=True)
+        click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
     click.echo(f"experiment/{name}: goes on")

@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ namespace = click.option(
 )
 token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
 verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+detach = click.option(
+    "--detach",
+    is_flag=True,
+    help="Hand it to a server in the background, which is started where none runs, and return.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
 
 
@@ -227,6 +233,25 @@ EXPERIMENT_NAME = PlainName("experiment")
 TRIAL_NAME = PlainName("trial")
 ANY_NAME = PlainName("experiment", "trial", "suggestion")
 REPLICA_NAME = PlainName("pod")
+
+
+_ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
+"""Options that are not repeated with a command, and how many words follow each."""
+
+
+def typed_line() -> str:
+    """Return the command of this moment as it was typed, to be typed again: without what is done once."""
+    typed: list[str] = list(click.get_current_context().find_root().obj or ())
+    end = typed.index("--") if "--" in typed else len(typed)
+    kept, left_out = [], 0
+    for word in typed[:end]:
+        if left_out:
+            left_out -= 1
+        elif word in _ONCE:
+            left_out = _ONCE[word]
+        elif word.partition("=")[0] not in _ONCE:
+            kept.append(word)
+    return shlex.join(["katib", *kept, *typed[end:]])
 
 
 def read_file(path: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -298,12 +298,16 @@ def _run(
     from katib.tuning.reading import format_duration
 
     stop, metrics = _Stop(), ControllerMetrics()
-    with open_engine(
-        data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
-    ) as engine:
+    with (
+        suppress(_StoppedEarly),
+        open_engine(
+            data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+        ) as engine,
+    ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
         with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir) as server:
-            engine.start()
+            with stop.raising():
+                engine.start()
             announce(server, access, f"data in {data_dir}")
             stop.wait()
             leaves = stop.leaves and engine.can_leave
@@ -320,11 +324,16 @@ _LOOK_SECONDS = 0.2
 """Python handles a signal that comes just before the main thread waits only after the wait."""
 
 
+class _StoppedEarly(BaseException):
+    """A signal asked to stop while the engine was starting."""
+
+
 class _Stop:
     """Waits for the first SIGINT or SIGTERM; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._raises = False
         self.exit_code = 0
         stop_on_signal(self._stop, _exit_code)
 
@@ -342,9 +351,26 @@ class _Stop:
         """Whether programs may go on: the signal was SIGTERM, as at an upgrade, and not Ctrl-C."""
         return self.exit_code == 0
 
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Leave the block as soon as a signal asks to stop, or has asked before.
+
+        Raises:
+            _StoppedEarly: One did.
+        """
+        self._raises = True
+        try:
+            if self._event.is_set():
+                raise _StoppedEarly
+            yield
+        finally:
+            self._raises = False
+
     def _stop(self, number: int) -> None:
         self.exit_code = _exit_code(number)
         self._event.set()
+        if self._raises:
+            raise _StoppedEarly
 
 
 def _exit_code(number: int) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
+from katib.cli.run import again
 from katib.cli.run.command import run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.drafting import (
@@ -21,14 +21,13 @@ from katib.tuning.drafting import (
     Search,
     command_template,
     draft,
-    latest_name,
+    latest,
     name_of_command,
     next_name,
     parse_metrics,
     parse_parameter,
     variable_of,
 )
-from katib.tuning.reading import is_completed
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 _MOST_AT_ONCE = 4
@@ -57,6 +56,7 @@ _SOURCE = "command line"
 @click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many trials to run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="How many at once.  [default: one per core, at most 4]")
+@click.option("--timeout", type=click.IntRange(min=1), metavar="SECONDS", help="A trial that takes longer fails.")
 @click.option("--goal", type=float, metavar="NUMBER", help="The value of the metric that ends the search.")
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
 @click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
@@ -74,6 +74,8 @@ _SOURCE = "command line"
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@again.choice_options
+@options.detach
 @options.data_dir
 @options.namespace
 @options.output("json", "yaml")
@@ -85,6 +87,7 @@ def tune(
     minimize: tuple[str, ...],
     trials: int,
     parallel: int | None,
+    timeout: int | None,
     goal: float | None,
     algorithm: str,
     early_stopping: str,
@@ -94,6 +97,8 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
+    choice: again.Choice,
+    detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     form: str | None,
@@ -107,14 +112,15 @@ def tune(
     KATIB_PARAM_LR. The program prints its metrics as name=value.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
-    command goes on.
+    command goes on. When all trials failed and the program changed since, it runs them again.
 
-    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 130 after Ctrl-C.
+    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
+    the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
     options.set_up_logging(verbose, quiet=quiet)
     space = _parsed(parameters)
     source = parse_metrics(metrics)
-    template = command_template(command, space, source)
+    template = command_template(command, space, source, timeout_seconds=timeout)
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -129,7 +135,7 @@ def tune(
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
     text, what = with_earlier(json.dumps(experiment), _SOURCE, warm_start)
     if save or dry_run:
-        _save(text, save, sys.argv[1:])
+        _save(text, save)
         if dry_run:
             return _check(text, namespace)
     if not quiet:
@@ -137,8 +143,26 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
-    again = f"katib {shlex.join(sys.argv[1:])}"
-    return run_here(text, what, again, data_dir, namespace, None, None, form=form, quiet=quiet, notices=False)
+    return run_here(
+        _from_here(text),
+        what,
+        data_dir,
+        namespace,
+        None,
+        None,
+        choice=choice,
+        detach=detach,
+        form=form,
+        quiet=quiet,
+        notices=False,
+    )
+
+
+def _from_here(text: str) -> str:
+    """Return the experiment with the directory that relative paths of its command start from."""
+    experiment = json.loads(text)
+    experiment["metadata"].setdefault("annotations", {})[WORKSPACE_ANNOTATION] = str(Path.cwd())
+    return json.dumps(experiment)
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:
@@ -171,10 +195,9 @@ def _experiments(directory: Path, namespace: str) -> list[Experiment]:
 
 
 def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> str:
-    """Return the name of the newest experiment if it is this one and unfinished, else the next free one."""
-    newest = latest_name(stem, (one.name for one in earlier))
-    found = next((e for e in earlier if e.name == newest), None)
-    if found is not None and not is_completed(found) and _holds(found.encode()["spec"], experiment["spec"]):
+    """Return the name of the newest experiment of this program if it is this one, else the next free one."""
+    found = latest(stem, earlier)
+    if found is not None and _holds(found.encode()["spec"], experiment["spec"]):
         return found.name
     return next_name(stem, (one.name for one in earlier))
 
@@ -189,11 +212,11 @@ def _holds(stored: Any, drafted: Any) -> bool:
     return bool(stored == drafted)
 
 
-def _save(text: str, path: Path | None, line: Sequence[str]) -> None:
+def _save(text: str, path: Path | None) -> None:
     """Write the experiment file, or print it."""
     from katib.api.yaml_text import dump_yaml
 
-    head = f"# Drafted by: katib {shlex.join(line)}\n"
+    head = f"# Drafted by: {options.typed_line()}\n"
     if path is None:
         click.echo(head + dump_yaml(json.loads(text)), nl=False)
         return

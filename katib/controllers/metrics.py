@@ -57,11 +57,16 @@ class ControllerMetrics:
             for name in ("created", "deleted", "succeeded", "failed", "metrics_unavailable")
         }
 
-    def follow(self, caches: Caches) -> None:
-        """Count what happens in these caches. Before they start, once for each set of caches."""
+    def follow(self, caches: Caches, unloaded: Callable[[], Iterable[Experiment]] = lambda: ()) -> None:
+        """Count what happens in these caches. Before they start, once for each set of caches.
+
+        Args:
+            caches: What the controllers see.
+            unloaded: Returns the experiments that have ended and are not in the caches, nor are their trials.
+        """
         caches.experiments.add_handler(self._experiment_changed)
         caches.trials.add_handler(self._trial_changed)
-        gauges = _Gauges()
+        gauges = _Gauges(unloaded)
         caches.experiments.add_view(gauges.experiments)
         caches.trials.add_view(gauges.trials)
         self.registry.register(cast("Collector", gauges))
@@ -108,6 +113,18 @@ def _count_changes(
             counters[name].labels(namespace).inc()
 
 
+def _counts_of(experiment: Experiment) -> Mapping[str, int]:
+    """Return how many trials of an experiment that has ended are in each state."""
+    status = experiment.status
+    return {
+        "Succeeded": status.trials_succeeded or 0,
+        "Failed": status.trials_failed or 0,
+        "Killed": status.trials_killed or 0,
+        "EarlyStopped": status.trials_early_stopped or 0,
+        "MetricsUnavailable": status.trial_metrics_unavailable or 0,
+    }
+
+
 class _States:
     """How many objects are in each state, by namespace: a view of a cache."""
 
@@ -120,12 +137,12 @@ class _States:
             if obj is not None:
                 self._counts[obj.namespace, current_type(obj.status.conditions) or "Unknown"] += step
 
-    def gauge(self, name: str, text: str) -> GaugeMetricFamily:
-        """Return the counts of now."""
+    def gauge(self, name: str, text: str, unloaded: Mapping[tuple[str, str], int]) -> GaugeMetricFamily:
+        """Return the counts of now, with those of objects that are in no cache."""
         from prometheus_client.core import GaugeMetricFamily
 
         family = GaugeMetricFamily(name, text, labels=("namespace", "status"))
-        for labels, count in sorted(self._counts.items()):
+        for labels, count in sorted((self._counts + StateCounts(unloaded)).items()):
             if count:
                 family.add_metric(labels, count)
         return family
@@ -134,14 +151,21 @@ class _States:
 class _Gauges:
     """How many experiments and trials there are, by namespace and state. Fits `prometheus_client`'s Collector."""
 
-    def __init__(self) -> None:
+    def __init__(self, unloaded: Callable[[], Iterable[Experiment]]) -> None:
         self.experiments = _States()
         self.trials = _States()
+        self._unloaded = unloaded
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return the counts of now."""
-        yield self.experiments.gauge("katib_experiments_current", "Experiments by state")
-        yield self.trials.gauge("katib_trials_current", "Trials by state")
+        experiments: StateCounts[tuple[str, str]] = StateCounts()
+        trials: StateCounts[tuple[str, str]] = StateCounts()
+        for experiment in self._unloaded():
+            experiments[experiment.namespace, current_type(experiment.status.conditions)] += 1
+            for state, count in _counts_of(experiment).items():
+                trials[experiment.namespace, state] += count
+        yield self.experiments.gauge("katib_experiments_current", "Experiments by state", experiments)
+        yield self.trials.gauge("katib_trials_current", "Trials by state", trials)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Return nothing: there is nothing to count at registration."""

@@ -7,7 +7,7 @@ Does not belong here: stores, processes, the live table (`katib.cli.run`).
 
 from __future__ import annotations
 
-from katib.explaining.ended import common_cause
+from katib.explaining.ended import cause_of_loss, common_cause, more_trials
 from katib.explaining.evidence import LOCAL, Evidence, JobFacts, Place, ServiceFacts
 from katib.explaining.experiment import diagnose_experiment
 from katib.explaining.trial import diagnose_trial
@@ -18,7 +18,9 @@ __all__ = [
     "JobFacts",
     "Place",
     "ServiceFacts",
+    "cause_of_loss",
     "common_cause",
     "diagnose_experiment",
     "diagnose_trial",
+    "more_trials",
 ]

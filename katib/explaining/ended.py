@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from katib.api.names import METRICS_INCOMPLETE
+from katib.api.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
 from katib.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
@@ -23,6 +23,8 @@ from katib.tuning.reading import (
 )
 
 _SHOWN_TRIALS = 3
+_WITHOUT_VALUE = frozenset({"ExperimentNoUsableTrial", "ExperimentFirstTrialsFailed"})
+"""Reasons of an experiment that failed because no trial brought a value."""
 
 
 def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
@@ -44,7 +46,7 @@ def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence)
     if "MaxTrials" in reason:
         return Answer(
             f"{name} succeeded: all {experiment.spec.max_trial_count} trials of its budget are done.",
-            remedies=_resume_remedies(experiment),
+            remedies=[more_trials(experiment, evidence.place.default_namespace, at_work=evidence.controllers_running)],
         )
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
@@ -75,10 +77,34 @@ def _goal_sentence(experiment: Experiment, evidence: Evidence) -> str:
     return f"{best.name} reached the goal with {metric}={objective_value(best)} (goal {goal})."
 
 
-def _resume_remedies(experiment: Experiment) -> list[str]:
+def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool) -> str:
+    """Return how an experiment that has used up its budget gets more trials, a sentence.
+
+    Args:
+        experiment: As it ended.
+        default_namespace: The namespace that a command means which names none.
+        at_work: Whether a server or another run works on its data directory, so that no run can be started there.
+    """
+    name, limit = experiment.name, experiment.spec.max_trial_count or 1
+    if not at_work and (again := run_again(experiment, f"--more {limit}")):
+        return f"`{again}` runs {limit} more."
     if experiment.spec.resume_policy in ("LongRunning", "FromVolume"):
-        return ["Raise maxTrialCount and run the file again for more trials."]
-    return ["For more trials, submit it under a new name, or with resumePolicy: LongRunning to be able to go on."]
+        option = _option(experiment, default_namespace)
+        return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
+    return "For more trials, submit it under a new name; its resumePolicy does not let it go on."
+
+
+def run_again(experiment: Experiment, option: str = "") -> str:
+    """Return the command that ran an experiment, with one more option; empty where it is not known."""
+    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
+    head, _, rest = command.removeprefix("katib ").partition(" ")
+    return f"katib {head} {option} {rest}" if command and option else command
+
+
+def _option(experiment: Experiment, default_namespace: str) -> str:
+    """Return the option that names a namespace in a command; empty where it goes without saying."""
+    namespace = experiment.namespace
+    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) -> Answer:
@@ -89,6 +115,11 @@ def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) ->
             f"{name} failed because its suggestion failed: {condition_words(suggestion)}.",
             remedies=["Fix spec.algorithm or the search space as the message says, and submit it again."],
         )
+    if condition.reason in _WITHOUT_VALUE:
+        cause = condition_words(condition).removeprefix("Experiment has failed because ")
+        answer = Answer(f"{name} failed: {cause}.")
+        _add_example(answer, experiment, evidence)
+        return answer
     lost, budget = lost_count(experiment), experiment.spec.max_failed_trial_count
     if budget is None or lost < max(1, budget):
         return Answer(f"{name} failed: {condition_words(condition)}.")
@@ -96,25 +127,36 @@ def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) ->
 
 
 def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Evidence) -> Answer:
-    failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     answer = Answer(
         f"{experiment.name} failed: {lost} trial{'s' * (lost != 1)} failed or had no metrics, "
         f"and maxFailedTrialCount is {budget}."
     )
+    _add_example(answer, experiment, evidence)
+    return answer
+
+
+def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
+    """Add why most trials were lost, one of them to look at, and the command that shows its whole output."""
+    failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     if not failed:
-        return answer
+        return
     cause, _ = _commonest(failed, evidence)
     names = [trial.name for trial in failed]
     shown = ", ".join(names[:_SHOWN_TRIALS]) + (", ..." if len(names) > _SHOWN_TRIALS else "")
     answer.findings.append(common_cause(failed, evidence))
     answer.findings.append(f"These trials were lost: {shown}.")
-    example = next(trial for trial in failed if _cause(trial, evidence) == cause)
+    example = next(trial for trial in failed if cause_of_loss(trial, evidence) == cause)
     details = diagnose_trial(example, evidence)
     if state_of(example) == "MetricsUnavailable":
         answer.findings.extend(f"{example.name}: {finding}" for finding in details.findings[:1])
+    if last := next((line.strip() for line in reversed(details.log_tail) if line.strip()), ""):
+        answer.findings.append(f"Look at {example.name}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
+    option = _option(experiment, evidence.place.default_namespace)
+    answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
+    if again := run_again(experiment):
+        answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")
     answer.log_tail = details.log_tail
-    return answer
 
 
 def common_cause(lost: Sequence[Trial], evidence: Evidence) -> str:
@@ -129,10 +171,11 @@ def common_cause(lost: Sequence[Trial], evidence: Evidence) -> str:
 
 
 def _commonest(lost: Sequence[Trial], evidence: Evidence) -> tuple[str, int]:
-    return Counter(_cause(trial, evidence) for trial in lost).most_common(1)[0]
+    return Counter(cause_of_loss(trial, evidence) for trial in lost).most_common(1)[0]
 
 
-def _cause(trial: Trial, evidence: Evidence) -> str:
+def cause_of_loss(trial: Trial, evidence: Evidence) -> str:
+    """Return in a few words why a trial brought no value, with the last line that it printed where that says it."""
     if state_of(trial) == "MetricsUnavailable":
         condition = held_condition(trial, "MetricsUnavailable")
         if condition.reason == METRICS_INCOMPLETE:

@@ -34,7 +34,15 @@ _MEMORY = "What is killed by SIGKILL mostly lacked memory: free some, or set spe
 
 _DISK_FULL = ("disk is full", "disk full", "no space left")
 
-_SAID_BY_THE_END = frozenset({"ExperimentFailed", "MetricsUnavailable", "SuggestionFailed"})
+_SAID_BY_THE_END = frozenset(
+    {
+        "ExperimentFailed",
+        "ExperimentFirstTrialsFailed",
+        "ExperimentNoUsableTrial",
+        "MetricsUnavailable",
+        "SuggestionFailed",
+    }
+)
 """Reasons of warnings that say no more than the verdict of an ended experiment."""
 
 _SAID_BY_CONDITIONS = frozenset({TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, "SuggestionServiceWaiting"})

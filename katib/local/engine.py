@@ -20,6 +20,7 @@ from typing import Self
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
+from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Resource, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
@@ -40,6 +41,7 @@ from katib.local.admission.host import group_limits
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.kinds import job_kinds
@@ -50,6 +52,7 @@ from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
+from katib.local.repeating import Repeats
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
@@ -64,9 +67,10 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
+from katib.runtime.objects import Key, Kind
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
-from katib.stores.events import EventLog
+from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.replicas import POD
@@ -135,6 +139,7 @@ class Engine:
             self._layout.keep_database_private()
             database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
+            self._ended = EndedExperiments(self._store)
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
@@ -160,12 +165,19 @@ class Engine:
         self.stop()
         self._open.close()
 
+    @property
+    def repeats(self) -> Repeats:
+        """What runs experiments of the data directory once more, before the engine is started."""
+        return Repeats(self._store, self._observations.delete, self._events.rename, self._clock)
+
     def start(self) -> None:
         """Set everything to work; unfinished experiments of the data directory go on."""
         if self._started:
             return
         if self._own_process:
             tune_interpreter()
+        if self._config.metrics_retention == RetentionConfig():  # old logs are looked for in the caches
+            self._ended.hide()
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
@@ -191,6 +203,12 @@ class Engine:
             self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
 
+    def note_hangup(self, namespace: str, experiment: str) -> None:
+        """Record that the terminal from which an experiment is run is gone, and that it goes on."""
+        message = "The terminal is gone; the run goes on, and `katib watch` shows it"
+        subject = EventSubject("Experiment", namespace, experiment, experiment)
+        self._events.record(subject, warning=False, reason="TerminalGone", message=message)
+
     @property
     def can_leave(self) -> bool:
         """Whether programs of trials can outlive this engine."""
@@ -202,7 +220,7 @@ class Engine:
         self.stop()
 
     def _stop_jobs(self) -> None:
-        self._jobs.stop(leaves=self._leaves)
+        self._jobs.stop(leaves=self._leaves or not self._started)
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -243,10 +261,18 @@ class Engine:
         """Make the controllers, from the reporter of readings up to who looks after old logs. `start` starts them."""
         kinds = job_kinds(StoredObjects(self._store).find)
         self._thread = SharedThread("controllers", self._clock)
-        self._caches = Caches.of(self._store, [kind.kind for kind in kinds], self._clock, thread=self._thread)
+        self._caches = Caches.of(
+            self._ended.seen(),
+            [kind.kind for kind in kinds],
+            self._clock,
+            job_store=self._store,
+            offered=self._store,
+            thread=self._thread,
+        )
+        self._ended.look_into(self._is_cached)
         self._recorder = LoggedEvents(self._events)
         if self._metrics is not None:
-            self._metrics.follow(self._caches)
+            self._metrics.follow(self._caches, self._ended.hidden)
         self._reporter = Reporter(
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
@@ -328,7 +354,7 @@ class Engine:
             disk_is_full=self._layout.is_full,
         )
         return ObjectTuningService(
-            store=self._store,
+            store=self._ended.written(),
             observations=self._observations,
             events=events,
             gate=Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
@@ -339,6 +365,13 @@ class Engine:
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
         )
+
+    def _is_cached(self, kind: Kind, key: Key) -> bool:
+        if kind == TRIAL:
+            return self._caches.trials.has(key)
+        if kind == EXPERIMENT:
+            return self._caches.experiments.has(key)
+        return self._caches.suggestions.has(key)
 
     def _database_answers(self) -> bool:
         try:

@@ -20,6 +20,7 @@ from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
+from katib.local.program import program_annotations
 from katib.local.shipped_templates import shipped_config_map
 from katib.runtime.objects import Key, Kind, Object
 from katib.templates.devices import device_errors
@@ -53,6 +54,10 @@ class LocalHome(Home):
         ]
         unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
         return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
+
+    def annotations(self, source: Mapping[str, Any], experiment: Experiment) -> Mapping[str, str]:
+        """Return what is kept of the files of the program, so that a change is seen when it is run again."""
+        return program_annotations(source, experiment)
 
     def check_runtime(self, runtime: Mapping[str, Any], place: str) -> Sequence[FieldError]:
         """Return what is wrong with a training runtime that no TrainJob refers to yet."""

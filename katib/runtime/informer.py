@@ -37,6 +37,8 @@ RECONNECT = Backoff(0.01, 5.0)
 PAGED_TRIES = 2
 """How often a list may expire between two pages before it is asked for at once, which cannot expire."""
 
+_STOPPED = "the informer is being stopped"
+
 _log = logging.getLogger(__name__)
 
 
@@ -247,7 +249,7 @@ class Informer(Generic[T]):
                 self._revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
                 self._following = False
-                level = logging.DEBUG if str(error) == complaint else logging.WARNING
+                level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
@@ -300,6 +302,8 @@ class Informer(Generic[T]):
             if present.get(entry.key) != entry.uid:
                 self._change(entry.key, entry, None)
         for listed in sorted(found, key=lambda listed: listed.created):
+            if self._stopping:
+                raise UnavailableError(_STOPPED)
             if listed.entry is not None:
                 self._change(listed.key, self._cache.entries.get(listed.key), listed.entry)
         return revision
@@ -316,6 +320,8 @@ class Informer(Generic[T]):
         found: list[_Listed[T]] = []
         revision = ""
         for page in pages:
+            if self._stopping:
+                raise UnavailableError(_STOPPED)
             revision = page.resource_version
             found += map(self._listed, page.items)
             del page  # before the next one is fetched

@@ -46,6 +46,10 @@ _UPSERT = f"""
     VALUES (:kind, :namespace, :name, :experiment, :warning, :reason, :message, :first_time, :last_time, :times)
     ON CONFLICT ({_IDENTITY}) DO UPDATE SET times = times + excluded.times, last_time = excluded.last_time
 """  # noqa: S608 - of constants
+_RENAME = """
+    UPDATE OR REPLACE events SET experiment = :name, name = CASE name WHEN :experiment THEN :name ELSE name END
+    WHERE namespace = :namespace AND experiment = :experiment
+"""
 _DELETE_OLD = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - :kept"
 _SELECT = """
     SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
@@ -126,6 +130,12 @@ class EventLog:
             self._database.transact(
                 lambda driver: driver.execute("DELETE FROM events WHERE namespace = ? AND experiment = ?", forgotten)
             )
+
+    def rename(self, namespace: str, experiment: str, name: str) -> None:
+        """Give the events of an experiment, and of all that belongs to it, to the experiment of another name."""
+        self._flush()
+        values = {"namespace": namespace, "experiment": experiment, "name": name}
+        self._database.transact(lambda driver: driver.execute(_RENAME, values))
 
     def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
         """Return the events of an object that the database has not taken, as while its disk is full."""

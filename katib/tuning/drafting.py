@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from katib.api.names import MAX_EXPERIMENT_NAME
-from katib.api.types import API_VERSION
+from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
 
 Json = dict[str, Any]
@@ -226,14 +226,19 @@ class CommandTemplate:
 
 
 def command_template(
-    command: Sequence[str], parameters: Sequence[Json], metrics: Metrics, *, image: str = _IMAGE
+    command: Sequence[str],
+    parameters: Sequence[Json],
+    metrics: Metrics,
+    *,
+    image: str = _IMAGE,
+    timeout_seconds: int | None = None,
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`.
+    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails.
 
     Raises:
         InvalidError: The command is empty, or names what is not a parameter.
@@ -262,10 +267,13 @@ def command_template(
     pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     if "parameters" in used:
         _mount_parameters(pod, parameters)
+    job: Json = {"backoffLimit": 0, "template": pod}
+    if timeout_seconds is not None:
+        job["activeDeadlineSeconds"] = timeout_seconds
     template = {
         "primaryContainerName": CONTAINER,
         "trialParameters": [{"name": name, "reference": name} for name in names],
-        "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": pod}},
+        "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
     }
     unused = () if "parameters" in used else tuple(name for name in names if name not in used)
     return CommandTemplate(template, unused)
@@ -349,10 +357,14 @@ def next_name(stem: str, taken: Iterable[str]) -> str:
     return stem if last == 0 else f"{stem}-{last + 1}"
 
 
-def latest_name(stem: str, taken: Iterable[str]) -> str | None:
-    """Return the newest of `stem`, `stem-2`, `stem-3`, …; None if there is none."""
-    last = max((_place(stem, name) for name in taken), default=0)
-    return None if last == 0 else stem if last == 1 else f"{stem}-{last}"
+def latest(stem: str, experiments: Sequence[Experiment]) -> Experiment | None:
+    """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none.
+
+    Args:
+        stem: The first one's name.
+        experiments: Oldest first.
+    """
+    return next((e for e in reversed(experiments) if _place(stem, e.name)), None)
 
 
 def _place(stem: str, name: str) -> int:

@@ -23,6 +23,7 @@ from katib.errors import (
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
+from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment
@@ -153,6 +154,7 @@ class ObjectTuningService(ObjectReadingService):
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
+        submission = with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
         ended = true_types(old.status.conditions) & COMPLETED_EXPERIMENT
         same = new.spec == old.spec

@@ -59,6 +59,10 @@ class Home:
         """
         return (), ()
 
+    def annotations(self, _source: Mapping[str, Any], _experiment: Experiment) -> Mapping[str, str]:
+        """Return annotations that a new experiment gets, from the object that its trials run as."""
+        return {}
+
     def check_runtime(self, _runtime: Mapping[str, Any], _place: str) -> Sequence[FieldError]:
         """Return what is wrong with a training runtime, each path with the place before it."""
         return ()
@@ -207,7 +211,17 @@ class Gate:
             collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
+        experiment = self._with_annotations(experiment)
         return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
+
+    def _with_annotations(self, experiment: Experiment) -> Experiment:
+        """Return an experiment with what its home notes of a new one; what its author wrote stays."""
+        template = experiment.spec.trial_template
+        noted = self._home.annotations(template.trial_spec or {}, experiment) if template is not None else {}
+        if not noted:
+            return experiment
+        annotations = {**noted, **experiment.metadata.annotations}
+        return structs.replace(experiment, metadata=structs.replace(experiment.metadata, annotations=annotations))
 
     def preview(self, submission: Submission) -> Preview:
         """Return what the first trial of a new experiment would run.

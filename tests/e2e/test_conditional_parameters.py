@@ -71,4 +71,4 @@ def test_momentum_is_tuned_for_sgd_and_absent_for_adam(tmp_path: Path, algorithm
     assert len(names) == 12
     assert sorted({tuple(one) for one in names}) == [("momentum", "optimizer", "lr", "nesterov"), ("optimizer", "lr")]
     assert sum("momentum=" in line for line in table.splitlines()) == sum("momentum" in one for one in names)
-    assert "optimizer   sgd" in done.stdout.partition("Best trial:")[2]
+    assert "optimizer=sgd" in done.stdout.partition("Best trial:")[2]

@@ -41,10 +41,10 @@ def test_a_line_runs_trials_and_writes_the_data_directory_only(directory: Path) 
     assert sorted(path.name for path in directory.iterdir()) == [".katib", "train.py"]
 
 
-def test_an_ended_experiment_leaves_its_name_to_it_and_the_next_one_is_numbered(directory: Path) -> None:
+def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_the_next_one(directory: Path) -> None:
     line = (*X, "-q", "--", sys.executable, "train.py", "{x}")
-    for _ in range(2):
-        assert tune(*line, cwd=directory).returncode == 0
+    for more in ((), (), ("-p", "y=1..2")):
+        assert tune(*more, *line, cwd=directory).returncode == 0
 
     assert {e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]} == {"train", "train-2"}
 

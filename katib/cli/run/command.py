@@ -7,12 +7,17 @@ from pathlib import Path
 import click
 
 from katib.api.types import Experiment
-from katib.cli import failures, options
+from katib.cli import options
 from katib.cli.app import INTERRUPTED
+from katib.cli.run import again
 from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
+from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
 from katib.tuning.reading import is_completed
-from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+_HERE_ONLY = ("restart", "retry_failed", "more", "detach")
+"""Options that have no meaning in a cluster."""
 
 
 @click.command(
@@ -29,6 +34,8 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
     metavar="FILE",
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
+@again.choice_options
+@options.detach
 @options.data_dir
 @options.namespace
 @options.config
@@ -40,6 +47,8 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 def run(
     file: str,
     warm_start: str | None,
+    choice: again.Choice,
+    detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
@@ -52,20 +61,23 @@ def run(
     """Run an experiment on this machine, to its end.
 
     Shows a live table on a terminal and plain lines otherwise; with -o, standard output holds only the final object.
-    Running the same file again goes on with what is unfinished.
+    Running the same file again goes on with what is unfinished. Once it has ended, --restart, --retry-failed and --more
+    run it again; an experiment whose trials all failed runs again by itself when its program or its file changed.
 
     With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
     only.
 
-    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 130 after Ctrl-C.
+    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
+    ended changed since and none of these options is given, 130 after Ctrl-C.
     """
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
-        options.refuse_beside("a cluster", "data_dir", "config", "containers")
+        options.refuse_beside("a cluster", "data_dir", "config", "containers", *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
     text, source = with_earlier(*options.read_file(file), warm_start)
-    command = f"katib run {file}"
-    return run_here(text, source, command, data_dir, namespace, config, containers, form=form, quiet=quiet)
+    return run_here(
+        text, source, data_dir, namespace, config, containers, choice=choice, detach=detach, form=form, quiet=quiet
+    )
 
 
 def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
@@ -80,12 +92,13 @@ def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, s
 def run_here(
     text: str,
     source: str,
-    command: str,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
     *,
+    choice: again.Choice = again.NOTHING,
+    detach: bool = False,
     form: str | None,
     quiet: bool,
     notices: bool = True,
@@ -95,11 +108,12 @@ def run_here(
     Args:
         text: The document.
         source: What to call it in errors.
-        command: What runs it again, without options that say where.
         data_dir: As the option says it.
         namespace: Where the document names none.
         config: Further algorithms.
         containers: What runs the images of trials.
+        choice: What to do with an experiment that is there already.
+        detach: Whether a server in the background runs it.
         form: What to print at the end in place of lines.
         quiet: Whether to print the result only.
         notices: Whether to say what is done otherwise than on Kubernetes.
@@ -107,32 +121,45 @@ def run_here(
     from katib.cli.run.following import Interrupt, Run
     from katib.local import open_engine, validate_document
 
-    interrupt = Interrupt()
+    data = f" --data-dir {data_dir}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
+    if detach:
+        from katib.cli.run.detached import run_detached
+
+        return run_detached(text, source, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+    interrupt = Interrupt()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
             validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
         except InvalidError as error:
-            return _wrong(error, source)
+            return again.wrong(error, source)
     with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        submission = _submit(engine.service, text, source, namespace)
+        try:
+            may_ask = not quiet and form is None and again.is_terminal()
+            submitted = again.submit_here(
+                engine, text, source, namespace, choice, command=options.typed_line(), may_ask=may_ask
+            )
+        except InvalidError as error:
+            return again.wrong(error, source)
+        submission = submitted.submission
         if submission is None:
-            return failures.BAD_INPUT
+            return submitted.code
         engine.start()
-        differences = submission.notices if notices else ()
+        name = submission.experiment.name
+        survive_hangup(lambda: engine.note_hangup(submission.experiment.namespace, name))
+        differences = (*submitted.notes, *(submission.notices if notices else ()))
         for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
         run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         run.follow()
-        data = f" --data-dir {data_dir}" if data_dir is not None else ""
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop()
-            click.echo(interrupted_line(run.progress.experiment, command, run.progress.done, data), err=True)
+            click.echo(interrupted_line(run.progress.experiment, options.typed_line(), run.progress.done), err=True)
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, source, here=True), err=form is not None)
+            click.echo(again.ways_on(run.progress.experiment), err=form is not None)
         engine.stop()
         return code
 
@@ -152,9 +179,10 @@ def _run_in_cluster(
     interrupt = Interrupt()
     text, source = with_earlier(*options.read_file(file), warm_start)
     with open_cluster(cluster) as opened:
-        submission = _submit(opened.service, text, source, namespace or opened.namespace)
-        if submission is None:
-            return failures.BAD_INPUT
+        try:
+            submission = opened.service.submit(text, source=source, namespace=namespace or opened.namespace)
+        except InvalidError as error:
+            return again.wrong(error, source)
         for notice in () if quiet else submission.notices:
             click.echo(f"note: {notice}", err=True)
         run = Run(opened.service, submission.experiment, interrupt, form=form, quiet=quiet)
@@ -165,24 +193,8 @@ def _run_in_cluster(
             return INTERRUPTED
         code = run.report(place)
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, file, here=False), err=form is not None)
+            click.echo(run_again_line(run.progress.experiment, file, place), err=form is not None)
         return code
-
-
-def _submit(service: TuningService, text: str, source: str, namespace: str | None) -> Submission | None:
-    """Submit a document; None when it is wrong, which has been printed then."""
-    try:
-        return service.submit(text, source=source, namespace=namespace)
-    except InvalidError as error:
-        _wrong(error, source)
-        return None
-
-
-def _wrong(error: InvalidError, source: str) -> int:
-    """Print what is wrong with a file; return the exit code for it."""
-    for line in failures.error_lines(error, source):
-        click.echo(f"error: {line}", err=True)
-    return failures.BAD_INPUT
 
 
 def _company(service: TuningService, experiment: Experiment) -> list[str]:

@@ -12,15 +12,15 @@ from typing import Protocol, Self
 
 import click
 
-from katib.api.types import Experiment
+from katib.api.types import Experiment, Trial
 from katib.cli.app import INTERRUPTED
 from katib.cli.printing import print_object
 from katib.cli.run.summary import ended_lines
 from katib.cli.signals import stop_on_signal
-from katib.errors import ExpiredError, UnavailableError
+from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Moment, Progress, savings_of, with_remedy
-from katib.tuning.reading import condition_of
+from katib.tuning.reading import condition_of, shortened
 from katib.tuning.service import Change, TuningService
 
 _WAIT_SECONDS = 0.25
@@ -31,6 +31,8 @@ _LAST_CHANGES_SECONDS = 2.0
 """How long the last changes of trials may lag behind that of the experiment."""
 
 _SHOWN_LOST_TRIALS = 50
+_LOOKED_AT_LINES = 5
+_LONGEST_LINE = 300
 
 
 class Interrupt:
@@ -151,6 +153,18 @@ class Run:
             ).items
             seconds = time.monotonic() - self._began
             savings = savings_of(self._service, experiment)
-            for line in ended_lines(experiment, best, lost, seconds=seconds, place=place, savings=savings):
+            last_line = self._last_line(lost[0]) if best is None and lost else ""
+            for line in ended_lines(
+                experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
+            ):
                 click.echo(line)
         return 1 if condition_of(experiment, "Failed") is not None else 0
+
+    def _last_line(self, trial: Trial) -> str:
+        """Return the last line that a trial printed; empty when there is none, or it cannot be read."""
+        try:
+            output = b"".join(self._service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
+        except KatibError:
+            return ""
+        lines = (line.strip() for line in reversed(output.decode(errors="replace").splitlines()))
+        return shortened(next(filter(None, lines), ""), _LONGEST_LINE)

@@ -6,15 +6,28 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from katib.api.types import Experiment, Trial
-from katib.cli.results import best_lines, pareto_lines
-from katib.explaining import Evidence, common_cause, diagnose_experiment
-from katib.tuning.reading import format_duration, infeasible_words, pareto_trials
+from katib.explaining import Evidence, cause_of_loss, diagnose_experiment
+from katib.tuning.reading import (
+    format_duration,
+    infeasible_words,
+    objective_text,
+    parameters_of,
+    pareto_trials,
+    pareto_words,
+)
 
 
 def ended_lines(
-    experiment: Experiment, best: Trial | None, lost: Sequence[Trial], *, seconds: float, place: str, savings: str = ""
+    experiment: Experiment,
+    best: Trial | None,
+    lost: Sequence[Trial],
+    *,
+    seconds: float,
+    place: str,
+    savings: str = "",
+    last_line: str = "",
 ) -> Iterator[str]:
-    """Yield how an experiment ended, its best trial, where the logs are, and what to do next.
+    """Yield how an experiment ended, its best trial or one that failed, and the commands that show more.
 
     Args:
         experiment: As it ended.
@@ -23,51 +36,55 @@ def ended_lines(
         seconds: How long this run took.
         place: Options that later commands need in order to find the experiment again.
         savings: What its early stopping saved, a sentence; empty without early stopping.
+        last_line: The end of the output of the first lost trial.
     """
+    name = experiment.name
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
     if savings:
         yield savings
-    if best is None and lost:
-        yield common_cause(lost, evidence)
-    if best is None and (infeasible := infeasible_words(experiment)):
-        yield f"{infeasible[0].upper()}{infeasible[1:]}."
     if best is not None:
-        yield ""
-        yield from pareto_lines(experiment) if pareto_trials(experiment) else best_lines(best)
-        yield ""
-        yield f"Its output:   katib logs {best.name}{place}"
-    elif lost:
-        yield ""
-        yield f"Its output:   katib logs {lost[0].name}{place}"
-    yield f"All trials:   katib trials {experiment.name} --sort objective{place}"
-    yield f"More:         katib why {experiment.name}{place}"
-    yield f"In a browser: katib ui {experiment.name}{place}"
+        yield _best_line(experiment, best)
+        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}, katib ui {name}{place}"
+        return
+    if infeasible := infeasible_words(experiment):
+        yield f"{infeasible[0].upper()}{infeasible[1:]}."
+    example = next(iter(lost), None)
+    if example is not None:
+        cause = cause_of_loss(example, evidence)
+        ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""
+        yield f"Look at {example.name}: {cause}{ends}"
+    logs = f"katib logs {example.name}{place}, " if example is not None else ""
+    yield f"Next: {logs}katib why {name}{place}"
 
 
-def interrupted_line(experiment: Experiment, command: str, done: int, place: str) -> str:
+def _best_line(experiment: Experiment, best: Trial) -> str:
+    if pareto_trials(experiment):
+        return f"Pareto set: {pareto_words(experiment)}"
+    return f"Best trial: {best.name} with {objective_text(best)} ({parameters_of(best)})"
+
+
+def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
     """Return what was left and how to go on."""
     return (
         f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept; "
-        f"`{command}{place}` goes on from there"
+        f"`{command}` goes on from there"
     )
 
 
-def run_again_line(experiment: Experiment, file: str, *, here: bool) -> str:
-    """Return that an experiment had ended before, and how to have more trials of it.
+def run_again_line(experiment: Experiment, file: str, place: str) -> str:
+    """Return that an experiment of a cluster had ended before, and how to have more trials of it.
 
     Args:
         experiment: As it ended.
         file: Its file.
-        here: Whether it is in a data directory.
+        place: Options that later commands need in order to find the experiment again.
     """
     name, spec = experiment.name, experiment.spec
-    ways = [f"give it another name in {file}"]
-    if here:
-        ways.append(f"keep a second data directory (`katib run {file} --data-dir .katib-2`)")
+    way = f"give it another name in {file}"
     if spec.resume_policy in ("LongRunning", "FromVolume") and spec.max_trial_count is not None:
-        ways.insert(0, "raise maxTrialCount")
-    return f"\n{name} had ended before, so nothing was run now. To run more trials, {', or '.join(ways)}."
+        way = f"`katib budget {name} --max-trials {spec.max_trial_count * 2}{place}`"
+    return f"{name} had ended before, so nothing was run now. For more trials, {way}."
 
 
 def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:

@@ -156,6 +156,17 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     return Found(tuple([semantics.decode(body) for _, _, body in found[: query.limit]]), cursor, int(total))
 
 
+def scopes(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Return every scope of facts once, each found by one step in the index."""
+    found: list[str] = []
+    query = "SELECT min(scope) FROM object_facts WHERE scope > :last"
+    last = ""
+    while (row := connection.execute(query, {"last": last}).fetchone())[0] is not None:
+        last = str(row[0])
+        found.append(last)
+    return tuple(found)
+
+
 def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
     """Fill the table of facts from the objects."""
     connection.execute("DELETE FROM object_facts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from katib.databases.sqlite import Database
@@ -88,6 +88,13 @@ class SqlStore(TransactedStore):
             return None
         with self._database.snapshot() as driver:
             return rows.search(driver, query)
+
+    def scopes(self, kind: Kind) -> Sequence[str]:
+        """Return the scopes of the facts that are kept of a kind, such as the experiments of all trials, in order."""
+        if kind not in self._facts.kinds:
+            return ()
+        with self._database.snapshot() as driver:
+            return rows.scopes(driver)
 
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None

@@ -40,11 +40,9 @@ def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, f
 
     assert result.code == 0
     assert lines[0] == "demo: minimize loss, 3 trials, 2 at a time, random"
-    assert lines[-2].startswith("More:         katib why demo")
-    assert lines[-1].startswith("In a browser: katib ui demo")
-    assert "demo succeeded: all 3 trials of its budget are done. (0s)" in lines
-    assert "Best trial: demo-0002" in lines
-    assert "Its output:   katib logs demo-0002" in lines
+    assert lines[-3] == "demo succeeded: all 3 trials of its budget are done. (0s)"
+    assert lines[-2] == "Best trial: demo-0002 with loss=0.3 (x=0.3)"
+    assert lines[-1] == "Next: katib trials demo --sort objective, katib why demo, katib ui demo"
 
 
 def test_earlier_trials_of_a_table_go_with_the_experiment(
@@ -90,8 +88,10 @@ def test_a_finished_experiment_says_that_nothing_was_run_and_how_to_run_more(kat
     second = katib("run", "demo.yaml")
 
     assert "nothing was run" not in first.out
-    assert second.out.splitlines()[-1].startswith("demo had ended before, so nothing was run now.")
-    assert "`katib run demo.yaml --data-dir .katib-2`" in second.out
+    assert second.out.splitlines()[-1] == (
+        "demo had ended before, so nothing was run now; "
+        "run it again with --restart (the old one is kept as a numbered one) or --more N"
+    )
 
 
 @pytest.mark.parametrize(

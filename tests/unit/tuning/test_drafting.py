@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from katib.api.loading import load_experiment
+from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
 from katib.tuning.drafting import (
     CommandTemplate,
@@ -15,7 +16,7 @@ from katib.tuning.drafting import (
     Search,
     command_template,
     draft,
-    latest_name,
+    latest,
     name_of_command,
     next_name,
     parse_metrics,
@@ -206,5 +207,12 @@ def test_an_experiment_is_named_after_the_script(command: list[str], name: str) 
 def test_names_are_numbered_behind_all_that_are_taken() -> None:
     taken = ["train", "train-3", "train-x", "other"]
 
-    assert (next_name("train", taken), latest_name("train", taken)) == ("train-4", "train-3")
-    assert (next_name("new", taken), latest_name("new", taken)) == ("new", None)
+    assert next_name("train", taken) == "train-4"
+    assert next_name("new", taken) == "new"
+
+
+def test_the_newest_experiment_of_a_program_is_that_which_was_made_last() -> None:
+    made = [Experiment(metadata=ObjectMeta(name=name)) for name in ("train-3", "train-1", "train", "train-x", "other")]
+
+    assert latest("train", made) == made[2]
+    assert latest("new", made) is None

@@ -1,0 +1,185 @@
+"""`katib init`: an experiment file from five answers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from katib.cli import options
+from katib.errors import invalid
+from katib.tuning.drafting import Search, command_template, draft, name_of_command, parse_metrics, parse_parameter
+from katib.tuning.script_options import (
+    ScriptOption,
+    direction_of,
+    metrics_of_output,
+    options_of_help,
+    options_of_source,
+)
+
+_FILE = "experiment.yaml"
+_TRY_SECONDS = 60
+_MOST_AT_ONCE = 4
+_COMMENTS = {
+    "  objective:": "What to optimize: a metric that the program prints as name=value.",
+    "  algorithm:": "How values are chosen: `katib algorithms` lists all ways.",
+    "  maxTrialCount:": "The budget: how many trials in all, and how many at once.",
+    "  resumePolicy:": "FromVolume lets the experiment go on with a larger budget.",
+    "  parameters:": "The search space: one entry for each parameter.",
+    "  trialTemplate:": "What a trial runs; ${trialParameters.NAME} becomes the value of a parameter.",
+}
+
+
+@click.command(
+    epilog=options.examples(
+        "katib init",
+        "katib init --command 'python train.py' -p lr=1e-4..1e-1:log --maximize accuracy --yes",
+    ),
+)
+@click.option("--command", "line", metavar="LINE", help="What trains once, such as 'python train.py'.")
+@click.option("-p", "--param", "parameters", multiple=True, metavar="NAME=VALUES", help="As for katib tune.")
+@click.option("--maximize", metavar="METRIC", help="The metric to maximize.")
+@click.option("--minimize", metavar="METRIC", help="The metric to minimize.")
+@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How many trials to run.  [default: 20]")
+@click.option(
+    "--file", default=Path(_FILE), show_default=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The file to write.",
+)  # fmt: skip
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the flags, and what is found in the script.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def init(
+    line: str | None,
+    parameters: tuple[str, ...],
+    maximize: str | None,
+    minimize: str | None,
+    trials: int | None,
+    file: Path,
+    yes: bool,
+    force: bool,
+) -> int:
+    """Write an experiment file from five answers: command, parameters, metric, direction and budget.
+
+    Parameters are found in the script, which declares them by argparse or click, or in what its --help prints. For the
+    metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
+    """
+    if maximize and minimize:
+        raise click.UsageError("--maximize contradicts --minimize; leave one out", click.get_current_context())
+    if file.exists() and not force:
+        raise invalid(str(file), "it is there already", "add --force, or choose another one with --file", "file-exists")
+    ask = _Questions(may_ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
+    command = shlex.split(line or ask("Command that trains once", _found_command(), "--command"))
+    found = _options_of(command) if not parameters else []
+    texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
+    space = [parse_parameter(text) for text in texts]
+    metric = maximize or minimize or ask("Metric", next(iter(_metrics_of(command)), ""), "--maximize METRIC")
+    way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
+    if way not in ("maximize", "minimize"):
+        raise invalid("direction", f"{way!r} is neither maximize nor minimize", "write one of these", "direction")
+    count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
+    search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
+    names = [str(parameter["name"]) for parameter in space]
+    template = command_template(_with_placeholders(command, names), space, parse_metrics("stdout"))
+    _write(file, draft(name_of_command(command), search, space, template.template))
+    click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")
+    return 0
+
+
+class _Questions:
+    """Asks at the terminal, or takes what was found."""
+
+    def __init__(self, *, may_ask: bool) -> None:
+        self._may_ask = may_ask
+
+    def __call__(self, question: str, found: str, option: str, *, check: Callable[..., object] | None = None) -> str:
+        """Return the answer to a question.
+
+        Args:
+            question: What to ask.
+            found: What is taken where nothing else is said; empty: nothing was found.
+            option: The option that answers it.
+            check: Raises for a wrong answer.
+
+        Raises:
+            InvalidError: Nothing was found, and there is no terminal to ask at.
+        """
+        if self._may_ask:
+            answer: str = click.prompt(question, default=found or None, err=True)
+        elif found:
+            answer = found
+        else:
+            raise invalid(question.lower(), "is not found in the script or its output", f"give {option}", "init-answer")
+        if check is not None:
+            check(answer, None, click.get_current_context())
+        return answer
+
+
+def _found_command() -> str:
+    """Return a command for the one script of this directory that declares options, or that is there at all."""
+    scripts = sorted(Path().glob("*.py"))
+    declaring = [path for path in scripts if options_of_source(_text(path))]
+    chosen = declaring or scripts
+    return f"python {chosen[0]}" if len(chosen) == 1 else ""
+
+
+def _options_of(command: Sequence[str]) -> list[ScriptOption]:
+    """Return what may be tuned of a command: all that its words do not set yet."""
+    script = next((Path(word) for word in command if word.endswith(".py") and Path(word).is_file()), None)
+    found = options_of_source(_text(script)) if script is not None else []
+    if not found:
+        found = options_of_help(_output([*command, "--help"]))
+    return [option for option in found if option.flag not in command]
+
+
+def _metrics_of(command: Sequence[str]) -> list[str]:
+    click.echo(f"running it once to see what it prints: {shlex.join(command)}", err=True)
+    return metrics_of_output(_output(command))
+
+
+def _output(command: Sequence[str]) -> str:
+    """Return what a command prints; empty when it cannot run, and what there is when it takes too long."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own command
+            command, capture_output=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as error:
+        return (error.stdout or b"").decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _with_placeholders(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return a command in which every parameter stands: those that it does not name are added as options."""
+    line = " ".join(command)
+    words = list(command)
+    for name in names:
+        if f"{{{name}}}" not in line:
+            words += [f"--{name}", f"{{{name}}}"]
+    return words
+
+
+def _write(path: Path, experiment: dict[str, object]) -> None:
+    """Write an experiment file with comments."""
+    from katib.api.yaml_text import dump_yaml
+
+    lines = ["# Made by katib init. Run it with: katib run " + shlex.quote(str(path))]
+    for line in dump_yaml(experiment).splitlines():
+        comment = next((words for start, words in _COMMENTS.items() if line.startswith(start)), "")
+        lines += [f"  # {comment}", line] if comment else [line]
+    try:
+        path.write_text("\n".join(lines) + "\n")
+    except OSError as error:
+        cause = (error.strerror or str(error)).lower()
+        raise invalid(str(path), cause, "choose another one with --file", "file-unwritable") from error

@@ -1,0 +1,125 @@
+"""`katib watch`: an experiment that goes on elsewhere, shown as `katib run` shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from katib.api.names import COMMAND_ANNOTATION
+from katib.api.types import Experiment, Trial
+from katib.cli import options
+from katib.cli.app import INTERRUPTED
+from katib.errors import UnavailableError
+from katib.rest.notes import running_servers
+from katib.tuning.reading import is_completed
+from katib.tuning.service import Change, TuningService
+
+_POLL_SECONDS = 0.5
+
+
+@click.command(epilog=options.examples("katib watch my-experiment", "katib watch my-experiment --context production"))
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.output("json", "yaml")
+@options.quiet
+@options.connection
+def watch(name: str, form: str | None, quiet: bool, target: options.Target) -> int:
+    """Show an experiment live, to its end, from any terminal; Ctrl-C ends the watching only.
+
+    It runs in a server, in a cluster, or by a `katib run` whose terminal may be gone.
+
+    The exit code is that of `katib run`.
+    """
+    from katib.cli.run.following import Interrupt, Run
+    from katib.cli.run.summary import options_of
+
+    options.set_up_logging(target.verbose, quiet=quiet)
+    interrupt = Interrupt()
+    with _opened(target) as (service, namespace, place):
+        run = Run(service, service.get(Experiment, namespace, name), interrupt, form=form, quiet=quiet)
+        run.follow()
+        where = options_of(run.progress.experiment, namespace if target.cluster else options.DEFAULT_NAMESPACE, place)
+        if interrupt.requested and not run.progress.finished:
+            click.echo(f"{name} goes on; `katib watch {name}{where}` shows it again", err=True)
+            return INTERRUPTED
+        return run.report(where)
+
+
+@contextmanager
+def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
+    """Give a service whose changes arrive, a namespace, and the options that name the place again."""
+    from katib.cli.connection import connect
+
+    directory = target.data_dir or options.default_data_dir()
+    place = str(target.cluster) or (f" --server {target.server}" if target.server else "")
+    if not place and target.data_dir is not None:
+        place = f" --data-dir {target.data_dir}"
+    if not target.cluster and target.server is None:
+        note = next(iter(running_servers(directory)), None)
+        if note is not None:
+            from katib.rest.client import HttpTuningService
+
+            with HttpTuningService(note.url, note.token) as service:
+                yield service, target.namespace or options.DEFAULT_NAMESPACE, place
+            return
+    with connect(target, read_only=True) as (service, namespace):
+        polled = not target.cluster and target.server is None and directory.is_dir()
+        yield (_Polled(service, _at_work(directory)) if polled else service), namespace, place  # type: ignore[misc]
+
+
+def _at_work(directory: Path) -> Callable[[], bool]:
+    from katib.local.layout import Layout
+    from katib.local.processes.client import RECORD_FILE
+    from katib.local.processes.remains import is_engine_at_work
+
+    record = Layout(directory.absolute()).run / RECORD_FILE
+    return lambda: is_engine_at_work(record)
+
+
+class _Polled:
+    """A service that reads a data directory in which another process works: it has to look for changes.
+
+    Args:
+        service: Reads the data directory.
+        is_at_work: Whether an engine works on it.
+    """
+
+    def __init__(self, service: TuningService, is_at_work: Callable[[], bool]) -> None:
+        self._service = service
+        self._is_at_work = is_at_work
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def changes(self, namespace: str, experiment: str) -> Iterator[Change]:
+        """Yield every object that changed since the last look; raises UnavailableError when nothing works on it."""
+        seen: dict[str, str] = {}
+        while True:
+            works = self._is_at_work()
+            found = self._service.get(Experiment, namespace, experiment)
+            for obj in (*self._trials(namespace, experiment), found):
+                version = obj.metadata.resource_version
+                if seen.get(obj.name) != version:
+                    seen[obj.name] = version
+                    yield Change("MODIFIED", obj.encode())
+            if not works and not is_completed(found):
+                raise UnavailableError(_nothing_works(found))
+            time.sleep(_POLL_SECONDS)
+
+    def _trials(self, namespace: str, experiment: str) -> Iterator[Trial]:
+        cursor = ""
+        while True:
+            page = self._service.trials(namespace, experiment, cursor=cursor)
+            yield from page.items
+            if not (cursor := page.cursor):
+                return
+
+
+def _nothing_works(experiment: Experiment) -> str:
+    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
+    way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
+    return f"{experiment.name} is unfinished, and nothing works on it now; {way}"

@@ -1,0 +1,284 @@
+"""Experiments that had ended before the engine started: kept from the controllers until something of them changes.
+
+A data directory may hold a hundred thousand trials of experiments that have ended. To decode, remember and reconcile
+them takes a minute and most of the memory, and comes to nothing. So the caches of the controllers do not see an
+experiment that has ended, nor its Suggestion and trials; readers, such as the page, see the whole store. Before
+anything of it is written, `show` gives it to the caches: trials first, the experiment last, so that no controller ever
+sees an experiment without its trials.
+
+Always seen are experiments in which something is left to do, or whose objects others need: unfinished ones and those
+being deleted, those with active trials or jobs that are kept, those that another one learns from, and those whose
+trials may bear the names of another one's.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.trials import ACTIVE
+from katib.api.types import Experiment, ResumePolicy
+from katib.controllers.experiment.plan import is_completed
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.errors import NotFoundError, UnavailableError
+from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
+from katib.runtime.search import Order, Query
+from katib.stores.sql import SqlStore
+
+SHOW_SECONDS = 120.0
+"""How long the caches may take to read the trials of one experiment."""
+
+_LOOK_SECONDS = 0.02
+_NUMBERED = re.compile(r".*-\d+")
+_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL})
+
+
+class EndedExperiments:
+    """Knows which experiments the caches do not see.
+
+    Args:
+        store: All objects.
+    """
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._hidden: dict[Key, Experiment] = {}
+        self._watches: dict[Kind, list[_Watch]] = {kind: [] for kind in _KINDS}
+        self._is_cached: Callable[[Kind, Key], bool] = lambda _kind, _key: True
+
+    def hide(self) -> None:
+        """Choose the experiments that the caches do not see. Before they are started."""
+        experiments = list(map(Experiment.decode, self._store.list(EXPERIMENT).items))
+        needed = {
+            Key(experiment.namespace, name)
+            for experiment in experiments
+            if experiment.spec.warm_start is not None
+            for name in experiment.spec.warm_start.experiments
+        }
+        keyed = {Key(experiment.namespace, experiment.name): experiment for experiment in experiments}
+        self._hidden = {key: e for key, e in keyed.items() if key not in needed and self._may_be_hidden(e)}
+
+    def hidden(self) -> tuple[Experiment, ...]:
+        """Return the experiments that the caches do not see, as they ended."""
+        return tuple(self._hidden.values())
+
+    def look_into(self, is_cached: Callable[[Kind, Key], bool]) -> None:
+        """Register what says whether an object is in the caches."""
+        self._is_cached = is_cached
+
+    def show(self, experiment: Key) -> None:
+        """Give an experiment to the caches and return when they have it; at once when it is seen already.
+
+        Raises:
+            UnavailableError: The caches take too long.
+        """
+        with self._lock:
+            if experiment not in self._hidden:
+                return
+            trials = self._store.list(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}).items
+            self._offer(TRIAL, trials)
+            for kind in (SUGGESTION, EXPERIMENT):
+                try:
+                    self._offer(kind, (self._store.get(kind, experiment),))
+                except NotFoundError:
+                    continue
+            self._hidden = {key: e for key, e in self._hidden.items() if key != experiment}
+
+    def seen(self) -> ObjectStore:
+        """Return the store as the caches see it."""
+        return _Seen(self._store, self)
+
+    def written(self) -> ObjectStore:
+        """Return the store for those who write on behalf of users: the caches see what they write."""
+        return _Written(self._store, self)
+
+    def is_hidden(self, obj: Object) -> bool:
+        """Return whether the caches do not see an Experiment or a Suggestion."""
+        return Key.of(obj) in self._hidden
+
+    def visible_trials(self, namespace: str | None) -> Iterator[ObjectList]:
+        """Yield the trials that the caches see, a page at a time."""
+        hidden = {str(key) for key in self._hidden}
+        revision = ""
+        for scope in self._store.scopes(TRIAL):
+            space, _, name = scope.partition("/")
+            if scope in hidden or namespace not in (None, space):
+                continue
+            for page in self._store.pages(TRIAL, space, labels={EXPERIMENT_LABEL: name}):
+                revision = revision or page.resource_version
+                yield ObjectList(page.items, revision)
+        if not revision:
+            yield ObjectList((), self._store.list(TRIAL, "-").resource_version)
+
+    def watched(self, kind: Kind, watch: Watch) -> Watch:
+        """Return a watch that also delivers what is shown later."""
+        made = _Watch(watch)
+        self._watches[kind].append(made)
+        return made
+
+    def _offer(self, kind: Kind, objects: tuple[Object, ...]) -> None:
+        for watch in self._watches[kind]:
+            watch.offer(objects)
+        pause = threading.Event()
+        waited = 0.0
+        for obj in reversed(objects):  # they come in order, so the last one is waited for and the others are there
+            while not self._is_cached(kind, Key.of(obj)):
+                if waited > SHOW_SECONDS:
+                    raise UnavailableError(
+                        f"{kind.kind} {Key.of(obj)}: is not read within {SHOW_SECONDS:g} s; try again"
+                    )
+                pause.wait(_LOOK_SECONDS)
+                waited += _LOOK_SECONDS
+
+    def _may_be_hidden(self, experiment: Experiment) -> bool:
+        template, metadata = experiment.spec.trial_template, experiment.metadata
+        if not is_completed(experiment.status.conditions) or metadata.deletion_timestamp is not None:
+            return False
+        if not metadata.finalizers or (template is not None and template.retain):
+            return False
+        if experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING or _NUMBERED.fullmatch(experiment.name):
+            return False
+        scope = str(Key(experiment.namespace, experiment.name))
+        active = self._store.search(Query(TRIAL, scope, frozenset(ACTIVE), Order.CREATION, 1, ""))
+        return active is not None and active.total == 0
+
+
+class _Watch:
+    """A watch of the store with objects put in between."""
+
+    def __init__(self, inner: Watch) -> None:
+        self._inner = inner
+        self._offered: list[Object] = []
+        self._lock = threading.Lock()
+        self._on_change: Callable[[], None] = lambda: None
+
+    def offer(self, objects: tuple[Object, ...]) -> None:
+        with self._lock:
+            self._offered = [*reversed(objects), *self._offered]
+        self._on_change()
+
+    def tell(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        assert isinstance(self._inner, TellingWatch)
+        self._inner.tell(on_change)
+
+    def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
+        with self._lock:
+            if self._offered:
+                return WatchEvent(EventType.ADDED, self._offered.pop())
+        return self._inner.next(timeout_seconds)
+
+    def take(self) -> Iterator[WatchEvent]:
+        with self._lock:
+            offered, self._offered = self._offered, []
+        for obj in reversed(offered):
+            yield WatchEvent(EventType.ADDED, obj)
+        assert isinstance(self._inner, TellingWatch)
+        yield from self._inner.take()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
+        self._inner.__exit__(exc_type, exc, tb)
+
+
+class _Delegating:
+    """The calls of a store, passed on."""
+
+    def __init__(self, store: SqlStore, ended: EndedExperiments) -> None:
+        self._store = store
+        self._ended = ended
+        self.get = store.get
+        self.list = store.list
+        self.search = store.search
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        return self._store.pages(kind, namespace, labels=labels)
+
+    def watch(self, kind: Kind, since: str) -> Watch:
+        return self._store.watch(kind, since)
+
+    def create(self, obj: Object) -> Object:
+        return self._store.create(obj)
+
+    def update(self, obj: Object) -> Object:
+        return self._store.update(obj)
+
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        return self._store.patch(obj, changes)
+
+    def update_status(self, obj: Object) -> Object:
+        return self._store.update_status(obj)
+
+    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
+        self._store.delete(kind, key, uid=uid)
+
+
+class _Seen(_Delegating):
+    """Leaves out what is hidden where objects are listed."""
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        if kind not in _KINDS or labels:
+            yield from self._store.pages(kind, namespace, labels=labels)
+        elif kind == TRIAL:
+            yield from self._ended.visible_trials(namespace)
+        else:
+            for page in self._store.pages(kind, namespace):
+                items = tuple(obj for obj in page.items if not self._ended.is_hidden(obj))
+                yield ObjectList(items, page.resource_version)
+
+    def watch(self, kind: Kind, since: str) -> Watch:
+        watch = self._store.watch(kind, since)
+        return self._ended.watched(kind, watch) if kind in _KINDS else watch
+
+
+class _Written(_Delegating):
+    """Shows an experiment to the caches before anything of it is written."""
+
+    def create(self, obj: Object) -> Object:
+        if Kind.of(obj) == EXPERIMENT:
+            namespace = Key.of(obj).namespace
+            for name in (obj.get("spec", {}).get("warmStart") or {}).get("experiments") or ():
+                self._ended.show(Key(namespace, name))
+        return self._store.create(obj)
+
+    def update(self, obj: Object) -> Object:
+        self._show_owner(obj)
+        return self._store.update(obj)
+
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        self._show_owner(obj)
+        return self._store.patch(obj, changes)
+
+    def update_status(self, obj: Object) -> Object:
+        self._show_owner(obj)
+        return self._store.update_status(obj)
+
+    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
+        if kind in _KINDS:
+            self._show_owner({**self._store.get(kind, key)})
+        self._store.delete(kind, key, uid=uid)
+
+    def _show_owner(self, obj: Object) -> None:
+        kind, key = Kind.of(obj), Key.of(obj)
+        if kind in (EXPERIMENT, SUGGESTION):
+            self._ended.show(key)
+        elif kind == TRIAL:
+            name = (obj["metadata"].get("labels") or {}).get(EXPERIMENT_LABEL, "")
+            self._ended.show(Key(key.namespace, name))

@@ -1,0 +1,242 @@
+"""Running an experiment once more: from its start, its failed trials only, or with a larger budget.
+
+All of it happens in a data directory whose engine is open and not started: no controller writes meanwhile. A crash
+between two writes loses nothing: an experiment that has not gone on yet is taken up by the next call, and one that was
+being set aside is there twice, its new form stopped and with a part of the trials.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from msgspec import structs
+
+from katib.api.conditions import COMPLETED_EXPERIMENT, set_condition, true_types, whole_second, without_condition
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.names import (
+    COMMAND_ANNOTATION,
+    EXPERIMENT_LABEL,
+    MAX_EXPERIMENT_NAME,
+    PROGRAM_ANNOTATION,
+    STOPPED,
+    STOPPED_ANNOTATION,
+    SUBMITTED_BUDGET_ANNOTATION,
+)
+from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.types import (
+    ConditionStatus,
+    Experiment,
+    ExperimentCondition,
+    Suggestion,
+    SuggestionCondition,
+    Trial,
+    TrialAssignment,
+)
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owned_by, with_status
+from katib.controllers.suggestion.replies import waiting_assignments
+from katib.controllers.suggestion.states import restarting
+from katib.controllers.trial.plan import killed
+from katib.errors import NotFoundError, invalid
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Object, ObjectStore
+
+REPLACED = "ExperimentReplaced"
+"""Reason of the condition Failed of an experiment that was unfinished when it was restarted."""
+
+_LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE, TrialState.KILLED)
+
+
+class Repeats:
+    """Repeats experiments of one data directory.
+
+    Args:
+        store: Their objects.
+        forget_readings: Removes the readings of a trial.
+        rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
+        clock: Stamps conditions.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        forget_readings: Callable[[str], None],
+        rename_events: Callable[[str, str, str], None],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._forget_readings = forget_readings
+        self._rename_events = rename_events
+        self._clock = clock
+
+    def note_command(self, key: Key, command: str) -> None:
+        """Keep the command that runs an experiment, so that what explains it can name it."""
+        found = self._store.get(EXPERIMENT, key)
+        self._store.patch(found, {"metadata": {"annotations": {COMMAND_ANNOTATION: command}}})
+
+    def set_aside(self, key: Key) -> str:
+        """Give an experiment, with its trials, the first free name with a number, and return that name.
+
+        Its own name is free then. One that is unfinished ends as failed, and its running trials as killed.
+
+        Raises:
+            NotFoundError: There is no such experiment.
+        """
+        found = self._store.get(EXPERIMENT, key)
+        aside = Key(key.namespace, self._free_name(key))
+        old = Experiment.decode(found)
+        copy = self._store.create(_renamed(found, aside.name))
+        new = Experiment.decode(copy)
+        trials = self._store.list(TRIAL, key.namespace, owner_uid=old.metadata.uid).items
+        owner = [owned_by(new).encode()]
+        for trial in trials:
+            self._end_trial(trial)
+            fresh = self._store.get(TRIAL, Key.of(trial))
+            changes = {"labels": {EXPERIMENT_LABEL: aside.name}, "ownerReferences": owner}
+            self._store.patch(fresh, {"metadata": changes})
+        with suppress(NotFoundError):
+            suggestion = self._store.get(SUGGESTION, key)
+            spec = {**suggestion["spec"]}
+            renamed = {**_renamed(suggestion, aside.name, owner), "spec": spec}
+            stored = self._store.create(renamed)
+            self._store.update_status({**stored, "status": suggestion.get("status", {})})
+        self._store.update_status({**copy, "status": self._ended(old).status.encode()})
+        self._rename_events(key.namespace, key.name, aside.name)
+        found = self._store.patch(found, {"metadata": {"finalizers": None}})
+        self._store.delete(EXPERIMENT, key, uid=old.metadata.uid)
+        copy = self._store.get(EXPERIMENT, aside)
+        stopped = (found["metadata"].get("annotations") or {}).get(STOPPED_ANNOTATION)
+        self._store.patch(copy, {"metadata": {"annotations": {STOPPED_ANNOTATION: stopped}}})
+        return aside.name
+
+    def run_again(
+        self, key: Key, *, failed: bool = False, more: int = 0, program: Mapping[str, str] | None = None
+    ) -> Experiment:
+        """Let an experiment that has ended go on; return it.
+
+        Args:
+            key: Of the experiment.
+            failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
+            more: How many trials to add to its budget.
+            program: The files of its program now; None leaves what is kept of them.
+
+        Raises:
+            InvalidError: It cannot go on.
+            NotFoundError: There is no such experiment.
+        """
+        found = self._store.get(EXPERIMENT, key)
+        experiment = with_defaults(decode_stored(found))
+        if failed:
+            self._release_lost_trials(key)
+        changes: dict[str, Any] = {"annotations": {}}
+        if program:
+            changes["annotations"][PROGRAM_ANNOTATION] = json.dumps(program, sort_keys=True)
+        spec: dict[str, Any] = {}
+        budget = experiment.spec.max_trial_count
+        if more and budget is None:
+            cause, remedy = "it has no maxTrialCount to raise", "use --restart or --retry-failed"
+            raise invalid(f"experiment {key.name}", cause, remedy, "more-without-budget")
+        if more and budget is not None:
+            spec["maxTrialCount"] = budget + more
+            if SUBMITTED_BUDGET_ANNOTATION not in experiment.metadata.annotations:
+                changes["annotations"][SUBMITTED_BUDGET_ANNOTATION] = str(budget)
+        found = self._store.patch(found, {"metadata": changes, "spec": spec} if spec else {"metadata": changes})
+        self._open_suggestion(key)
+        experiment = Experiment.decode(found)
+        if not true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+            return experiment
+        stored = self._store.update_status(with_status(experiment, self._going_on(experiment).status))
+        return Experiment.decode(stored)
+
+    def _free_name(self, key: Key) -> str:
+        taken = {Key.of(obj).name for obj in self._store.list(EXPERIMENT, key.namespace).items}
+        names = (f"{key.name[: MAX_EXPERIMENT_NAME - len(str(n)) - 1]}-{n}" for n in count(1))
+        return next(name for name in names if name not in taken)
+
+    def _end_trial(self, found: Object) -> None:
+        trial = Trial.decode(found)
+        if trial_state(trial) in ACTIVE:
+            status = killed(trial.status, "Trial is stopped: its experiment was restarted", self._clock.now())
+            self._store.update_status(with_status(trial, status))
+
+    def _ended(self, experiment: Experiment) -> Experiment:
+        """Return an experiment that has ended."""
+        if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+            return experiment
+        now = self._clock.now()
+        conditions = set_condition(
+            experiment.status.conditions,
+            ExperimentCondition.FAILED,
+            ConditionStatus.TRUE,
+            reason=REPLACED,
+            message="Experiment was unfinished when it was restarted",
+            now=now,
+        )
+        status = structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
+        return structs.replace(experiment, status=status)
+
+    def _going_on(self, experiment: Experiment) -> Experiment:
+        """Return an experiment that has not ended."""
+        conditions = set_condition(
+            without_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
+            ExperimentCondition.RESTARTING,
+            ConditionStatus.TRUE,
+            reason="ExperimentRestarting",
+            message="Experiment is restarted",
+            now=self._clock.now(),
+        )
+        return structs.replace(
+            experiment, status=structs.replace(experiment.status, conditions=conditions, completion_time=None)
+        )
+
+    def _release_lost_trials(self, key: Key) -> None:
+        """Remove the trials that brought nothing, and give their assignments back to the Suggestion."""
+        suggestion = Suggestion.decode(self._store.get(SUGGESTION, key))
+        listed = self._store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items
+        trials = [trial for trial in map(Trial.decode, listed) if trial_state(trial) in _LOST]
+        names = {Key.of(trial).name for trial in listed}
+        waiting = waiting_assignments(suggestion, names)
+        known = {assignment.name for assignment in waiting}
+        again = tuple(_assignment_of(trial) for trial in trials if trial.name not in known)
+        status = structs.replace(suggestion.status, suggestions=(*again, *waiting))
+        self._store.update_status(with_status(suggestion, status))
+        for trial in trials:
+            self._forget_readings(trial.name)
+            self._store.patch(as_read(trial), {"metadata": {"finalizers": None}})
+            self._store.delete(TRIAL, Key(key.namespace, trial.name), uid=trial.metadata.uid)
+
+    def _open_suggestion(self, key: Key) -> None:
+        """Take back that the Suggestion is over; one that failed is asked again."""
+        with suppress(NotFoundError):
+            suggestion = Suggestion.decode(self._store.get(SUGGESTION, key))
+            over = (SuggestionCondition.SUCCEEDED, SuggestionCondition.FAILED)
+            if true_types(suggestion.status.conditions) & set(over):
+                conditions = without_condition(suggestion.status.conditions, *over)
+                status = structs.replace(suggestion.status, conditions=restarting(conditions, self._clock.now()))
+                self._store.update_status(with_status(suggestion, status))
+
+
+def _assignment_of(trial: Trial) -> TrialAssignment:
+    return TrialAssignment(
+        name=trial.name,
+        parameter_assignments=trial.spec.parameter_assignments,
+        early_stopping_rules=trial.spec.early_stopping_rules,
+        labels=trial.spec.labels,
+    )
+
+
+def _renamed(found: Object, name: str, owners: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return a new object like one that is stored; an experiment is stopped until it is complete."""
+    metadata = found["metadata"]
+    kept = {field: metadata[field] for field in ("namespace", "labels", "finalizers") if field in metadata}
+    annotations = dict(metadata.get("annotations") or {})
+    if owners is None:
+        annotations[STOPPED_ANNOTATION] = STOPPED
+    new: dict[str, Any] = {**kept, "name": name, "annotations": annotations}
+    if owners is not None:
+        new["ownerReferences"] = owners
+    return {**{field: value for field, value in found.items() if field not in ("metadata", "status")}, "metadata": new}

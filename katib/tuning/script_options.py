@@ -1,0 +1,118 @@
+"""What a script says of itself: the options that it declares, with values to search, and the metrics that it prints.
+
+A guess that a user confirms: declarations of argparse and click are read from the source, and what `--help` prints is
+read where the source is not at hand. Nothing is executed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_DECLARATIONS = ("add_argument", "option")
+_NOT_TUNED = re.compile(r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose")
+_IN_HELP = re.compile(r"^\s*(?:-\w(?: \w+)?, )?--([A-Za-z][\w-]*)[ =]?(\{[^}]*\})?", re.MULTILINE)
+_METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)\s*=\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
+_LESS_IS_BETTER = re.compile(r"loss|err|mse|rmse|mae|perplexity|time|latency|cost|deviation")
+_LIKELY = re.compile(r"val|valid|test|eval")
+_NOT_A_METRIC = re.compile(r"^(epoch|step|iter|iteration|batch|lr|seed|trial)s?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOption:
+    """An option of a script that may be tuned.
+
+    Attributes:
+        flag: As it is written on the command line, `--lr`.
+        values: What `-p NAME=VALUES` takes: a range around its default, or its choices.
+    """
+
+    flag: str
+    values: str
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter."""
+        return self.flag.lstrip("-")
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.values}"
+
+
+def options_of_source(text: str) -> list[ScriptOption]:
+    """Return the options that a Python script declares by argparse or click; none where it cannot be read."""
+    try:
+        tree = ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError):
+        return []
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [found for call in calls if (found := _declared(call)) is not None]
+
+
+def options_of_help(text: str) -> list[ScriptOption]:
+    """Return the options with choices that `--help` prints; ranges of others cannot be known."""
+    found = []
+    for match in _IN_HELP.finditer(text):
+        choices = (match[2] or "").strip("{}")
+        if "," in choices and not _NOT_TUNED.search(match[1]):
+            found.append(ScriptOption(f"--{match[1]}", choices))
+    return found
+
+
+def metrics_of_output(text: str) -> list[str]:
+    """Return the names of what a program prints as name=value, the likeliest objective first."""
+    names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.match(name)]
+    return sorted(names, key=lambda name: not _LIKELY.search(name.lower()))
+
+
+def direction_of(metric: str) -> str:
+    """Return whether a metric is probably to be minimized or maximized."""
+    return "minimize" if _LESS_IS_BETTER.search(metric.lower()) else "maximize"
+
+
+def _declared(call: ast.Call) -> ScriptOption | None:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if name not in _DECLARATIONS:
+        return None
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    flag = next((flag for flag in flags if flag.startswith("--")), "")
+    if not flag or _NOT_TUNED.search(flag):
+        return None
+    values = _values({keyword.arg: keyword.value for keyword in call.keywords})
+    return ScriptOption(flag, values) if values else None
+
+
+def _values(keywords: dict[str | None, ast.expr]) -> str:
+    choices = _literal(keywords.get("choices"))
+    if choices is None and isinstance(kind := keywords.get("type"), ast.Call):  # click.Choice([...])
+        choices = next(iter(filter(None, map(_literal, kind.args))), None)
+    if isinstance(choices, list | tuple) and len(choices) > 1:
+        return ",".join(map(str, choices))
+    default, kind_name = _literal(keywords.get("default")), getattr(keywords.get("type"), "id", "")
+    if isinstance(default, bool) or "action" in keywords:
+        return ""
+    if kind_name == "int" or (not kind_name and isinstance(default, int)):
+        return _around_int(default)
+    if kind_name == "float" or (not kind_name and isinstance(default, float)):
+        return _around_float(default)
+    return ""
+
+
+def _around_int(default: Any) -> str:
+    return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
+
+
+def _around_float(default: Any) -> str:
+    if not isinstance(default, int | float) or default <= 0:
+        return "0.0..1.0"
+    return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
+
+
+def _literal(node: ast.expr | None) -> Any:
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return None

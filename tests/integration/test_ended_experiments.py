@@ -1,0 +1,49 @@
+"""Experiments that had ended before a server started: it does not read them, and they change as any other."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cli import a_server, katib, katib_here, katib_json
+from tests.support.experiments import an_experiment
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    raw = an_experiment(maxTrialCount=3, parallelTrialCount=2, resumePolicy="FromVolume")
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(raw))
+    assert katib("run", "demo.yaml", "-q", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def ended(directory: Path, url: str) -> Any:
+    experiment = katib_json("get", "experiment", "demo", "--server", url, cwd=directory)
+    return experiment["status"] if experiment["status"]["conditions"][-1]["type"] == "Succeeded" else None
+
+
+def test_it_goes_on_with_a_larger_budget_and_can_be_deleted(directory: Path) -> None:
+    with a_server(directory) as server:
+        assert ended(directory, server.url)["trialsSucceeded"] == 3
+        changed = katib_here("budget", "demo", "--max-trials", "5", "--server", server.url, cwd=directory)
+        assert changed.returncode == 0, changed.stderr
+        eventually(
+            lambda: (ended(directory, server.url) or {}).get("trialsSucceeded") == 5, "five trials have succeeded"
+        )
+        deleted = katib_here("delete", "demo", "--server", server.url, cwd=directory)
+        left = katib_json("get", "trials", "--server", server.url, cwd=directory)["items"]
+
+    assert deleted.returncode == 0, deleted.stderr
+    assert left == []
+
+
+def test_a_server_ends_when_it_is_asked_to(directory: Path) -> None:
+    with a_server(directory) as server:
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0

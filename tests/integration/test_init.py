@@ -1,0 +1,67 @@
+"""`katib init`: from a script to a file that `katib run` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.cli import katib, katib_here
+
+TRAIN = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=0.01)
+p.add_argument("--opt", choices=["adam", "sgd"], default="adam")
+a = p.parse_args()
+print(f"epoch=1 accuracy={1 - a.lr}")
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def test_without_a_terminal_all_is_found_in_the_script_and_the_file_runs(directory: Path) -> None:
+    made = katib_here("init", "--trials", "2", cwd=directory)
+    spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
+    done = katib("run", "experiment.yaml", cwd=directory)
+
+    assert (made.returncode, made.stdout) == (
+        0,
+        "experiment.yaml is written; `katib run experiment.yaml` runs it\n",
+    )
+    assert spec["objective"] == {"type": "maximize", "objectiveMetricName": "accuracy"}
+    assert [parameter["name"] for parameter in spec["parameters"]] == ["lr", "opt"]
+    assert done.returncode == 0, done.stderr
+
+
+def test_flags_answer_the_questions(directory: Path) -> None:
+    flags = ("--command", "python train.py", "-p", "lr=1..2:double", "--minimize", "loss", "--trials", "3", "--yes")
+    made = katib_here("init", *flags, "--file", "mine.yaml", cwd=directory)
+    spec = yaml.safe_load((directory / "mine.yaml").read_text())["spec"]
+
+    assert made.returncode == 0, made.stderr
+    assert (spec["objective"]["type"], spec["maxTrialCount"], len(spec["parameters"])) == ("minimize", 3, 1)
+
+
+def test_a_file_that_is_there_stays(directory: Path) -> None:
+    (directory / "experiment.yaml").write_text("mine")
+    made = katib_here("init", "--yes", cwd=directory)
+
+    assert (made.returncode, made.stderr) == (
+        2,
+        "error: experiment.yaml: it is there already; add --force, or choose another one with --file\n",
+    )
+
+
+def test_what_is_not_found_names_its_option(tmp_path: Path) -> None:
+    made = katib_here("init", cwd=tmp_path)
+
+    assert (made.returncode, made.stderr) == (
+        2,
+        "error: command that trains once: is not found in the script or its output; give --command\n",
+    )

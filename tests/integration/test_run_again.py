@@ -1,0 +1,277 @@
+"""Edit, run, edit, run: what becomes of an experiment that is there already when its command comes again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
+from tests.support.experiments import an_experiment
+from tests.support.processes import Launch
+
+GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
+FAILING = "import sys\nprint('reads its data')\nraise ValueError('no such column')\n"
+LR = "${trialParameters.learningRate}"
+
+
+def write(directory: Path, *, file: str = "demo.yaml", **spec: Any) -> None:
+    raw = an_experiment(maxTrialCount=4, parallelTrialCount=1, **spec)
+    container = {"name": "training", "image": "python", "command": [sys.executable, "train.py", LR]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"] = {"template": template}
+    (directory / file).write_text(yaml.safe_dump(raw))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write(tmp_path)
+    (tmp_path / "train.py").write_text(GOOD)
+    return tmp_path
+
+
+def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return katib("run", "demo.yaml", *options, cwd=directory)
+
+
+def experiments(directory: Path) -> dict[str, tuple[str, int]]:
+    """Return how each experiment ended and how many trials it has, by name."""
+    items = katib_json("get", cwd=directory)["items"]
+    return {
+        e["metadata"]["name"]: (e["status"]["conditions"][-1]["type"], int(e["status"].get("trials") or 0))
+        for e in items
+    }
+
+
+def trials(directory: Path, name: str = "demo") -> dict[str, tuple[str, str]]:
+    """Return the state and the value of the parameter of each trial, by name."""
+    return {
+        t["metadata"]["name"]: (
+            t["status"]["conditions"][-1]["type"],
+            t["spec"]["parameterAssignments"][0]["value"],
+        )
+        for t in katib_json("trials", name, cwd=directory)["items"]
+    }
+
+
+def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only(directory: Path) -> None:
+    texts = (FAILING, FAILING.replace("ValueError", "KeyError"), "import json\n" + FAILING, GOOD)
+    codes, notes = [], []
+    for text in texts:
+        (directory / "train.py").write_text(text)
+        done = run(directory)
+        codes.append(done.returncode)
+        notes.append(done.stderr)
+
+    assert codes == [1, 1, 1, 0]
+    assert "changed since" not in notes[0]
+    assert all("demo had failed, and train.py changed since, so its 3 trials run again" in note for note in notes[1:])
+    assert experiments(directory) == {"demo": ("Succeeded", 4)}
+
+
+def test_an_edit_of_a_module_that_the_script_imports_counts(directory: Path) -> None:
+    (directory / "train.py").write_text("import sys\nimport model\nprint(f'loss={model.loss(float(sys.argv[1]))}')\n")
+    (directory / "model.py").write_text("def loss(lr): raise ValueError\n")
+    first = run(directory)
+    (directory / "model.py").write_text("def loss(lr): return lr\n")
+    second = run(directory)
+
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert "model.py changed since" in second.stderr
+
+
+def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path) -> None:
+    (directory / "train.py").write_text(
+        "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
+    )
+    first = run(directory)
+    before = trials(directory)
+    done = run(directory, "--retry-failed")
+    after = trials(directory)
+
+    assert (first.returncode, done.returncode) == (0, 0)
+    assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
+    assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
+    assert {state for state, _ in after.values()} == {"Succeeded"}
+
+
+def test_all_failed_experiment_of_another_search_starts_again_and_the_old_one_is_kept(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILING)
+    run(directory)
+    write(directory, algorithm={"algorithmName": "tpe"})
+    done = run(directory)
+
+    assert "spec.algorithm.algorithmName in demo.yaml changed since" in done.stderr
+    assert "the old one is demo-1 now" in done.stderr
+    assert experiments(directory) == {"demo-1": ("Failed", 3), "demo": ("Failed", 3)}
+
+
+@pytest.mark.parametrize(("option", "left"), [("--restart", {"demo-1": 4, "demo": 4}), ("--more=2", {"demo": 6})])
+def test_an_ended_experiment_starts_again_or_goes_on(directory: Path, option: str, left: dict[str, int]) -> None:
+    run(directory)
+    old = set(trials(directory))
+    done = run(directory, option)
+
+    assert done.returncode == 0, done.stderr
+    assert {name: count for name, (_, count) in experiments(directory).items()} == left
+    assert old <= set(trials(directory, min(left, key=len) if "demo-1" not in left else "demo-1"))
+
+
+def test_the_kept_experiment_is_whole(directory: Path) -> None:
+    run(directory)
+    trial = next(iter(trials(directory)))
+    run(directory, "--restart")
+    kept = katib_here("why", "demo-1", cwd=directory).stdout
+
+    assert kept.startswith("demo-1 succeeded: all 4 trials of its budget are done.")
+    assert katib("logs", trial, cwd=directory).stdout.startswith("loss=")
+    assert katib_json("metrics", trial, cwd=directory)
+    assert trial not in trials(directory)
+    run(directory, "--restart")
+    assert set(experiments(directory)) == {"demo", "demo-1", "demo-2"}
+
+
+def test_a_raised_budget_is_kept_when_the_file_comes_again(directory: Path) -> None:
+    run(directory)
+    run(directory, "--more", "2")
+    done = run(directory)
+
+    assert done.returncode == 0
+    assert experiments(directory) == {"demo": ("Succeeded", 6)}
+
+
+def test_a_larger_budget_in_the_file_goes_on_whatever_the_resume_policy(directory: Path) -> None:
+    run(directory)
+    raw = yaml.safe_load((directory / "demo.yaml").read_text())
+    raw["spec"]["maxTrialCount"] = 6
+    (directory / "demo.yaml").write_text(yaml.safe_dump(raw))
+    done = run(directory)
+
+    assert raw["spec"].get("resumePolicy", "Never") == "Never"
+    assert "its budget is 2 trials larger now, so it goes on" in done.stderr
+    assert experiments(directory) == {"demo": ("Succeeded", 6)}
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ("--retry-failed", "experiment demo: none of its trials failed; use --more N or --restart"),
+        ("--more=1", "experiment demo: it reached its goal; change objective.goal and use --restart"),
+    ],
+)
+def test_what_would_end_at_once_is_refused(directory: Path, option: str, error: str) -> None:
+    write(
+        directory,
+        objective={"type": "minimize", "objectiveMetricName": "loss", "goal": 1e9},
+    )
+    run(directory)
+    done = run(directory, option)
+
+    assert done.returncode == 2
+    assert error in done.stderr
+
+
+def test_off_a_terminal_a_changed_program_is_a_code_of_its_own_and_names_the_options(directory: Path) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    done = run(directory)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "error: demo has ended, and train.py changed since; "
+        "run it again with --restart (the old one is kept as a numbered one) or --more N\n"
+    )
+
+
+def test_another_search_under_the_name_of_an_ended_experiment_is_named_as_the_change(directory: Path) -> None:
+    run(directory, "-q")
+    write(directory, file="other.yaml", algorithm={"algorithmName": "tpe"})
+    done = katib("run", "other.yaml", cwd=directory)
+
+    assert done.returncode == 3
+    assert "spec.algorithm.algorithmName in other.yaml changed since" in done.stderr
+
+
+def test_contradicting_options_are_refused(directory: Path) -> None:
+    done = katib_here("run", "demo.yaml", "--restart", "--more", "3", cwd=directory)
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --restart contradicts --more; leave one out\n",
+    )
+
+
+def test_an_option_without_an_experiment_is_refused(directory: Path) -> None:
+    done = run(directory, "--retry-failed")
+
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: demo.yaml: --retry-failed: there is no experiment of this name yet; leave it out\n",
+    )
+
+
+def test_the_last_lines_of_a_failed_run_and_why_name_the_trial_its_last_line_and_a_command(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILING)
+    done = run(directory)
+    why = katib_here("why", "demo", cwd=directory).stdout
+    trial = next(name for name, (state, _) in trials(directory).items() if state == "Failed")
+
+    assert done.returncode == 1
+    last = done.stdout.splitlines()[-3:]
+    assert "its first 3 trials failed alike: ValueError: no such column" in last[0]
+    assert last[1] == f"Look at {trial}: ValueError: no such column (exit code 1)"
+    assert last[2] == f"Next: katib logs {trial}, katib why demo"
+    assert "whose output ends with: ValueError: no such column" in why
+    assert "`katib run demo.yaml` runs the failed trials again." in why
+    assert "`katib logs demo-" in why
+
+
+def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output(directory: Path) -> None:
+    (directory / "train.py").write_text("print('epoch 1 los 0.5')\n")
+    done = run(directory)
+
+    assert done.returncode == 1
+    assert "its output ends with: epoch 1 los 0.5" in done.stdout.splitlines()[-2]
+
+
+def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILING)
+    done = run(directory, "-o", "json")
+
+    assert json.loads(done.stdout)["status"]["conditions"][-1]["type"] == "Failed"
+
+
+def test_at_a_terminal_it_asks_and_an_answer_runs_it(directory: Path, launch: Launch) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    controller, terminal = pty.openpty()
+    process = launch(
+        [*KATIB, "run", "demo.yaml"],
+        cwd=directory,
+        env=environment(),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        close_fds=True,
+    )
+    os.close(terminal)
+    shown, answered = b"", False
+    with suppress(OSError):  # the other side of the terminal was closed
+        while chunk := os.read(controller, 65536):
+            shown += chunk
+            if not answered and b"What now?" in shown:
+                os.write(controller, b"r\n")
+                answered = True
+    os.close(controller)
+
+    assert process.wait(60) == 0
+    assert b"demo has ended, and train.py changed since." in shown
+    assert experiments(directory) == {"demo-1": ("Succeeded", 4), "demo": ("Succeeded", 4)}

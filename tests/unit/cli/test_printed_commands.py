@@ -1,0 +1,117 @@
+"""Every command and option that a message of ours names exists as printed: a new one fails until it has a case here.
+
+What such a command does is tested where it helps, with the real product: `tests/integration/test_run_again.py`,
+`test_watch.py`, `test_ended_experiments.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import katib
+from katib.cli.app import COMMANDS, cli
+
+ROOT = Path(katib.__file__).parent
+_COMMAND = re.compile(r"`(katib [^`]*)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
+EXAMPLES = {
+    "katib {}": "katib run",
+    "katib --help": "katib --help",
+    "katib algorithms": "katib algorithms",
+    "katib best {}": "katib best demo",
+    "katib budget {} --max-trials {}{}": "katib budget demo --max-trials 20 -n team",
+    "katib db-manager --key-file": "katib db-manager --key-file key.json",
+    "katib db-manager-key": "katib db-manager-key --output key.json",
+    "katib delete {}{}": "katib delete demo --context c",
+    "katib get -A": "katib get -A",
+    "katib get trial {} -o json": "katib get trial demo-1 -o json",
+    "katib logs {}{}": "katib logs demo-1 -n team",
+    "katib resume {}": "katib resume demo",
+    "katib resume {}{}": "katib resume demo-1 -n team",
+    "katib run": "katib run",
+    "katib run FILE": "katib run FILE",
+    "katib run {}": "katib run demo.yaml",
+    "katib run {}{}": "katib run demo.yaml --context c",
+    "katib serve": "katib serve",
+    "katib stop {}": "katib stop demo",
+    "katib stop {}{}": "katib stop demo --data-dir d",
+    "katib tune": "katib tune",
+    "katib watch": "katib watch demo",
+    "katib watch {}{}": "katib watch demo --data-dir d",
+    "katib why {}": "katib why demo",
+}
+"""By command as a message writes it, `{}` for what is filled in: the command as it is printed."""
+
+_WITHOUT_ARGUMENTS = {
+    "katib run",
+    "katib tune",
+    "katib --help",
+    "katib db-manager --key-file key.json",
+    "katib db-manager-key --output key.json",
+}
+"""Names of commands in sentences, and those that need files which are not there."""
+
+_OF_OTHER_PROGRAMS = {"--wait", "--lr", "--layers", "--opt", "--log", "--config", "--all"}
+"""Options of programs in examples."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield every text of the package that is not a docstring, `{}` for what is filled in, with its file."""
+    for path in sorted(ROOT.rglob("*.py")):
+        if "_generated" in path.parts:
+            continue
+        tree = ast.parse(path.read_text())
+        skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                skipped |= {id(part) for part in node.values}
+                parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                yield str(path.relative_to(ROOT)), "".join(map(str, parts))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                yield str(path.relative_to(ROOT)), node.value
+
+
+PRINTED = {command: place for place, text in texts() for command in _COMMAND.findall(text)}
+
+
+def all_options() -> set[str]:
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for section in COMMANDS.values() for name in section]
+    found = (opt for command in (cli, *filter(None, commands)) for param in command.params for opt in param.opts)
+    return {*found, "--help"}
+
+
+@pytest.mark.parametrize("printed", sorted(PRINTED))
+def test_every_printed_command_has_a_case(printed: str) -> None:
+    assert printed in EXAMPLES, f"{PRINTED[printed]} names `{printed}`; add what it looks like to EXAMPLES"
+
+
+@pytest.mark.parametrize("line", sorted(set(EXAMPLES.values()) - _WITHOUT_ARGUMENTS))
+def test_every_printed_command_is_one_that_can_be_typed(line: str) -> None:
+    _, name, *arguments = shlex.split(line)
+    command = cli.get_command(click.Context(cli), name)
+
+    assert command is not None
+    with command.make_context(name, arguments):  # raises for an option or an argument that there is not
+        pass
+
+
+def test_every_option_that_a_message_of_the_command_line_names_exists() -> None:
+    known = all_options()
+    named = {
+        (place, option)
+        for place, text in texts()
+        if place.startswith(("cli/", "explaining/", "tuning/"))
+        for option in _OPTION.findall(text)
+    }
+
+    assert sorted((place, option) for place, option in named if option not in known | _OF_OTHER_PROGRAMS) == []
