@@ -6,9 +6,9 @@ experiment that has ended, nor its Suggestion and trials; readers, such as the p
 anything of it is written, `show` gives it to the caches: trials first, the experiment last, so that no controller ever
 sees an experiment without its trials.
 
-Always seen are experiments in which something is left to do, or whose objects others need: unfinished ones and those
-being deleted, those with active trials or jobs that are kept, those that another one learns from, and those whose
-trials may bear the names of another one's.
+Always seen are experiments in which something is left to do, or whose objects others need: unfinished ones, those that
+have got a larger budget since they ended, those being deleted, those with active trials or jobs that are kept, those
+that another one learns from, and those whose trials may bear the names of another one's.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Self
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, ResumePolicy
+from katib.api.validation import awaits_restart
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import NotFoundError, UnavailableError
@@ -137,7 +138,9 @@ class EndedExperiments:
 
     def _may_be_hidden(self, experiment: Experiment) -> bool:
         template, metadata = experiment.spec.trial_template, experiment.metadata
-        if not is_completed(experiment.status.conditions) or metadata.deletion_timestamp is not None:
+        if not is_completed(experiment.status.conditions) or awaits_restart(experiment):
+            return False
+        if metadata.deletion_timestamp is not None:
             return False
         if not metadata.finalizers or (template is not None and template.retain):
             return False

@@ -139,11 +139,9 @@ def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Pat
     done = katib_here("run", "x.yaml", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (
-        2,
-        (
-            'error: x.yaml: spec.parameters[0].feasibleSpace.max: changed from "0.1" to "9"; undo it, or submit the '
-            "experiment under another name\n"
-        ),
+        3,
+        "error: demo has ended, and spec.parameters[0].feasibleSpace.max in x.yaml changed since; "
+        "run it again with --restart (the old one is kept as a numbered one)\n",
     )
     assert katib_json("get", "experiment", "demo", cwd=tmp_path)["status"]["trialsSucceeded"] == 1
 
