@@ -140,8 +140,10 @@ def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Pat
 
     assert (done.returncode, done.stderr) == (
         3,
-        "error: demo has ended, and spec.parameters[0].feasibleSpace.max in x.yaml changed since; "
-        "run it again with --restart (the old one is kept as a numbered one)\n",
+        (
+            "error: demo has ended, and spec.parameters[0].feasibleSpace.max in x.yaml changed since; "
+            "run it again with --restart (the old one is kept as a numbered one)\n"
+        ),
     )
     assert katib_json("get", "experiment", "demo", cwd=tmp_path)["status"]["trialsSucceeded"] == 1
 
