@@ -1,6 +1,7 @@
 """Fixtures and settings of the whole suite: what is started once for all tests that want it."""
 
 import atexit
+import fcntl
 import itertools
 import os
 import shutil
@@ -57,3 +58,20 @@ def launch() -> Iterator[Launch]:
     """Start programs as `subprocess.Popen` does; none outlives its test."""
     with launching() as launch:
         yield launch
+
+
+@pytest.fixture(autouse=True)
+def steady_network(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep containers and browsers apart.
+
+    A container adds and removes interfaces of the machine, and Chromium then gives up what it is fetching
+    (ERR_NETWORK_CHANGED).
+    """
+    uses = {"page": fcntl.LOCK_SH, "context": fcntl.LOCK_SH, "runtime": fcntl.LOCK_EX}
+    wanted = next((way for name, way in uses.items() if name in request.fixturenames), None)
+    if wanted is None:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "katib-tests-network.lock").open("w") as lock:
+        fcntl.flock(lock, wanted)
+        yield

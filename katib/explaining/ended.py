@@ -44,8 +44,10 @@ def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence)
     if "GoalReached" in reason:
         return Answer(f"{name} succeeded: {_goal_sentence(experiment, evidence)}")
     if "MaxTrials" in reason:
+        budget = experiment.spec.max_trial_count
+        done = "the one trial of its budget is done" if budget == 1 else f"all {budget} trials of its budget are done"
         return Answer(
-            f"{name} succeeded: all {experiment.spec.max_trial_count} trials of its budget are done.",
+            f"{name} succeeded: {done}.",
             remedies=[more_trials(experiment, evidence.place.default_namespace, at_work=evidence.controllers_running)],
         )
     if "Exhausted" in reason or "EndReached" in reason:

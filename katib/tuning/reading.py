@@ -229,11 +229,16 @@ def objective_values(trial: Trial) -> list[tuple[str, str]]:
     return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in objective_names(objective)]
 
 
-def objective_text(trial: Trial) -> str | None:
-    """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all."""
+def objective_text(trial: Trial, *, longest: int = _LONG_TEXT) -> str | None:
+    """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all.
+
+    Args:
+        trial: The trial.
+        longest: As many characters of a value that is text, as a genotype is, are shown.
+    """
     if objective_value(trial) is None:
         return None
-    return " ".join(f"{name}={short(value)}" for name, value in objective_values(trial))
+    return " ".join(f"{name}={short(value, longest)}" for name, value in objective_values(trial))
 
 
 def has_several_objectives(obj: Experiment | Trial) -> bool:
@@ -356,14 +361,14 @@ def message_of(trial: Trial) -> str:
     return " ".join((waiting_words(trial) or last_condition(trial).message).split())
 
 
-def short(text: str) -> str:
+def short(text: str, longest: int = _LONG_TEXT) -> str:
     """Return a number with the digits that a person compares, and other text without the middle when it is long."""
     if len(text) <= _LONG_NUMBER:
         return text
     try:
         return f"{float(text):.6g}"
     except ValueError:
-        return shortened(text, _LONG_TEXT)
+        return shortened(text, longest)
 
 
 def shortened(text: str, length: int) -> str:

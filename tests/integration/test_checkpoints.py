@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from katib import checkpoint_folders
+from katib.api.decoding import decode_stored
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, Trial
 from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint, remove_checkpoint
@@ -226,7 +227,8 @@ def is_copying(folder: Path) -> bool:
 
 
 def is_over(url: str, directory: Path) -> bool:
-    return is_completed(katib_json("get", "experiment", "demo", "--server", url, cwd=directory))
+    experiment = katib_json("get", "experiment", "demo", "--server", url, cwd=directory)
+    return is_completed(decode_stored(experiment))
 
 
 # --- the folders themselves -------------------------------------------------------------------------------------------

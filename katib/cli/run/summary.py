@@ -16,6 +16,9 @@ from katib.tuning.reading import (
     pareto_words,
 )
 
+# Characters of the best value where it is text, as a genotype is: it is the answer, so it is shown whole.
+_LONGEST_BEST = 400
+
 
 def ended_lines(
     experiment: Experiment,
@@ -61,7 +64,7 @@ def ended_lines(
 def _best_line(experiment: Experiment, best: Trial) -> str:
     if pareto_trials(experiment):
         return f"Pareto set: {pareto_words(experiment)}"
-    return f"Best trial: {best.name} with {objective_text(best)} ({parameters_of(best)})"
+    return f"Best trial: {best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
 
 
 def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
