@@ -15,9 +15,33 @@ from katib.version import __version__
 
 if TYPE_CHECKING:
     from katib import callbacks
-    from katib.sdk import TuneError, TuneResult, open, plots, report, search, tune  # noqa: A004 - katib.open
+    from katib.sdk import (
+        Experiment,
+        StopTrial,
+        TuneError,
+        TuneResult,
+        create,
+        open,  # noqa: A004 - as webbrowser.open
+        plots,
+        report,
+        search,
+        tune,
+    )
 
-__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "open", "plots", "report", "search", "tune"]
+__all__ = [
+    "Experiment",
+    "StopTrial",
+    "TuneError",
+    "TuneResult",
+    "__version__",
+    "callbacks",
+    "create",
+    "open",
+    "plots",
+    "report",
+    "search",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -56,7 +56,7 @@ def _spec(spec: ExperimentSpec) -> ExperimentSpec:
         algorithm=default_algorithm(spec),
         objective=spec.objective and _objective(spec.objective),
         trial_template=spec.trial_template and _template(spec.trial_template),
-        metrics_collector_spec=_metrics_collector(spec.metrics_collector_spec or MetricsCollectorSpec()),
+        metrics_collector_spec=_metrics_collector(spec.metrics_collector_spec or _unnamed_collector(spec)),
         parameters=tuple(map(_parameter, spec.parameters)),
     )
 
@@ -116,6 +116,13 @@ def _template(template: TrialTemplate) -> TrialTemplate:
 
 def _holds(condition: str) -> str:
     return f'status.conditions.#(type=="{condition}")#|#(status=="True")#'
+
+
+def _unnamed_collector(spec: ExperimentSpec) -> MetricsCollectorSpec:
+    """Return the collector where none is named: without a job there is no output to read, and callers report."""
+    if spec.trial_template is not None:
+        return MetricsCollectorSpec()
+    return MetricsCollectorSpec(collector=CollectorSpec(kind=CollectorKind.PUSH.value))
 
 
 def _metrics_collector(spec: MetricsCollectorSpec) -> MetricsCollectorSpec:

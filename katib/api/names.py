@@ -50,6 +50,26 @@ REPLICA_ANNOTATION = "katib.kubeflow.org/replica"
 METRICS_INCOMPLETE = "MetricsIncomplete"
 """Reason of the condition MetricsUnavailable where readings were found, but not all of them are stored."""
 
+EVALUATED_BY_LABEL = "katib.kubeflow.org/evaluated-by"
+BY_CALLER = "caller"
+"""On a trial that no job evaluates, but the program that asks for it: its experiment has no trial template."""
+
+ASK_LABEL = "katib.kubeflow.org/ask-id"
+"""On such a trial: the request that it was given to last."""
+
+ASKED_ANNOTATION = "katib.kubeflow.org/asked-trials"
+"""On an Experiment without trial template: how many trials were asked for since it began; no more are made."""
+
+LEASE_ANNOTATION = "katib.kubeflow.org/lease"
+"""On a trial that a caller evaluates: which one, and until when it is waited for, as JSON."""
+
+OUTCOME_ANNOTATION = "katib.kubeflow.org/outcome"
+"""On the same: how the caller ended it, as JSON."""
+
+LOST_LEASES_ANNOTATION = "katib.kubeflow.org/lost-leases"
+ASK_AGAIN, FAIL = "ask-again", "fail"
+"""On an Experiment without trial template, and on its trials: what becomes of a trial whose caller is lost."""
+
 MAX_EXPERIMENT_NAME = 40
 
 FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"

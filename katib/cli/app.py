@@ -48,6 +48,8 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "plot": _Entry("katib.cli.plot", "Write figures of an experiment to a file."),
         "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
+        "ask": _Entry("katib.cli.asking", "Get a trial to evaluate yourself."),
+        "tell": _Entry("katib.cli.asking", "End a trial that you evaluated."),
         "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from katib.api.job_kinds import is_suspended
+from katib.api.leases import asked_count, is_asked
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.types import Condition, Experiment, Trial
 from katib.explaining.answer import (
@@ -81,6 +82,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
         _trials_run,
         _service_starts,
         _waits_for_suggestions,
+        _waits_for_callers,
     )
     answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
     if answer is None:
@@ -294,6 +296,20 @@ def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer
     return Answer(
         f"{experiment.name} waits for {lacking} assignment{'s' * (lacking != 1)} from the suggestion "
         f"service {algorithm}."
+    )
+
+
+def _waits_for_callers(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+    """Callers evaluate its trials, and have what they asked for."""
+    if (
+        not is_asked(experiment)
+        or asked_count(experiment) > experiment.status.trials
+        or experiment.status.trials_running
+    ):
+        return None
+    return Answer(
+        f"{experiment.name} waits for a program that asks for its next trial: it has no spec.trialTemplate.",
+        remedies=[f"`katib ask {experiment.name}` gives you one, as `experiment.ask()` does in Python."],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import is_suspended, suspend_field
+from katib.api.leases import is_callers, lease_of
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
@@ -65,7 +66,12 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} does not progress because {evidence.place.nobody_works}.",
             remedies=[evidence.place.start],
         )
-    held = _held_up(trial, facts) or _retried(trial, facts) or _waiting(trial, facts, evidence)
+    held = (
+        _of_a_caller(trial, facts, evidence)
+        or _held_up(trial, facts)
+        or _retried(trial, facts)
+        or _waiting(trial, facts, evidence)
+    )
     if held is not None:
         return held
     if state_of(trial) == "Running":
@@ -74,6 +80,25 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
     findings = [*replica_findings(facts.pods), _age_finding(trial, evidence)]
     return Answer(f"{name} has a job that has not started yet.", findings=findings)
+
+
+def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
+    """Return who evaluates a trial without a job, or that it waits to be asked for; None for one with a job."""
+    if not is_callers(trial):
+        return None
+    name, lease = trial.name, lease_of(trial)
+    if state_of(trial) == "Running" and lease is not None:
+        answer = _running(trial, facts, evidence)
+        answer.findings.append(
+            f"{lease.client} evaluates it; without a sign of life for {lease.seconds:g} s it is lost."
+        )
+        return answer
+    words = (waiting_words(trial) or "waits to be asked for").rstrip(".")
+    return Answer(
+        f"{name} {words}.",
+        findings=[_age_finding(trial, evidence)],
+        remedies=["A program gets it by `katib ask`, `experiment.ask()` in Python, or the route `ask`."],
+    )
 
 
 def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:

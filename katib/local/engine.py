@@ -11,7 +11,7 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -336,7 +336,10 @@ class Engine:
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
         """Have the early stopping of experiments look at new readings at once."""
-        for key in {experiment_of(trial) for trial in self._monitors.followed(trial_names)}:
+        self._look_at_readings({experiment_of(trial) for trial in self._monitors.followed(trial_names)})
+
+    def _look_at_readings(self, experiments: Iterable[Key]) -> None:
+        for key in experiments:
             experiment = self._caches.experiments.get(key)
             if experiment is not None and experiment.spec.early_stopping is not None:
                 self._caches.stored_readings[key] += 1
@@ -364,6 +367,8 @@ class Engine:
             clock=self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
+            log=self._observations,
+            on_report=lambda trial: self._look_at_readings({experiment_of(trial)}),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:

@@ -90,6 +90,50 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def ask(
+        self,
+        _namespace: str,
+        _experiment: str,
+        *,
+        request_id: str,  # noqa: ARG002 - of the protocol
+        client: str = "",  # noqa: ARG002 - of the protocol
+        lease_seconds: float = 0.0,  # noqa: ARG002 - of the protocol
+        wait_seconds: float = 0.0,  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+    def report(
+        self,
+        _namespace: str,
+        _trial: str,
+        _values: Mapping[str, float | str],
+        *,
+        step: int | None = None,  # noqa: ARG002 - of the protocol
+        request_id: str = "",  # noqa: ARG002 - of the protocol
+        ask_id: str = "",  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+    def tell(
+        self,
+        _namespace: str,
+        _trial: str,
+        _values: Mapping[str, float | str],
+        *,
+        failure: str | None = None,  # noqa: ARG002 - of the protocol
+        stopped: bool = False,  # noqa: ARG002 - of the protocol
+        request_id: str = "",  # noqa: ARG002 - of the protocol
+        ask_id: str = "",  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+    def renew(self, _namespace: str, _trial: str, *, ask_id: str = "") -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
     def delete(self, _namespace: str, _experiment: str) -> NoReturn:
         """Refuse."""
         raise _read_only()

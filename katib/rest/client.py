@@ -25,8 +25,11 @@ from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
 from katib.tuning.service import (
     BOOKMARK,
+    DEFAULT_LEASE_SECONDS,
+    CallerAnswer,
     Change,
     Diagnosis,
+    GivenTrial,
     Json,
     NewReadings,
     Page,
@@ -207,6 +210,69 @@ class HttpTuningService:
         """Suspend the job of a trial, or let it start again."""
         return Trial.read(self._call("PATCH", _path(namespace, "trials", trial), json={"suspended": suspended}))
 
+    def ask(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        request_id: str,
+        client: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        wait_seconds: float = 0.0,
+    ) -> GivenTrial:
+        """Get a trial to evaluate."""
+        body = {"requestId": request_id, "client": client, "leaseSeconds": lease_seconds, "waitSeconds": wait_seconds}
+        answer = self._call(
+            "POST",
+            f"{_path(namespace, 'experiments', experiment)}/ask",
+            json=body,
+            timeout=httpx.Timeout(_ANSWER_SECONDS + wait_seconds, connect=_CONNECT_SECONDS),
+        )
+        return GivenTrial(answer["trial"] or {}, answer["isOver"], answer["reason"])
+
+    def report(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        step: int | None = None,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """Store readings of a trial that this caller evaluates."""
+        body = {"values": _texts(values), "step": step, "requestId": request_id, "askId": ask_id}
+        return self._say(namespace, trial, "report", body)
+
+    def tell(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        failure: str | None = None,
+        stopped: bool = False,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """End a trial that this caller evaluates."""
+        body = {
+            "values": _texts(values),
+            "failure": failure,
+            "stopped": stopped,
+            "requestId": request_id,
+            "askId": ask_id,
+        }
+        return self._say(namespace, trial, "tell", body)
+
+    def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
+        """Give a sign of life of this caller."""
+        return self._say(namespace, trial, "renew", {"askId": ask_id})
+
+    def _say(self, namespace: str, trial: str, verb: str, body: Mapping[str, Any]) -> CallerAnswer:
+        answer = self._call("POST", f"{_path(namespace, 'trials', trial)}/{verb}", json=body)
+        return CallerAnswer(answer["state"], answer["stop"])
+
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""
         self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_DELETE_SECONDS)
@@ -314,6 +380,11 @@ def _read_items(kind: type[T], body: Any) -> tuple[T, ...]:
 def _trusted(url: str) -> ssl.SSLContext | bool:
     """Return whose certificates count: those of this machine, or of $SSL_CERT_FILE. Reading them takes a moment."""
     return ssl.create_default_context() if urlsplit(url).scheme == "https" else False
+
+
+def _texts(values: Mapping[str, float | str]) -> dict[str, str]:
+    """Return readings as text: JSON has neither NaN nor infinities."""
+    return {name: value if isinstance(value, str) else repr(float(value)) for name, value in values.items()}
 
 
 def _path(namespace: str, *parts: str) -> str:

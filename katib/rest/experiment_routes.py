@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from http import HTTPStatus
+from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -28,11 +31,15 @@ from katib.rest.routing import (
     Service,
     SubmittedExperiment,
     SuggestionObject,
+    TrialForCaller,
     TrialObject,
     TrialPage,
+    TrialRequest,
 )
 from katib.rest.streams import Closing, change_stream
+from katib.tuning.asking import ASK_PAUSES
 from katib.tuning.service import (
+    DEFAULT_LEASE_SECONDS,
     DEFAULT_NAMESPACE,
     Diagnosis,
     Preview,
@@ -81,6 +88,7 @@ def experiment_routes(closing: Closing) -> APIRouter:
     _add_submission(router)
     _add_reading(router)
     _add_changes(router)
+    _add_asking(router, closing)
     _add_history(router, closing)
     return router
 
@@ -214,6 +222,29 @@ def _add_changes(router: APIRouter) -> None:
         """Run a trial before those that the algorithm proposes next; it counts against the budget."""
         chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
         return {"before": service.add_trial(namespace, name, chosen)}
+
+
+def _add_asking(router: APIRouter, closing: Closing) -> None:
+    @router.post("/namespaces/{namespace}/experiments/{name}/ask")
+    async def ask_for_trial(
+        service: Service, namespace: Namespace, name: Name, request: TrialRequest
+    ) -> TrialForCaller:
+        """Get a trial of an experiment without trial template, to evaluate it; each is given once."""
+        deadline = time.monotonic() + request.get("waitSeconds", 0.0)
+        for attempt in count(1):
+            given = await run_in_threadpool(
+                service.ask,
+                namespace,
+                name,
+                request_id=request["requestId"],
+                client=request.get("client", ""),
+                lease_seconds=request.get("leaseSeconds", DEFAULT_LEASE_SECONDS),
+            )
+            left = deadline - time.monotonic()
+            if given.document or given.is_over or left <= 0 or closing.begun:
+                break
+            await asyncio.sleep(min(left, ASK_PAUSES.pause_seconds(attempt)))  # without a thread that waits
+        return {"trial": given.document or None, "isOver": given.is_over, "reason": given.reason}
 
 
 def _add_history(router: APIRouter, closing: Closing) -> None:

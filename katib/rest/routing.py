@@ -114,6 +114,71 @@ class AddedTrial(TypedDict):
     before: Annotated[int, Field(description="How many trials that were added by hand run before it.")]
 
 
+RequestId = Annotated[str, Field(max_length=63, description="Of this request; sent again, it has the same answer.")]
+AskId = Annotated[
+    str, Field(max_length=63, description="The `requestId` that got the trial; absent: whichever request did.")
+]
+Readings = Annotated[
+    dict[str, float | str],
+    Field(max_length=1_000, description="Numbers by name of the metric, or their text: NaN and infinities need it."),
+]
+
+
+class TrialRequest(TypedDict):
+    """A request for a trial to evaluate."""
+
+    requestId: RequestId
+    client: NotRequired[Annotated[str, Field(max_length=LONGEST_NAME, description="What the caller calls itself.")]]
+    leaseSeconds: NotRequired[
+        Annotated[float, Field(description="How long it is waited for after each sign of life; 60 if absent.")]
+    ]
+    waitSeconds: NotRequired[
+        Annotated[float, Field(ge=0, le=60, description="How long to wait for a trial where none is free.")]
+    ]
+
+
+class TrialForCaller(TypedDict):
+    """The answer to a request for a trial."""
+
+    trial: Annotated[TrialObject | None, Field(description="null when none is free.")]
+    isOver: Annotated[bool, Field(description="Whether the experiment has ended, so that none will be.")]
+    reason: Annotated[str, Field(description="Why there is none; empty when there is one.")]
+
+
+class ReportedReadings(TypedDict):
+    """Readings of a trial that a caller evaluates."""
+
+    values: Readings
+    step: NotRequired[Annotated[int | None, Field(ge=0, le=2**63 - 1, description="Of the training, from 0.")]]
+    requestId: NotRequired[RequestId]
+    askId: NotRequired[AskId]
+
+
+class ToldTrial(TypedDict):
+    """How a caller ends a trial."""
+
+    values: NotRequired[Readings]
+    failure: NotRequired[
+        Annotated[str | None, Field(max_length=LONGEST_VALUE, description="Why it has no value; absent: it has one.")]
+    ]
+    stopped: NotRequired[Annotated[bool, Field(description="Whether it was stopped before its end.")]]
+    requestId: NotRequired[RequestId]
+    askId: NotRequired[AskId]
+
+
+class SignOfLife(TypedDict):
+    """That a caller still evaluates a trial."""
+
+    askId: NotRequired[AskId]
+
+
+class CallersTrial(TypedDict):
+    """What a caller is to know of its trial."""
+
+    state: Annotated[str, Field(description="Of the trial, such as `Running`.")]
+    stop: Annotated[str, Field(description="Why to stop; empty while the trial goes on.")]
+
+
 class TrialPage(TypedDict):
     """Part of a listing, oldest first."""
 

@@ -14,12 +14,16 @@ from katib.api.types import Trial
 from katib.rest.routing import (
     LONGEST_NAME,
     ArrivedReadings,
+    CallersTrial,
     Items,
     Name,
     Namespace,
     PodList,
     Reading,
+    ReportedReadings,
     Service,
+    SignOfLife,
+    ToldTrial,
     TrialEdit,
     TrialObject,
 )
@@ -57,6 +61,8 @@ def trial_routes(closing: Closing) -> APIRouter:
     def edit_trial(service: Service, namespace: Namespace, name: Name, edit: TrialEdit) -> TrialObject:
         """Suspend the job of a trial, or let it start again."""
         return service.suspend(namespace, name, suspended=edit["suspended"]).encode()
+
+    _add_telling(router)
 
     @router.get("/metrics")
     def list_metrics(
@@ -120,3 +126,38 @@ def trial_routes(closing: Closing) -> APIRouter:
         return {"items": list(service.events("Trial", namespace, name))}
 
     return router
+
+
+def _add_telling(router: APIRouter) -> None:
+    @router.post("/report")
+    def report_readings(service: Service, namespace: Namespace, name: Name, sent: ReportedReadings) -> CallersTrial:
+        """Store readings of a trial that you evaluate, and learn whether to stop; this is a sign of life."""
+        answer = service.report(
+            namespace,
+            name,
+            sent["values"],
+            step=sent.get("step"),
+            request_id=sent.get("requestId", ""),
+            ask_id=sent.get("askId", ""),
+        )
+        return {"state": answer.state, "stop": answer.stop}
+
+    @router.post("/tell")
+    def end_trial(service: Service, namespace: Namespace, name: Name, told: ToldTrial) -> CallersTrial:
+        """End a trial that you evaluate: with its values, as failed, or as stopped."""
+        answer = service.tell(
+            namespace,
+            name,
+            told.get("values", {}),
+            failure=told.get("failure"),
+            stopped=told.get("stopped", False),
+            request_id=told.get("requestId", ""),
+            ask_id=told.get("askId", ""),
+        )
+        return {"state": answer.state, "stop": answer.stop}
+
+    @router.post("/renew")
+    def renew_lease(service: Service, namespace: Namespace, name: Name, sign: SignOfLife) -> CallersTrial:
+        """Give a sign of life for a trial that you evaluate, and learn whether to stop."""
+        answer = service.renew(namespace, name, ask_id=sign.get("askId", ""))
+        return {"state": answer.state, "stop": answer.stop}

@@ -11,14 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from katib.sdk import plots, search
+    from katib.sdk.asking import AskedTrial, Experiment, StopTrial
+    from katib.sdk.creating import create
     from katib.sdk.reporting import report
     from katib.sdk.results import TrialResult, TuneError, TuneResult
     from katib.sdk.results import open_experiment as open  # noqa: A004 - as webbrowser.open
     from katib.sdk.tuning import tune
 
-__all__ = ["TrialResult", "TuneError", "TuneResult", "open", "plots", "report", "search", "tune"]
+__all__ = [
+    "AskedTrial",
+    "Experiment",
+    "StopTrial",
+    "TrialResult",
+    "TuneError",
+    "TuneResult",
+    "create",
+    "open",
+    "plots",
+    "report",
+    "search",
+    "tune",
+]
 
-_MODULES = {"report": "reporting", "tune": "tuning"}
+_MODULES = {
+    "AskedTrial": "asking",
+    "Experiment": "asking",
+    "StopTrial": "asking",
+    "create": "creating",
+    "report": "reporting",
+    "tune": "tuning",
+}
 """Where a name is defined, for those that are not in `results`."""
 
 

@@ -15,6 +15,7 @@ _ARGUMENTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(rf"{pattern}\Z"), argument)
     for pattern, argument in (
         (r"metadata\.name", "name"),
+        (r"metadata\.annotations\[.*lost-leases.*", "lost"),
         (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound"),
         (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when"),
         (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters"),
@@ -68,13 +69,24 @@ def _argument(path: str, arguments: Mapping[str, Any]) -> str:
     return path
 
 
-def check_arguments(parameters: Any, arguments: Mapping[str, Any]) -> None:
+def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_constants: bool = True) -> None:
     """Check what an Experiment could not tell: types that would become other fields, or none at all.
+
+    Args:
+        parameters: The search space.
+        arguments: The others, by name.
+        takes_constants: Whether a value that is no part of the search space is passed on as it is.
 
     Raises:
         InvalidError: With all that is wrong.
     """
     errors = [*_wrong_space(parameters)]
+    if not errors and not takes_constants:
+        errors = [
+            FieldError(f'parameters["{name}"]', f"{_short(value)} is not searched", "leave it out", "space-constant")
+            for name, value in parameters.items()
+            if not isinstance(value, Parameter)
+        ]
     for name in ("max_trials", "parallel", "max_failed"):
         value = arguments[name]
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):

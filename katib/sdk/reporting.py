@@ -44,8 +44,8 @@ def report(
     Raises:
         TypeError: A value, a name or the step is not what it should be. Nothing of this call is reported then.
     """
-    readings = _texts(named if metrics is None else {**metrics, **named})
-    number = None if step is None else _step(step)
+    readings = metric_texts(named if metrics is None else {**metrics, **named})
+    number = None if step is None else step_number(step)
     if not readings:
         return
     if number is not None:
@@ -82,7 +82,7 @@ def _sender() -> Sender | None:
 # --- what may be reported ---------------------------------------------------------------------------------------------
 
 
-def _texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
+def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
     """Return names and values as text.
 
     Raises:
@@ -115,7 +115,12 @@ def _name_problem(name: object) -> str:
     return f"{name!r} cannot name a metric; use 1 to {_LONGEST_NAME} printable characters without ="
 
 
-def _step(step: SupportsIndex) -> int:
+def step_number(step: SupportsIndex) -> int:
+    """Return a step as a number.
+
+    Raises:
+        TypeError: It is not a whole number from 0.
+    """
     try:
         number = step.__index__()
     except AttributeError:

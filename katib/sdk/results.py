@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,14 @@ from katib.tuning.reading import (
     objective_values,
     pareto_trials,
     state_of,
+    typed_value,
 )
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from katib.sdk.asking import Experiment as AskedExperiment
     from katib.sdk.plots import ResultPlots
 
 _PAGE = 1000
@@ -110,6 +114,25 @@ class TuneResult:
     def plot(self) -> ResultPlots:
         """The same as `plots`."""
         return self.plots
+
+    def resume(self, *, lease_seconds: float = 60.0) -> AskedExperiment:
+        """Return the experiment, to ask for its trials: `katib.open("mine").resume()`; without trial template only.
+
+        Args:
+            lease_seconds: How long a program that gives no sign of life keeps its trial.
+
+        Raises:
+            TerminalError: Another program that is not a server works in its data directory.
+        """
+        from katib.sdk.asking import Experiment as AskedExperiment
+        from katib.sdk.homes import open_home
+
+        with ExitStack() as opened:
+            service = opened.enter_context(open_home(self.place))
+            stored = service.get(Experiment, self.place.namespace, self.name)
+            types = {one.name: one.parameter_type for one in stored.spec.parameters}
+            value = partial(_typed, types)
+            return AskedExperiment(service, stored, value, self.place, opened.pop_all(), lease_seconds=lease_seconds)
 
     def dataframe(self) -> pd.DataFrame:
         """Return the trials as a table of pandas, oldest first.
@@ -197,7 +220,7 @@ def open_experiment(
     with open_service(place) as service:
         experiment = service.get(Experiment, namespace, name)
         types = {one.name: one.parameter_type for one in experiment.spec.parameters}
-        return read_result(service, experiment, lambda key, text: _value(types.get(key, ""), text), place)
+        return read_result(service, experiment, partial(_typed, types), place)
 
 
 def read_result(
@@ -271,14 +294,8 @@ def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
     return {name: parse_value(text) for name, text in texts}
 
 
-def _value(parameter_type: str, text: str) -> Any:
-    """Return the value of an assignment with the type that its parameter has in a file."""
-    try:
-        if parameter_type == "int":
-            return int(text)
-        return float(text) if parameter_type in ("double", "discrete") else text
-    except ValueError:
-        return text
+def _typed(types: Mapping[str, str], name: str, text: str) -> Any:
+    return typed_value(types.get(name, ""), text)
 
 
 def _text(value: Any) -> str:

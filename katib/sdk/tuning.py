@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError, invalid
+from katib.errors import InvalidError
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
@@ -22,6 +22,7 @@ from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, in_arguments
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
+from katib.sdk.spec import search_spec
 from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
@@ -107,30 +108,32 @@ def tune(
     name = name or _fresh_name(function)
     payload = Payload(function, space, constants, next(iter(objectives or [objective])))
     file = root.absolute() / "functions" / f"{name}.pickle"
-    single = {"type": direction, "objectiveMetricName": objective, "goal": goal}
-    bounds = constraints or {}
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
         "metadata": {"name": name},
         "spec": {
-            "objective": _without_none(
-                **(_objectives(objectives, goals or {}) if objectives else single),
-                additionalMetricNames=list(additional_metrics) or None,
-                constraints=[_without_none(metricName=key, min=b[0], max=b[1]) for key, b in bounds.items()] or None,
+            **search_spec(
+                space,
+                objective=objective,
+                direction=direction,
+                goal=goal,
+                objectives=objectives,
+                goals=goals,
+                constraints=constraints,
+                max_failed=max_failed,
+                algorithm=algorithm,
+                settings=settings,
+                early_stopping=early_stopping,
+                early_stopping_settings=early_stopping_settings,
+                additional_metrics=additional_metrics,
+                initial_trials=initial_trials,
+                warm_start=warm_start,
             ),
-            "algorithm": _algorithm(algorithm, settings),
-            "parameters": [parameter.spec(key) for key, parameter in space.items()],
             "maxTrialCount": max_trials,
             "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
             "trialTemplate": _template(payload, file),
-            **_without_none(
-                maxFailedTrialCount=max_failed,
-                initialTrials=[{"parameterAssignments": _pairs(trial)} for trial in initial_trials] or None,
-                warmStart={"experiments": list(warm_start)} if warm_start else None,
-                earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
-            ),
         },
     }
     with open_engine(data_dir=root, own_process=False) as engine:
@@ -153,25 +156,6 @@ def _fresh_name(function: Callable[..., Any]) -> str:
     words = "".join(c if c.isascii() and c.isalnum() else "-" for c in getattr(function, "__name__", "").lower())
     stem = words.strip("-0123456789")[:24].strip("-") or "tune"
     return f"{stem}-{secrets.token_hex(3)}"
-
-
-def _objectives(directions: Mapping[str, str], goals: Mapping[str, float]) -> Json:
-    unknown = [name for name in goals if name not in directions]
-    if unknown:
-        raise invalid("goals", f"{unknown[0]} is not an objective", f"use one of {', '.join(directions)}", "goal-name")
-    return {
-        "objectives": [
-            _without_none(name=name, type=direction, goal=goals.get(name)) for name, direction in directions.items()
-        ]
-    }
-
-
-def _algorithm(name: str, settings: Mapping[str, Any] | None) -> Json:
-    return {"algorithmName": name, **({"algorithmSettings": _pairs(settings)} if settings else {})}
-
-
-def _pairs(values: Mapping[str, Any]) -> list[Json]:
-    return [{"name": key, "value": str(value)} for key, value in values.items()]
 
 
 def _template(payload: Payload, file: Path) -> Json:
@@ -212,7 +196,3 @@ def _display(progress: Progress, *, verbose: bool) -> Lines | Bar | Silence:
     if not verbose:
         return Silence()
     return Bar(progress) if in_notebook() else Lines(progress, sys.stdout)
-
-
-def _without_none(**fields: Any) -> Json:
-    return {key: value for key, value in fields.items() if value is not None}

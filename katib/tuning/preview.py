@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from katib.api.leases import is_asked
 from katib.api.types import Experiment, ParameterAssignment, TrialTemplate
 from katib.errors import invalid
 from katib.space.search_space import SearchSpace
@@ -31,6 +32,8 @@ def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
             cannot be rendered with these values.
     """
     texts = _texts(experiment)
+    if is_asked(experiment):
+        return Preview(texts, {})
     assignments = [ParameterAssignment(name=name, value=text) for name, text in texts.items()]
     template = experiment.spec.trial_template or TrialTemplate()
     compiled = compile_template(template, template_text(template, data_for), experiment.spec.parameters)

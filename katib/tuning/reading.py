@@ -387,3 +387,13 @@ def parameters_of(trial: Trial, *, whole: bool = False) -> str:
 
 def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
     return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
+
+
+def typed_value(parameter_type: str, text: str) -> float | str:
+    """Return the value of an assignment with the type that its parameter has in a file."""
+    try:
+        if parameter_type == "int":
+            return int(text)
+        return float(text) if parameter_type in ("double", "discrete") else text
+    except ValueError:
+        return text

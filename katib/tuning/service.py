@@ -142,7 +142,7 @@ class Preview:
 
     Attributes:
         assignments: Text by name of parameter.
-        run_spec: The template with these values in it.
+        run_spec: The template with these values in it; empty where callers evaluate the trials.
     """
 
     __pydantic_config__: ClassVar[Any] = CAMEL_CASE
@@ -176,6 +176,43 @@ class Change:
         if not self.document:
             return None
         return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read(self.document)
+
+
+DEFAULT_LEASE_SECONDS = 60.0
+"""How long a caller is waited for after each sign of life, where it does not say."""
+
+
+@dataclass(frozen=True)
+class GivenTrial:
+    """The answer to a caller that asks for a trial.
+
+    Attributes:
+        document: The Trial as it is stored; empty when none is free.
+        is_over: Whether the experiment has ended, so that none will be.
+        reason: Why there is none, a sentence; empty when there is one.
+    """
+
+    document: Json
+    is_over: bool = False
+    reason: str = ""
+
+    @cached_property
+    def trial(self) -> Trial | None:
+        """The Trial; None when none is free."""
+        return types.Trial.read(self.document) if self.document else None
+
+
+@dataclass(frozen=True, slots=True)
+class CallerAnswer:
+    """What a caller is to know of a trial that it evaluates.
+
+    Attributes:
+        state: Of the trial, such as `Running`.
+        stop: Why the caller should stop, a sentence; empty while the trial goes on.
+    """
+
+    state: str
+    stop: str = ""
 
 
 class TuningService(Protocol):
@@ -362,6 +399,91 @@ class TuningService(Protocol):
             InvalidError: The trial has ended, or nothing suspends a job of its kind.
             UnavailableError: Its job is not there yet, or not any more.
         """
+
+    def ask(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        request_id: str,
+        client: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        wait_seconds: float = 0.0,
+    ) -> GivenTrial:
+        """Give a trial of an experiment without trial template to a caller, which evaluates it.
+
+        Each trial is given to one caller, and the same request gets the same one again. A caller that gives no sign of
+        life (`report`, `renew`) until its lease ends has lost the trial. Where none is free, asking has one made.
+
+        Args:
+            namespace: Of the experiment.
+            experiment: Its name.
+            request_id: Of this request, one that no other has: letters, digits, `-`, `_` and `.`, at most 63.
+            client: What the caller calls itself, for people.
+            lease_seconds: How long it is waited for after each sign of life.
+            wait_seconds: How long to wait for a trial where none is free.
+
+        Raises:
+            InvalidError: Jobs evaluate the trials of this experiment, or an argument is wrong.
+        """
+
+    def report(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        step: int | None = None,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """Store readings of a trial that a caller evaluates, and return whether to stop; this is a sign of life.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            values: Readings by name: numbers, or their text.
+            step: At which step of the training, from 0.
+            request_id: Of this request; readings that come twice under one are stored once. Empty: each time.
+            ask_id: The request that got the trial; empty: whichever did.
+
+        Raises:
+            InvalidError: An argument is wrong, the trial is not given to a caller, its caller has ended it, or it was
+                given to another caller meanwhile.
+        """
+
+    def tell(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        failure: str | None = None,
+        stopped: bool = False,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """End a trial that a caller evaluates: it succeeds with these last readings, unless it failed or was stopped.
+
+        What is told is kept when this returns, and the state of the trial follows in a moment. The same request may be
+        sent again. A trial that was ended otherwise meanwhile, as by the goal of its experiment, stays as it is.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            values: Last readings by name; the objective has to be among them, unless it was reported.
+            failure: Why there is no value; None when it did not fail.
+            stopped: Whether the caller stopped early.
+            request_id: Of this request.
+            ask_id: The request that got the trial; empty: whichever did.
+
+        Raises:
+            InvalidError: An argument is wrong, the trial is not given to a caller, another request has ended it, or it
+                was given to another caller meanwhile.
+        """
+
+    def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
+        """Give a sign of life of the caller that evaluates a trial, and return whether to stop. Raises as `report`."""
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""

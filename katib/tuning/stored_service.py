@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
@@ -11,10 +13,10 @@ from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
-from katib.api.metrics import ObservationReader
+from katib.api.metrics import ObservationLog, ObservationReader
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
-from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import (
     AlreadyExistsError,
     ForbiddenError,
@@ -23,6 +25,7 @@ from katib.errors import (
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
+from katib.tuning.asking import ASK_PAUSES, CallersTrials
 from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
@@ -35,7 +38,15 @@ from katib.tuning.ports import (
     NoAftermath,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Preview, StoredRuntime, Submission
+from katib.tuning.service import (
+    DEFAULT_LEASE_SECONDS,
+    DEFAULT_NAMESPACE,
+    CallerAnswer,
+    GivenTrial,
+    Preview,
+    StoredRuntime,
+    Submission,
+)
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 from katib.tuning.suspending import suspend_trial
@@ -63,6 +74,8 @@ class ObjectTuningService(ObjectReadingService):
         try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
         templates: Trial templates that ConfigMaps offer; left out: those of the store.
         namespaces: Names the namespaces that the user may know of; left out: those with experiments.
+        log: Takes the readings of those who evaluate trials; left out: they can only tell the end of a trial.
+        on_report: Called with a trial of which such readings were stored.
     """
 
     def __init__(
@@ -82,6 +95,8 @@ class ObjectTuningService(ObjectReadingService):
         try_create: Callable[[Object], None] = lambda _obj: None,
         templates: OfferedTemplates | None = None,
         namespaces: Callable[[], Sequence[str]] | None = None,
+        log: ObservationLog | None = None,
+        on_report: Callable[[Trial], None] = lambda _trial: None,
     ) -> None:
         super().__init__(
             store=store,
@@ -99,6 +114,7 @@ class ObjectTuningService(ObjectReadingService):
         self._try_create = try_create
         self.templates = templates or OfferedTemplates(store)
         self._name_namespaces = namespaces
+        self._callers = CallersTrials(self._scoped, observations, log, catalog, clock, on_report)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -213,6 +229,66 @@ class ObjectTuningService(ObjectReadingService):
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
         return suspend_trial(self._scoped(namespace), Key(namespace, trial), suspended=suspended)
+
+    def ask(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        request_id: str,
+        client: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        wait_seconds: float = 0.0,
+    ) -> GivenTrial:
+        """Give a trial to a caller."""
+        key = Key(namespace, experiment)
+        self._require(EXPERIMENT, key)
+        deadline, pause = self._clock.monotonic() + wait_seconds, threading.Condition()
+        for attempt in count(1):
+            given = self._callers.ask(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+            left = deadline - self._clock.monotonic()
+            if given.document or given.is_over or left <= 0:
+                return given
+            with pause:
+                self._clock.wait(pause, min(left, ASK_PAUSES.pause_seconds(attempt)))
+        raise AssertionError("counting has no end")
+
+    def report(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        step: int | None = None,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """Store readings of a caller."""
+        key = self._trial(namespace, trial)
+        return self._callers.report(key, values, step=step, request_id=request_id, ask_id=ask_id)
+
+    def tell(
+        self,
+        namespace: str,
+        trial: str,
+        values: Mapping[str, float | str],
+        *,
+        failure: str | None = None,
+        stopped: bool = False,
+        request_id: str = "",
+        ask_id: str = "",
+    ) -> CallerAnswer:
+        """End a trial of a caller."""
+        key = self._trial(namespace, trial)
+        return self._callers.tell(key, values, failure=failure, stopped=stopped, request_id=request_id, ask_id=ask_id)
+
+    def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
+        """Renew the lease of a caller."""
+        return self._callers.renew(self._trial(namespace, trial), ask_id=ask_id)
+
+    def _trial(self, namespace: str, name: str) -> Key:
+        """Return the key of a trial that is there."""
+        return Key.of(self._require(TRIAL, Key(namespace, name)))
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

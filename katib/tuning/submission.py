@@ -12,6 +12,7 @@ from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
+from katib.api.leases import is_asked
 from katib.api.loading import LoadedDocument, Submission, are_runtimes, experiment_of, load_documents, runtimes_of
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
@@ -33,6 +34,8 @@ from katib.tuning.preview import preview_trial
 from katib.tuning.service import Preview
 
 JOB = Kind("batch/v1", "Job")
+
+_CALLERS = "there is no spec.trialTemplate, so each trial waits until a program asks for it and evaluates it"
 
 FindObject = Callable[[Kind, Key], Object | None]
 """Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
@@ -211,6 +214,7 @@ class Gate:
             collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
+        notices += [_CALLERS] if is_asked(experiment) else []
         experiment = self._with_annotations(experiment)
         return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
 

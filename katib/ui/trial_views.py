@@ -78,7 +78,7 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
         "ended": time_text(status.completion_time),
         "duration": duration,
         "runs": state_of(trial) == "Running",
-        "job": f"{job.get('kind', '')}.{'.'.join(reversed(str(job.get('apiVersion', '')).split('/')))}",
+        "job": f"{job.get('kind', '')}.{'.'.join(reversed(str(job.get('apiVersion', '')).split('/')))}" if job else "",
         "suspendField": ".".join(suspend_field(job)),
         "suspended": is_suspended_trial(trial),
         "version": trial.metadata.resource_version,

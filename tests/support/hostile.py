@@ -36,7 +36,7 @@ def hostile_service() -> MemoryTuningService:
         told = Diagnosis(kind, name, "Running", SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), SCRIPT)
         service.explain("default", told)
     moment = datetime(2030, 1, 1, tzinfo=UTC)
-    service.report("demo-0000", *(MetricLog(moment + timedelta(seconds=n), metric, str(n)) for n in range(3)))
+    service.store_readings("demo-0000", *(MetricLog(moment + timedelta(seconds=n), metric, str(n)) for n in range(3)))
     for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
         service.record("default", RecordedEvent(moment, kind, name, True, SCRIPT, SCRIPT))
     return service

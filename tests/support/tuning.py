@@ -254,7 +254,7 @@ def document(name: str = "demo", *, trials: int = 3, namespace: str | None = Non
     )
 
 
-class _Catalog:
+class Catalog:
     """The algorithms of these tests."""
 
     def all(self) -> Sequence[AlgorithmInfo]:
@@ -332,7 +332,7 @@ class MemoryTuningService(ObjectTuningService):
         self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
-        catalog = _Catalog()
+        catalog = Catalog()
         super().__init__(
             store=self.store,
             observations=self._log,
@@ -346,6 +346,7 @@ class MemoryTuningService(ObjectTuningService):
             explain=self._kept.explain,
             catalog=catalog,
             clock=SystemClock(),
+            log=self._log,
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:
@@ -373,7 +374,7 @@ class MemoryTuningService(ObjectTuningService):
             self._kept.logs[key] = self._kept.logs.get(key, b"") + data
             self._kept.changed.notify_all()
 
-    def report(self, trial: str, *readings: MetricLog) -> None:
+    def store_readings(self, trial: str, *readings: MetricLog) -> None:
         """Append readings."""
         self._log.report(trial, readings)
 
@@ -417,7 +418,7 @@ class MemoryTuningService(ObjectTuningService):
         self.gate()
         self.write_log(namespace, trial, f"loss={value}\n".encode())
         moment = START + timedelta(seconds=10 * index)
-        self.report(trial, MetricLog(moment, "loss", value))
+        self.store_readings(trial, MetricLog(moment, "loss", value))
         done = condition("Succeeded", "TrialSucceeded", at=10 * index + 5)
         ended = make_trial(trial, running, done, loss=value, **parts)
         self.put(ended)

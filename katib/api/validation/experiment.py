@@ -13,6 +13,7 @@ from katib.api.validation.algorithm import (
     check_numeric_parameters,
     check_resume_policy,
 )
+from katib.api.validation.callers import check_callers
 from katib.api.validation.counts import check_counts
 from katib.api.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
 from katib.api.validation.metadata import check_metadata
@@ -65,14 +66,13 @@ def validate_experiment(
         *check_numeric_parameters(spec, catalog),
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
+        *check_callers(experiment),
     ]
 
 
 def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterator[FieldError]:
     template = spec.trial_template
-    if template is None:
-        remedy = "describe the object that each trial runs as"
-        yield FieldError("spec.trialTemplate", "it is missing", remedy, "template-missing")
+    if template is None:  # callers evaluate the trials
         return
     frame_errors, source_errors = list(check_frame(template)), list(check_source(template))
     yield from frame_errors + source_errors

@@ -70,11 +70,17 @@ def run(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
     ended changed since and none of these options is given, 130 after Ctrl-C.
     """
+    from katib.tuning.asking import check_runs_by_itself
+
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "config", "containers", *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
     text, source = with_earlier(*options.read_file(file), warm_start)
+    try:
+        check_runs_by_itself(text, source)
+    except InvalidError as error:
+        return again.wrong(error, source)
     return run_here(
         text, source, data_dir, namespace, config, containers, choice=choice, detach=detach, form=form, quiet=quiet
     )
@@ -175,11 +181,13 @@ def _run_in_cluster(
 ) -> int:
     from katib.cli.connection import open_cluster
     from katib.cli.run.following import Interrupt, Run
+    from katib.tuning.asking import check_runs_by_itself
 
     interrupt = Interrupt()
     text, source = with_earlier(*options.read_file(file), warm_start)
     with open_cluster(cluster) as opened:
         try:
+            check_runs_by_itself(text, source)
             submission = opened.service.submit(text, source=source, namespace=namespace or opened.namespace)
         except InvalidError as error:
             return again.wrong(error, source)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from katib.api.leases import is_callers
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
@@ -85,6 +86,8 @@ class ClusterJobs:
 
     def __call__(self, trial: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
+        if is_callers(trial):
+            return JobFacts()
         kind, key = Kind.of(trial.spec.run_spec or {}), key_of(trial)
         try:
             job: dict[str, Any] | None = dict(self.store.get(kind, key))

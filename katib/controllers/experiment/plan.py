@@ -7,6 +7,9 @@ sum never exceeds the parallelism, and with the completed trials never the budge
 
 The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
 is a conflict; a request is a total, not an increment, so raising it twice is one request.
+
+Where callers evaluate the trials, one more limit holds: no more trials are made than callers have asked for. That is a
+total, too.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from katib.api.conditions import (
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
+from katib.api.leases import asked_count, is_asked
 from katib.api.names import (
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
@@ -424,6 +428,8 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     slots = max(parallel - len(seen.counts.active), 0)
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - status.trials, 0))
+    if is_asked(seen.experiment):
+        slots = min(slots, max(asked_count(seen.experiment) - status.trials, 0))
     create = seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

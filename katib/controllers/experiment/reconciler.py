@@ -9,6 +9,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from katib.api.conditions import find_condition
+from katib.api.leases import is_asked
 from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec
@@ -127,6 +128,8 @@ class ExperimentReconciler:
             errors = [error for error in self._check(experiment) if not is_not_there(error)]
             if errors:
                 return Obstacle(f"Experiment is invalid: {one_line(InvalidError(errors))}")
+        if is_asked(experiment):
+            return None
         try:
             self._factory.template_of(experiment)
         except InvalidError as error:

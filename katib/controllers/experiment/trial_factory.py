@@ -1,11 +1,21 @@
-"""Makes Trial objects from assignments: the template is compiled once, then rendered for each trial."""
+"""Makes Trial objects from assignments: the template is compiled once, then rendered for each trial.
+
+An experiment without template has trials without a job, which callers evaluate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from katib.api.names import EXPERIMENT_LABEL, TRIAL_FINALIZER
+from katib.api.leases import is_asked
+from katib.api.names import (
+    BY_CALLER,
+    EVALUATED_BY_LABEL,
+    EXPERIMENT_LABEL,
+    LOST_LEASES_ANNOTATION,
+    TRIAL_FINALIZER,
+)
 from katib.api.types import (
     Experiment,
     MetricsCollectorSpec,
@@ -55,10 +65,8 @@ class TrialFactory:
         Raises:
             InvalidError: The template cannot be rendered with it.
         """
-        template = experiment.spec.trial_template or TrialTemplate()
-        rendered = self.template_of(experiment).render(
-            assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
-        )
+        template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
+        rendered = None if asked else self._rendered(experiment, assignment)
         both = bool(template.success_condition and template.failure_condition)
         spec = TrialSpec(
             objective=experiment.spec.objective,
@@ -80,11 +88,24 @@ class TrialFactory:
                 **experiment.metadata.labels,
                 EXPERIMENT_LABEL: experiment.name,
                 **assignment.labels,
+                **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
             },
+            annotations=_lost_leases(experiment) if asked else {},
             owner_references=(owned_by(experiment),),
             finalizers=(TRIAL_FINALIZER,),
         )
         return Trial(metadata=metadata, spec=spec).encode()
 
+    def _rendered(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
+        return self.template_of(experiment).render(
+            assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
+        )
+
     def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
         return usable_data(self._config_maps.find(key), experiment.namespace)
+
+
+def _lost_leases(experiment: Experiment) -> dict[str, str]:
+    """Return the annotation of trials that says what becomes of one whose caller is lost."""
+    policy = experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
+    return {LOST_LEASES_ANNOTATION: policy} if policy else {}

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from katib.api.at_best import POINTS, with_at_best
-from katib.api.metrics import ObservationLog
+from katib.api.leases import outcome_of
+from katib.api.metrics import BatchId, MetricLog, ObservationLog
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
@@ -21,7 +22,10 @@ from katib.controllers.ports import TrialReport
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 
-_BEGIN, _SUMMARIZE, _END, _DELETE = "begin", "summarize", "end", "delete"
+_BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "begin", "summarize", "conclude", "end", "delete"
+
+_OUTCOME = "outcome"
+"""The reporter of the readings with which a caller ends a trial: they are stored once, however often it is tried."""
 
 
 class TrialLogs:
@@ -52,6 +56,18 @@ class TrialLogs:
         log = self._log.within(trial.namespace)
         observation = log.summarize(trial.name, objective.metric_names)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
+
+    def conclude(self, trial: Trial) -> TrialReport:
+        """Store the last readings of a trial that its caller ended, once, and return what was observed.
+
+        They stand at the step that was reported last, as the value that a function returns.
+        """
+        outcome, log = outcome_of(trial), self._log.within(trial.namespace)
+        if outcome is not None and outcome.values:
+            step = next((reading.step for reading in log.newest(trial.name, limit=1)), None)
+            readings = [MetricLog(outcome.time, name, value, step) for name, value in outcome.values.items()]
+            log.report(trial.name, readings, BatchId(_OUTCOME, 0))
+        return self.summarize(trial)
 
     def end(self, trial: Trial) -> None:
         """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine.
@@ -97,6 +113,11 @@ class ObservationCalls:
     def summarize(self, trial: Trial) -> TrialReport | None:
         """Return what was observed, None while the log is asked."""
         answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial))
+        return None if answer is None else answer[0]
+
+    def conclude(self, trial: Trial) -> TrialReport | None:
+        """Have the last readings of a trial stored; return what was observed, None while the log is asked."""
+        answer = self._ask(trial, _CONCLUDE, lambda: self._logs.conclude(trial))
         return None if answer is None else answer[0]
 
     def end(self, trial: Trial) -> bool:

@@ -81,7 +81,7 @@ PODS_REFUSED_REASON = "TrialPodsRefused"
 STOPPING_REASON = "TrialStopping"
 """Reason of Running from when the early stopping service says that the trial is to end until its job is gone."""
 
-_STOPPING = "Trial is being stopped early: "
+STOPPING_WORDS = "Trial is being stopped early: "
 """What the message of that condition begins with; why follows."""
 
 UNCOLLECTED_REASON = "PodWithoutCollector"
@@ -198,7 +198,7 @@ class TrialPlan:
 
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = _with_start(seen.trial.status, seen.now)
+    status = with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
     if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
@@ -285,8 +285,8 @@ def _judged(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
 
 def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
     """Write down why the trial is stopped before anything is ended: whoever reads it next goes on from there."""
-    message = f"{_STOPPING}{seen.verdict}"
-    return TrialPlan(status=_with_running(status, STOPPING_REASON, message, seen.now), delete_job=True)
+    message = f"{STOPPING_WORDS}{seen.verdict}"
+    return TrialPlan(status=with_running(status, STOPPING_REASON, message, seen.now), delete_job=True)
 
 
 def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
@@ -296,7 +296,7 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
     if seen.is_ending:
         return TrialPlan(status=status)
     running = find_condition(status.conditions, TrialCondition.RUNNING)
-    why = "" if running is None else running.message.removeprefix(_STOPPING)
+    why = "" if running is None else running.message.removeprefix(STOPPING_WORDS)
     return _early_stopped(seen, _running(status, seen.now), why)
 
 
@@ -307,7 +307,7 @@ def _ended_by_itself(job: JobView | None) -> bool:
 
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
-    status = _ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
+    status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
     event = _told(seen, "TrialEarlyStopped", "been stopped early")
     return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
 
@@ -332,7 +332,7 @@ def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> T
     if left > 0 and not refusal.is_final:
         waiting = _with_news(seen, status, WAITING_REASON, cause, runs=False)
         return replace(waiting, again_after_seconds=left)
-    status = _ended(status, TrialCondition.FAILED, PODS_REFUSED_REASON, f"Trial has failed: {cause}", seen)
+    status = ended(status, TrialCondition.FAILED, PODS_REFUSED_REASON, f"Trial has failed: {cause}", seen)
     event = TrialEvent("JobFailed", f"Job {seen.trial.name} has failed: {cause}", warning=True)
     return TrialPlan(status=status, delete_job=True, event=event)
 
@@ -342,7 +342,7 @@ def _with_news(
 ) -> TrialPlan:
     """Say in the trial's Running condition what its job goes through."""
     waits = f"Trial {news}" if news.startswith("waits ") else f"Trial waits: {news}"
-    new = _with_running(status, reason, f"Trial is running: {news}" if runs else waits, seen.now, runs=runs)
+    new = with_running(status, reason, f"Trial is running: {news}" if runs else waits, seen.now, runs=runs)
     if new is status:
         return TrialPlan(status=status)
     event_reason = reason.replace("Trial", "Job", 1)
@@ -351,12 +351,12 @@ def _with_news(
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created or read for now."""
-    return _with_running(_with_start(status, now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
+    return with_running(with_start(status, now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
-    status = _with_start(status, now)
+    status = with_start(status, now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     status = _not_running(status, now)
     conditions = _set(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
@@ -367,7 +367,7 @@ def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment)
     if job.lost and not job.last_failure:
         return _incomplete(seen, status, job.lost)
     message = ". ".join(filter(None, (_failure_message(judged, job.last_failure), _refusal(seen))))
-    status = _ended(status, TrialCondition.FAILED, "TrialFailed", message, seen)
+    status = ended(status, TrialCondition.FAILED, "TrialFailed", message, seen)
     details = ". ".join(filter(None, (judged.message, job.last_failure)))
     details = without_last_output(details)
     message = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
@@ -390,13 +390,13 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
     if job.uncollected is None and (job.collecting or job.incomplete):
         return _not_collected(seen, status, job)
     if job.uncollected is None and is_available(seen.trial.spec.objective, seen.observation):
-        status = _ended(
+        status = ended(
             status, TrialCondition.SUCCEEDED, "TrialSucceeded", _explained("Trial has succeeded", judged), seen
         )
         return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
     if seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
         message = _explained("Trial has succeeded, without metrics: its collector is None", judged)
-        status = _ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
+        status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
         return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
     return _without_metrics(seen, status, job)
 
@@ -416,7 +416,7 @@ def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
     """End a trial of which only a part of the readings is stored, without an observation: it would be of that part."""
     message = f"Metrics are not complete: {cause}"
     unread = replace(seen, observation=None)
-    status = _ended(status, TrialCondition.METRICS_UNAVAILABLE, METRICS_INCOMPLETE, message, unread)
+    status = ended(status, TrialCondition.METRICS_UNAVAILABLE, METRICS_INCOMPLETE, message, unread)
     event = TrialEvent(
         "MetricsUnavailable", f"Metrics are not complete for Job {seen.trial.name}: {cause}", warning=True
     )
@@ -432,7 +432,7 @@ def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> Trial
     cause, left = _why_no_metrics(seen, job)
     if left > 0:
         return TrialPlan(status=status, again_after_seconds=left)
-    status = _ended(
+    status = ended(
         status,
         TrialCondition.METRICS_UNAVAILABLE,
         "MetricsUnavailable" if job.uncollected is None else UNCOLLECTED_REASON,
@@ -476,7 +476,8 @@ def _refusal(seen: Observed) -> str:
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
-def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
+def with_start(status: TrialStatus, now: datetime) -> TrialStatus:
+    """Return the status that says that the trial is created, the very same when it does so already."""
     if find_condition(status.conditions, TrialCondition.CREATED) is not None:
         return status
     conditions = _set(status.conditions, TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
@@ -484,10 +485,10 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    return _with_running(status, RUNNING_REASON, _IS_RUNNING, now)
+    return with_running(status, RUNNING_REASON, _IS_RUNNING, now)
 
 
-def _with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:
+def with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:
     """Return the status that says whether the trial runs, the very same when it does so already."""
     old = find_condition(status.conditions, TrialCondition.RUNNING)
     word = ConditionStatus.TRUE if runs else ConditionStatus.FALSE
@@ -521,7 +522,8 @@ def _start_moved(status: TrialStatus, now: datetime) -> datetime | None:
     return status.start_time + (now - since)
 
 
-def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
+def ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
+    """Return the status of a trial that has come to this end, with what was observed of it."""
     status = _not_running(status, seen.now)
     return structs.replace(
         status,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
+from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -16,6 +17,7 @@ from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
 from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
@@ -165,6 +167,8 @@ class TrialReconciler:
 
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
+        if is_callers(trial):
+            return self._follow_caller(trial, now)
         job = self._find_job(trial)
         if job is None and trial.metadata.uid in self._closed:
             self._deleted.pop(trial.metadata.uid, None)
@@ -196,6 +200,18 @@ class TrialReconciler:
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
+
+    def _follow_caller(self, trial: Trial, now: datetime) -> Result:
+        """Move a trial that a caller evaluates a step closer to its end."""
+        report = self._observations.conclude(trial) if comes_to_its_end(trial, now) else _NO_REPORT
+        if report is None:
+            return DONE  # the answer wakes us
+        plan = plan_callers_trial(CallersTrial(trial, report.observation, self._verdict_of(trial), now=now))
+        result = self._apply(trial, plan, None)
+        if not takes_no_more_readings(plan.status, None):
+            return result
+        ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
+        return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
 
     def _end_log(self, trial: Trial, now: datetime) -> bool:
         """Have the log of a trial closed, once; return whether it was asked to be.

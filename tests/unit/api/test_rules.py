@@ -305,7 +305,22 @@ REJECTED = {
         "spec.earlyStopping.algorithmName", "algorithm-role", an_experiment(earlyStopping={"algorithmName": "random"})
     ),
     "V19 unknown": rejected("spec.resumePolicy", "resume-policy", an_experiment(resumePolicy="Always")),
-    "V20 missing": rejected(TEMPLATE, "template-missing", an_experiment(trialTemplate=None)),
+    "a collector of jobs without a job": rejected(
+        "spec.metricsCollectorSpec.collector.kind",
+        "collector-without-template",
+        an_experiment(trialTemplate=None, metricsCollectorSpec={"collector": {"kind": "StdOut"}}),
+    ),
+    "checkpoints without a job": rejected(
+        "spec.algorithm",
+        "checkpoints-without-template",
+        an_experiment(
+            trialTemplate=None,
+            algorithm={
+                "algorithmName": "random",
+                "algorithmSettings": [{"name": "suggestion_trial_dir", "value": "/checkpoints"}],
+            },
+        ),
+    ),
     "V21 empty": rejected(
         f"{TEMPLATE}.primaryContainerName", "primary-container-missing", with_template(primaryContainerName="")
     ),
@@ -524,6 +539,10 @@ REJECTED = {
 """What breaks a rule, and the paths and origins of exactly the errors it gives."""
 
 ACCEPTED = {
+    "no template: callers evaluate the trials": an_experiment(trialTemplate=None),
+    "no template and nothing to measure": an_experiment(
+        trialTemplate=None, metricsCollectorSpec={"collector": {"kind": "None"}}
+    ),
     "initial trials": with_initial_trials(A_POINT, A_POINT),
     "warm start": with_warm_start("a", "b", trials=[{}]),
     "V1 one letter": an_experiment(name="a"),
@@ -624,8 +643,9 @@ def test_an_error_is_one_line_with_a_remedy(raw: dict[str, Any]) -> None:
         assert re.fullmatch(r"[^\n]+: [^\n]+; [^\n]+[^\n.]", str(error))
 
 
-ELSEWHERE = {7, 8, 9, 26, 27, 34, 37, 46}
-"""Rules with tests of their own: updates, ConfigMaps, the inside of a Job, and what an installation offers."""
+ELSEWHERE = {7, 8, 9, 20, 26, 27, 34, 37, 46}
+"""Rules with tests of their own: updates, ConfigMaps, the inside of a Job, what an installation offers, and a missing
+template, which `katib run` alone refuses."""
 
 
 @pytest.mark.parametrize("cases", [REJECTED, ACCEPTED], ids=["rejected", "accepted"])

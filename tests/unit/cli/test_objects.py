@@ -171,7 +171,7 @@ def test_best_without_a_value_says_how_to_learn_more(katib: Katib, played: Memor
 
 def test_steps_of_metrics_are_shown_where_there_are_any(katib: Katib, played: MemoryTuningService) -> None:
     for name, value, step in (("loss", "0.4", 1), ("accuracy", "0.6", 1), ("loss", "0.3", 0)):
-        played.report("demo-0000", MetricLog(START, name, value, step))
+        played.store_readings("demo-0000", MetricLog(START, name, value, step))
 
     assert katib("metrics", "demo-0000").out.split()[:4] == ["TIME", "STEP", "METRIC", "VALUE"]
     assert json.loads(katib("metrics", "demo-0000", "-o", "json").out)[:2] == [
@@ -187,7 +187,7 @@ def test_steps_of_metrics_are_shown_where_there_are_any(katib: Katib, played: Me
 
 def test_metrics_by_step_stand_side_by_side(katib: Katib, played: MemoryTuningService) -> None:
     for name, value, step in (("loss", "0.4", 1), ("accuracy", "0.6", 1), ("loss", "0.3", 0), ("loss", "0.2", 1)):
-        played.report("demo-0000", MetricLog(START, name, value, step))
+        played.store_readings("demo-0000", MetricLog(START, name, value, step))
 
     assert katib("metrics", "demo-0000", "--by-step", "-o", "csv").out == "step,loss,accuracy\n0,0.3,\n1,0.2,0.6\n"
     assert json.loads(katib("metrics", "demo-0000", "--by-step", "-o", "json").out) == [

@@ -27,7 +27,7 @@ def put_run(service: MemoryTuningService, name: str = "demo", **spec: Any) -> No
         service.put(make_trial(trial, condition(state), experiment=name, loss=loss, index=index, x=loss))
         for step in range(1, 4):
             moment = START + timedelta(seconds=10 * index + step)
-            service.report(trial, MetricLog(moment, "loss", str(float(loss) * step), step))
+            service.store_readings(trial, MetricLog(moment, "loss", str(float(loss) * step), step))
 
 
 @pytest.fixture

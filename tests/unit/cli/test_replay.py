@@ -26,7 +26,7 @@ def run_demo(service: MemoryTuningService, **spec: Any) -> None:
     for index, (name, values) in enumerate(CURVES.items()):
         service.put(make_trial(name, condition("Succeeded"), loss=str(min(values)), index=index))
         for second, value in enumerate(values, 1):
-            service.report(name, MetricLog(START + timedelta(seconds=10 * index + second), "loss", str(value)))
+            service.store_readings(name, MetricLog(START + timedelta(seconds=10 * index + second), "loss", str(value)))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_steps_order_and_name_the_place(katib: Katib, service: MemoryTuningServi
     service.put(make_experiment("demo", condition("Succeeded")))
     service.put(make_trial("t", condition("EarlyStopped"), loss="0.9"))
     for step in (20, 10, 30):
-        service.report("t", MetricLog(ZERO_TIME, "loss", f"0.{step}", step))
+        service.store_readings("t", MetricLog(ZERO_TIME, "loss", f"0.{step}", step))
 
     (stopped,) = json.loads(
         katib("replay", "demo", "--early-stopping", "threshold", "-s", "bound=0.15", "-s", "step=20", "-o", "json").out

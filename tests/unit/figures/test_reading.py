@@ -30,7 +30,7 @@ class CountingService(MemoryTuningService):
 
 def put_trial(service: MemoryTuningService, name: str, state: str, index: int = 0) -> None:
     service.put(make_trial(name, condition(state), loss="0.5" if state != "Running" else None, index=index))
-    service.report(
+    service.store_readings(
         name, *(MetricLog(START + timedelta(seconds=10 * index + n), "loss", str(1 / n), n) for n in (1, 2, 4))
     )
 
@@ -85,7 +85,7 @@ def test_the_curve_of_an_ended_trial_is_read_once_and_that_of_a_running_one_each
     kept = KeptCurves()
     data, kind = read_experiment(service, "default", "demo"), figure_named("intermediate")
     first = with_curves(service, data, kind, Choice(), kept)
-    service.report("busy", MetricLog(START + timedelta(seconds=20), "loss", "0.1", 8))
+    service.store_readings("busy", MetricLog(START + timedelta(seconds=20), "loss", "0.1", 8))
     second = with_curves(service, data, kind, Choice(), kept)
 
     assert sorted(trial for trial, _, _ in service.asked) == ["busy", "busy", "done"]

@@ -203,14 +203,14 @@ def test_the_pareto_set_is_that_of_the_status_or_nothing(http: httpx.Client, ser
 
 
 def test_readings_keep_text_that_is_no_number(http: httpx.Client, service: MemoryTuningService) -> None:
-    service.report("demo-0000", MetricLog(START, "loss", "nan"))
+    service.store_readings("demo-0000", MetricLog(START, "loss", "nan"))
     items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
 
     assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "nan"}]
 
 
 def test_readings_carry_their_step_where_it_is_known(http: httpx.Client, service: MemoryTuningService) -> None:
-    service.report("demo-0000", MetricLog(START, "loss", "0.1", 7))
+    service.store_readings("demo-0000", MetricLog(START, "loss", "0.1", 7))
     items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
 
     assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "0.1", "step": 7}]
@@ -218,7 +218,7 @@ def test_readings_carry_their_step_where_it_is_known(http: httpx.Client, service
 
 def test_a_curve_has_so_many_points_and_keeps_its_extremes(http: httpx.Client, service: MemoryTuningService) -> None:
     for step in range(1000):
-        service.report("demo-0000", MetricLog(START, "loss", "99" if step == 678 else str(step % 50), step))
+        service.store_readings("demo-0000", MetricLog(START, "loss", "99" if step == 678 else str(step % 50), step))
     items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?points=10").json()["items"]
 
     assert len(items) <= 10

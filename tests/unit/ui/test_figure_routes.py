@@ -22,7 +22,7 @@ def service() -> MemoryTuningService:
     made = MemoryTuningService()
     made.put(make_experiment("demo"))
     made.put(make_trial("done", condition("Succeeded"), loss="0.25", x="0.5"))
-    made.report("done", *(MetricLog(START + timedelta(seconds=n), "loss", str(1 / n), n) for n in (1, 2, 4)))
+    made.store_readings("done", *(MetricLog(START + timedelta(seconds=n), "loss", str(1 / n), n) for n in (1, 2, 4)))
     return made
 
 
@@ -47,9 +47,9 @@ def test_a_figure_of_curves_is_drawn_of_what_the_trials_reported(http: httpx.Cli
 
 def test_the_curve_of_a_running_trial_goes_on(http: httpx.Client, service: MemoryTuningService) -> None:
     service.put(make_trial("busy", condition("Running"), index=1))
-    service.report("busy", MetricLog(START + timedelta(seconds=11), "loss", "0.5", 1))
+    service.store_readings("busy", MetricLog(START + timedelta(seconds=11), "loss", "0.5", 1))
     before = http.get("intermediate").json()
-    service.report("busy", MetricLog(START + timedelta(seconds=12), "loss", "0.125", 2))
+    service.store_readings("busy", MetricLog(START + timedelta(seconds=12), "loss", "0.125", 2))
     after = http.get("intermediate").json()
 
     ends = [next(t for t in figure["data"] if t["name"] == "Running") for figure in (before, after)]

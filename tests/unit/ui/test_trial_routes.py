@@ -43,7 +43,7 @@ def report(service: MemoryTuningService, *values: str, first: int = 0, name: str
     readings = (
         MetricLog(START + timedelta(seconds=100 + step), name, value, step) for step, value in enumerate(values, first)
     )
-    service.report(NAME, *readings)
+    service.store_readings(NAME, *readings)
 
 
 def events(lines: Iterator[str]) -> Iterator[tuple[str, Json]]:

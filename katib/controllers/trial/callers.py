@@ -1,0 +1,154 @@
+"""What to do about a trial that a caller evaluates, decided from what is observed. Pure: no I/O, no clock.
+
+Theory of operation. Such a trial has no job. It is Created and waits until a request gets it, which a lease in its
+annotations says; from then on it is Running. Its caller ends it by an outcome there: it is Succeeded when its
+objective was reported, Failed or EarlyStopped when the caller says so. A lease that ends without a sign of life makes
+it wait again, for another caller, or fail, as the experiment has chosen. Which of two writers came first is decided by
+the store, for each of them compares the revision.
+
+A trial that its early stopping service wants stopped says so first, and is EarlyStopped when its caller has ended it,
+or was lost: until then it keeps its place among the running trials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec import structs
+
+from katib.api.conditions import find_condition, whole_second
+from katib.api.failure_text import TRIAL_HAS_FAILED
+from katib.api.leases import Lease, Outcome, fails_when_lost, lease_of, outcome_of
+from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
+from katib.api.types import CollectorKind, Observation, Trial, TrialCondition, TrialStatus
+from katib.controllers.trial.plan import (
+    STOPPING_REASON,
+    STOPPING_WORDS,
+    UNMEASURED_REASON,
+    Observed,
+    TrialEvent,
+    TrialPlan,
+    ended,
+    is_stopping,
+    with_running,
+    with_start,
+)
+
+ASKED_REASON = "TrialAsked"
+"""Reason of Running while a caller evaluates the trial."""
+
+LEASE_ENDED_REASON = "TrialLeaseEnded"
+"""Reason of Running, which is False then, or of Failed, where the caller of a trial was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallersTrial:
+    """The world as the controller sees it.
+
+    Attributes:
+        observation: What the log says; read only where the trial is about to end.
+        verdict: Why its early stopping service wants it stopped; empty while it may go on.
+    """
+
+    trial: Trial
+    observation: Observation | None = None
+    verdict: str = ""
+    now: datetime = field(kw_only=True)
+
+
+def comes_to_its_end(trial: Trial, now: datetime) -> bool:
+    """Return whether the plan needs the observation of a trial, because it ends now."""
+    if trial_state(trial) not in ACTIVE:
+        return False
+    return outcome_of(trial) is not None or (is_stopping(trial) and not _is_held(lease_of(trial), now))
+
+
+def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
+    """Return the next step for a trial that is not being deleted."""
+    status = with_start(seen.trial.status, seen.now)
+    if trial_state(seen.trial) not in ACTIVE:
+        if status.completion_time is None:
+            status = structs.replace(status, completion_time=whole_second(seen.now))
+        return TrialPlan(status=status)
+    outcome, lease = outcome_of(seen.trial), lease_of(seen.trial)
+    if outcome is not None:
+        return _ended_by_caller(seen, status, outcome)
+    if lease is None:
+        return TrialPlan(status=status)
+    if not _is_held(lease, seen.now):
+        return _lost(seen, status, lease)
+    return _under_way(seen, status, lease)
+
+
+def _is_held(lease: Lease | None, now: datetime) -> bool:
+    return lease is not None and lease.until > now
+
+
+def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease) -> TrialPlan:
+    left = (lease.until - seen.now).total_seconds()
+    if is_stopping(seen.trial):
+        return TrialPlan(status=status, again_after_seconds=left)
+    reason, message = ASKED_REASON, f"Trial is running: {lease.client} evaluates it"
+    if seen.verdict:
+        reason, message = STOPPING_REASON, f"{STOPPING_WORDS}{seen.verdict}"
+    return TrialPlan(status=with_running(status, reason, message, seen.now), again_after_seconds=left)
+
+
+def _lost(seen: CallersTrial, status: TrialStatus, lease: Lease) -> TrialPlan:
+    """Return what becomes of a trial whose caller gave no sign of life for too long."""
+    name, cause = seen.trial.name, f"{lease.client} gave no sign of life for {lease.seconds:g} s"
+    if is_stopping(seen.trial):
+        return _stopped(seen, status)
+    if fails_when_lost(seen.trial):
+        message = f"{TRIAL_HAS_FAILED}: {cause}"
+        status = ended(status, TrialCondition.FAILED, LEASE_ENDED_REASON, message, _observed(seen))
+        return TrialPlan(
+            status=status, event=TrialEvent("TrialFailed", f"Trial {name} has failed: {cause}", warning=True)
+        )
+    message = f"Trial waits to be asked for again: {cause}"
+    waiting = with_running(status, LEASE_ENDED_REASON, message, seen.now, runs=False)
+    if waiting is status:
+        return TrialPlan(status=status)
+    return TrialPlan(
+        status=waiting,
+        event=TrialEvent(LEASE_ENDED_REASON, f"Trial {name} waits to be asked for again: {cause}", warning=True),
+    )
+
+
+def _ended_by_caller(seen: CallersTrial, status: TrialStatus, outcome: Outcome) -> TrialPlan:
+    trial, observed = seen.trial, _observed(seen)
+    if is_stopping(trial) or outcome.stopped:
+        return _stopped(seen, status)
+    if outcome.failure is not None:
+        cause = outcome.failure or "its caller says so"
+        status = ended(status, TrialCondition.FAILED, "TrialFailed", f"{TRIAL_HAS_FAILED}: {cause}", observed)
+        return TrialPlan(status=status, event=TrialEvent("TrialFailed", f"Trial {trial.name} has failed: {cause}"))
+    event = TrialEvent("TrialSucceeded", f"Trial {trial.name} has succeeded")
+    if is_available(trial.spec.objective, seen.observation):
+        status = ended(status, TrialCondition.SUCCEEDED, "TrialSucceeded", "Trial has succeeded", observed)
+        return TrialPlan(status=status, event=event)
+    if trial.spec.metrics_collector.kind == CollectorKind.NONE:
+        message = "Trial has succeeded, without metrics: its collector is None"
+        status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, observed)
+        return TrialPlan(status=status, event=event)
+    name = next(iter(missing_objectives(trial.spec.objective, seen.observation)), "")
+    message = f'Metrics are not available: its caller ended it without "{name}"'
+    status = ended(status, TrialCondition.METRICS_UNAVAILABLE, "MetricsUnavailable", message, observed)
+    return TrialPlan(status=status, event=TrialEvent("MetricsUnavailable", message, warning=True))
+
+
+def _stopped(seen: CallersTrial, status: TrialStatus) -> TrialPlan:
+    running = find_condition(status.conditions, TrialCondition.RUNNING)
+    message = "Trial is early stopped"
+    if running is not None and is_stopping(seen.trial):
+        message = f"{message}: {running.message.removeprefix(STOPPING_WORDS)}"
+        status = with_running(status, ASKED_REASON, "Trial is running", seen.now)
+    status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, _observed(seen))
+    return TrialPlan(
+        status=status, event=TrialEvent("TrialEarlyStopped", f"Trial {seen.trial.name} has been stopped early")
+    )
+
+
+def _observed(seen: CallersTrial) -> Observed:
+    return Observed(seen.trial, None, seen.observation, now=seen.now)

@@ -1,0 +1,374 @@
+"""Ask and tell from Python: trials that this program evaluates, one after the other or many at once.
+
+Theory of operation. Every request has an id and is sent again when its answer is lost, so that nothing is lost or
+doubled. While this program evaluates a trial, a thread gives signs of life; when the program ends, or forgets the
+trial, the lease of the trial ends, and another program gets it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
+
+from katib.api.types import Experiment as StoredExperiment
+from katib.api.types import Trial
+from katib.backoff import Backoff
+from katib.errors import KatibError, UnavailableError
+from katib.sdk.drawing import Place
+from katib.sdk.reporting import metric_texts, step_number
+from katib.sdk.results import TuneResult, read_result
+from katib.tuning.reading import assignments_of, is_completed, last_condition
+from katib.tuning.service import CallerAnswer, TuningService
+
+if TYPE_CHECKING:
+    from katib.sdk.coroutines import AsyncExperiment
+
+R = TypeVar("R")
+
+LEASE_SECONDS = 60.0
+_SIGNS_OF_LIFE = 3
+"""In one lease: two may be lost on their way."""
+
+_LOOK_SECONDS = 20.0
+"""How long one request for a trial waits."""
+
+_PATIENCE_SECONDS = 120.0
+"""How long a service that does not answer is tried again: long enough for its restart."""
+
+_RETRIES = Backoff(0.05, 5.0)
+
+
+class StopTrial(Exception):  # noqa: N818 - it is no error: the trial is to end here
+    """The trial should stop: early stopping says so, or it is not needed any more. It has been ended already."""
+
+
+class AskedTrial:
+    """A trial that this program evaluates.
+
+    Leave it by `tell` or `fail`. As a context manager it fails with the exception that leaves the block, and takes
+    `StopTrial` for its end.
+
+    Attributes:
+        name: Name of the trial.
+        parameters: Its arguments, with their Python types, without those that it does not have.
+    """
+
+    def __init__(self, experiment: Experiment, name: str, parameters: dict[str, Any], ask_id: str) -> None:
+        self.name = name
+        self.parameters = parameters
+        self._experiment = experiment
+        self._ask_id = ask_id
+        self._stop = ""
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was told, failed or stopped."""
+        return self._ended
+
+    @property
+    def should_stop(self) -> str:
+        """Why the trial should stop, as far as this program knows; empty while it may go on."""
+        return self._stop
+
+    def report(
+        self,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        /,
+        *,
+        step: SupportsIndex | None = None,
+        **named: SupportsFloat,
+    ) -> None:
+        """Report readings, such as once per epoch: `trial.report(loss=0.3, step=4)`.
+
+        Args:
+            metrics: Readings by name, for names that are not Python's.
+            step: At which step of the training: a whole number from 0.
+            **named: Further readings by name.
+
+        Raises:
+            StopTrial: The trial should stop. It has been ended: go on with the next one.
+            InvalidError: It was ended before.
+            TypeError: A value, a name or the step is not what it should be.
+        """
+        texts = dict(metric_texts(named if metrics is None else {**metrics, **named}))
+        number = None if step is None else step_number(step)
+        if not texts:
+            return
+        request_id = _new_id()
+        answer = self._experiment.call(
+            lambda service, namespace: service.report(
+                namespace, self.name, texts, step=number, request_id=request_id, ask_id=self._ask_id
+            )
+        )
+        self._note(answer)
+        if self._stop:
+            if not self._ended:
+                self._end({}, stopped=True)
+            raise StopTrial(self._stop)
+
+    def tell(
+        self, metrics: SupportsFloat | Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat
+    ) -> str:
+        """End the trial with its value, `trial.tell(loss=0.3)`; with one objective a number alone is enough.
+
+        Args:
+            metrics: The value of the objective, or values by name. Left out: what was reported.
+            **named: Further values by name.
+
+        Returns:
+            Why the trial was not needed any more, such as that the goal is reached; empty as a rule.
+
+        Raises:
+            InvalidError: It was told before, the objective is missing, or its lease ended and another program has it.
+        """
+        if metrics is not None and not isinstance(metrics, Mapping):
+            metrics = {self._experiment.objective: metrics}
+        return self._end(dict(metric_texts({**(metrics or {}), **named})))
+
+    def fail(self, reason: str = "") -> None:
+        """End the trial as failed."""
+        self._end({}, failure=reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> bool:
+        if isinstance(exc, StopTrial):
+            return True
+        if exc is not None and not self._ended:
+            self.fail(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
+        return False
+
+    def __repr__(self) -> str:
+        return f"AskedTrial({self.name}, {self.parameters})"
+
+    def renew(self) -> None:
+        """Give a sign of life. The experiment's thread does so by itself."""
+        answer = self._experiment.call(
+            lambda service, namespace: service.renew(namespace, self.name, ask_id=self._ask_id), patience_seconds=0.0
+        )
+        self._note(answer)
+
+    def _note(self, answer: CallerAnswer) -> None:
+        self._stop = answer.stop or self._stop
+
+    def _end(self, texts: Mapping[str, str], *, failure: str | None = None, stopped: bool = False) -> str:
+        request_id = _new_id()
+        answer = self._experiment.call(
+            lambda service, namespace: service.tell(
+                namespace,
+                self.name,
+                texts,
+                failure=failure,
+                stopped=stopped,
+                request_id=request_id,
+                ask_id=self._ask_id,
+            )
+        )
+        self._ended = True
+        self._experiment.trial_ended(self)
+        return answer.stop
+
+
+class Experiment:
+    """An experiment whose trials this program evaluates. Thread-safe; close it after its last use.
+
+    Made by `katib.create`, or by `katib.open(name).resume()`.
+
+    Attributes:
+        name: Name of the experiment.
+        objective: Name of the metric that is optimized, or of the first of several.
+    """
+
+    def __init__(
+        self,
+        service: TuningService,
+        stored: StoredExperiment,
+        value: Callable[[str, str], Any],
+        place: Place,
+        opened: ExitStack,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self.name = stored.name
+        objective = stored.spec.objective
+        self.objective = objective.objective_metric_name if objective is not None else ""
+        self._service = service
+        self._namespace = stored.namespace
+        self._value = value
+        self._place = place
+        self._opened = opened
+        self._lease_seconds = lease_seconds
+        self._client = f"{platform.node()}-{os.getpid()}"
+        self._changed = threading.Condition()
+        self._out: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
+        self._closed = False
+        self._heart: threading.Thread | None = None
+
+    def ask(self, timeout_seconds: float | None = None) -> AskedTrial | None:
+        """Return the next trial for this program; wait while none is free.
+
+        Args:
+            timeout_seconds: How long to wait; None: until there is one, or the experiment has ended.
+
+        Returns:
+            None when the experiment has ended (`reason` says how), or the time is up.
+
+        Raises:
+            InvalidError: The trials of this experiment run as jobs.
+        """
+        request_id = _new_id()
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            left = _LOOK_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LOOK_SECONDS)
+            given = self.call(
+                lambda service, namespace, wait=left: service.ask(
+                    namespace,
+                    self.name,
+                    request_id=request_id,
+                    client=self._client,
+                    lease_seconds=self._lease_seconds,
+                    wait_seconds=wait,
+                )
+            )
+            if given.trial is not None:
+                return self._taken(given.trial, request_id)
+            if given.is_over or (deadline is not None and time.monotonic() >= deadline):
+                return None
+
+    def ask_until_done(self, parallel: int = 1) -> Iterator[AskedTrial]:
+        """Yield trials until the experiment has ended; of those that were yielded, at most `parallel` are under way.
+
+        In a plain loop one trial is under way at a time. With a pool of threads or processes, hand each trial on and
+        have it told there: the next one comes as soon as there is room.
+
+        Args:
+            parallel: How many at once. An experiment that allows fewer is changed.
+
+        Raises:
+            RuntimeError: With `parallel=1`, the trial before was neither told nor failed.
+        """
+        self._allow(parallel)
+        mine: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
+        while True:
+            self._await_room(mine, parallel)
+            trial = self.ask()
+            if trial is None:
+                return
+            mine.add(trial)
+            yield trial
+            del trial
+
+    def asynchronous(self) -> AsyncExperiment:
+        """Return the same experiment with calls to `await`."""
+        from katib.sdk.coroutines import AsyncExperiment
+
+        return AsyncExperiment(self)
+
+    @property
+    def reason(self) -> str:
+        """How the experiment ended, in a sentence; while it runs, its state."""
+        return last_condition(self._stored()).message
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the experiment has ended."""
+        return is_completed(self._stored())
+
+    def result(self) -> TuneResult:
+        """Return what the experiment has found so far."""
+        return read_result(self._service, self._stored(), self._value, self._place)
+
+    def close(self) -> None:
+        """Give no more signs of life, and close what was opened for this experiment. Closing twice is fine."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        heart = self._heart
+        if heart is not None and heart is not threading.current_thread():
+            heart.join()
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = _PATIENCE_SECONDS) -> R:
+        """Return the answer to a request; one that may be lost is sent again."""
+        deadline, failures = time.monotonic() + patience_seconds, 0
+        while True:
+            try:
+                return request(self._service, self._namespace)
+            except UnavailableError:
+                failures += 1
+                pause = _RETRIES.pause_seconds(failures)
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+
+    def trial_ended(self, trial: AskedTrial) -> None:
+        """Note that a trial is not under way any more."""
+        with self._changed:
+            self._out.discard(trial)
+            self._changed.notify_all()
+
+    def _stored(self) -> StoredExperiment:
+        return self.call(lambda service, namespace: service.get(StoredExperiment, namespace, self.name))
+
+    def _taken(self, given: Trial, request_id: str) -> AskedTrial:
+        parameters = {key: self._value(key, text) for key, text in assignments_of(given).items()}
+        trial = AskedTrial(self, given.name, parameters, request_id)
+        with self._changed:
+            self._out.add(trial)
+            if self._heart is None and not self._closed:
+                self._heart = threading.Thread(target=self._beat, name=f"leases-{self.name}", daemon=True)
+                self._heart.start()
+        return trial
+
+    def _allow(self, parallel: int) -> None:
+        allowed = self._stored().spec.parallel_trial_count or 1
+        if allowed < parallel:
+            counts = {"parallelTrialCount": parallel}
+            self.call(lambda service, namespace: service.edit(namespace, self.name, counts=counts))
+
+    def _await_room(self, mine: weakref.WeakSet[AskedTrial], parallel: int) -> None:
+        with self._changed:
+            while len(left := [trial for trial in mine if not trial.has_ended]) >= parallel:
+                if parallel == 1:
+                    raise RuntimeError(f"{left[0].name} was neither told nor failed; call its tell(...) in the loop")
+                del left
+                self._changed.wait(1.0)  # one that was forgotten notifies nobody
+
+    def _beat(self) -> None:
+        """Give signs of life for the trials that this program still knows."""
+        while True:
+            with self._changed:
+                if not self._closed:
+                    self._changed.wait_for(lambda: self._closed, self._lease_seconds / _SIGNS_OF_LIFE)
+                if self._closed:
+                    return
+            self._renew_all()
+
+    def _renew_all(self) -> None:
+        with self._changed:
+            trials = list(self._out)
+        for trial in trials:
+            with suppress(KatibError):  # the next request of the trial itself says so
+                trial.renew()
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,141 @@
+"""`katib.create`: an experiment whose trials this program evaluates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from katib.api.names import LOST_LEASES_ANNOTATION
+from katib.api.types import API_VERSION
+from katib.errors import InvalidError
+from katib.sdk.asking import LEASE_SECONDS, Experiment
+from katib.sdk.drawing import Place
+from katib.sdk.homes import open_home
+from katib.sdk.python_words import check_arguments, in_arguments
+from katib.sdk.search import Parameter
+from katib.sdk.spec import Bounds, search_spec, without_none
+from katib.tuning.service import DEFAULT_NAMESPACE, Json
+
+
+def create(
+    name: str,
+    parameters: Mapping[str, Parameter],
+    *,
+    objective: str = "objective",
+    direction: str = "minimize",
+    goal: float | None = None,
+    objectives: Mapping[str, str] | None = None,
+    goals: Mapping[str, float] | None = None,
+    constraints: Mapping[str, Bounds] | None = None,
+    max_trials: int | None = 20,
+    parallel: int = 1,
+    max_failed: int | None = None,
+    algorithm: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    early_stopping: str | None = None,
+    early_stopping_settings: Mapping[str, Any] | None = None,
+    additional_metrics: Sequence[str] = (),
+    initial_trials: Sequence[Mapping[str, Any]] = (),
+    warm_start: Sequence[str] = (),
+    lease_seconds: float = LEASE_SECONDS,
+    lost: str = "ask-again",
+    data_dir: str | Path | None = None,
+    server: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> Experiment:
+    """Create an experiment whose trials this program asks for, evaluates and tells; or go on with the one of that name.
+
+    Args:
+        name: Name of the experiment.
+        parameters: Search space by name, made with `katib.search`.
+        objective: Name of the metric to optimize.
+        direction: `minimize` or `maximize`.
+        goal: Value of the objective that ends the search.
+        objectives: Several objectives in place of one: the direction of each by name.
+        goals: Values of several objectives that end the search when one trial reaches all that are given.
+        constraints: Bounds of metrics by name, such as `{"memory": (None, 8)}`: the best trial satisfies them.
+        max_trials: How many trials there are; None: until the experiment is stopped.
+        parallel: How many may be evaluated at once, by all programs together.
+        max_failed: How many failed trials end the search as failed.
+        algorithm: A suggestion algorithm; `katib algorithms` lists them, and `auto` chooses one of them.
+        settings: Settings of the algorithm, such as `random_state`.
+        early_stopping: An early stopping algorithm, such as `medianstop`; `trial.report` raises `katib.StopTrial` then.
+        early_stopping_settings: Its settings.
+        additional_metrics: Further metrics to keep.
+        initial_trials: Parameters to try first, a value for each parameter of the space.
+        warm_start: Names of earlier experiments of the same place to learn from.
+        lease_seconds: How long a program that gives no sign of life keeps its trial.
+        lost: What becomes of the trial of a program that is lost: `ask-again` or `fail`.
+        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+        server: The URL of a server that keeps it instead.
+        namespace: Of the experiment.
+
+    Raises:
+        InvalidError: Anything wrong with the search space or the settings, all errors at once; or an experiment of that
+            name is there that searches something else.
+        TerminalError: Another program that is not a server works in the data directory.
+    """
+    arguments: dict[str, Any] = {
+        "parameters": parameters,
+        "objectives": objectives,
+        "constraints": constraints,
+        "max_trials": max_trials,
+        "parallel": parallel,
+        "max_failed": max_failed,
+        "settings": settings,
+        "early_stopping_settings": early_stopping_settings,
+        "additional_metrics": additional_metrics,
+        "initial_trials": initial_trials,
+        "warm_start": warm_start,
+    }
+    check_arguments(parameters, arguments, takes_constants=False)
+    place = Place(data_dir, server, namespace)
+    spec = search_spec(
+        parameters,
+        objective=objective,
+        direction=direction,
+        goal=goal,
+        objectives=objectives,
+        goals=goals,
+        constraints=constraints,
+        max_failed=max_failed,
+        algorithm=algorithm,
+        settings=settings,
+        early_stopping=early_stopping,
+        early_stopping_settings=early_stopping_settings,
+        additional_metrics=additional_metrics,
+        initial_trials=initial_trials,
+        warm_start=warm_start,
+    )
+    names = list(objectives or [objective])
+    # What is told at the end is the value, whatever was reported before.
+    spec["objective"]["metricStrategies"] = [{"name": one, "value": "latest"} for one in names]
+    parallel = parallel if max_trials is None else min(parallel, max_trials)
+    document: Json = {
+        "apiVersion": API_VERSION,
+        "kind": "Experiment",
+        "metadata": {"name": name, "annotations": {LOST_LEASES_ANNOTATION: lost}},
+        "spec": {
+            **spec,
+            **without_none(maxTrialCount=max_trials),
+            "parallelTrialCount": parallel,
+            "resumePolicy": "FromVolume",
+        },
+    }
+    with ExitStack() as opened:
+        service = opened.enter_context(open_home(place))
+        try:
+            stored = service.submit(json.dumps(document), source=name, namespace=namespace).experiment
+        except InvalidError as error:
+            raise in_arguments(error, arguments) from None
+        return Experiment(
+            service,
+            stored,
+            lambda key, text: parameters[key].value(text),
+            place,
+            opened.pop_all(),
+            lease_seconds=lease_seconds,
+        )

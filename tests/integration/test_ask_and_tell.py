@@ -1,0 +1,251 @@
+"""`katib.create`: trials of this program, in its own engine and on a server, killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import katib
+from katib.errors import InvalidError
+from katib.local import open_engine
+from katib.rest.server import Server
+from tests.support.cli import environment
+from tests.support.experiments import an_experiment
+from tests.support.waiting import eventually
+
+SPACE = {"x": katib.search.double(-1, 1)}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with open_engine(data_dir=tmp_path / "server", own_process=False) as engine:
+        engine.start()
+        with Server(engine.service, host="127.0.0.1", port=0) as made:
+            yield made.url
+
+
+@pytest.fixture(params=["engine", "server"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Where experiments are kept, as arguments of `katib.create`."""
+    if request.param == "server":
+        return {"server": request.getfixturevalue("server")}
+    return {"data_dir": tmp_path / "data"}
+
+
+def create(home: dict[str, Any], **options: Any) -> katib.Experiment:
+    return katib.create(
+        "mine", SPACE, **{"objective": "loss", "algorithm": "random", "max_trials": 6, **options}, **home
+    )
+
+
+def test_a_plain_loop_evaluates_every_trial(home: dict[str, Any]) -> None:
+    with create(home) as experiment:
+        values = {}
+        for trial in experiment.ask_until_done():
+            trial.report(loss=9, step=3)
+            values[trial.name] = trial.parameters["x"] ** 2
+            trial.tell(values[trial.name])
+        result = experiment.result()
+
+    assert len(values) == len(result.trials) == 6
+    assert result.best.value == min(values.values())  # what was told, not what was reported before
+    assert "max trial count" in result.reason
+
+
+def test_values_have_the_types_of_the_space(home: dict[str, Any]) -> None:
+    choice = (1, 2)
+    space = {"n": katib.search.int(1, 3), "any": katib.search.categorical([choice]), "x": katib.search.double(0, 1)}
+    with katib.create("typed", space, algorithm="random", **home) as experiment:
+        trial = experiment.ask()
+        assert trial is not None
+        kinds = {name: type(value) for name, value in trial.parameters.items()}
+
+    assert trial.parameters["any"] is choice
+    assert kinds == {"n": int, "any": tuple, "x": float}
+
+
+def test_a_pool_has_several_trials_at_once_and_no_more(home: dict[str, Any]) -> None:
+    most, lock = [0], threading.Lock()
+    out: set[str] = set()
+
+    def work(trial: Any) -> None:
+        with lock:
+            out.add(trial.name)
+            most[0] = max(most[0], len(out))
+        with trial:
+            with lock:
+                out.discard(trial.name)
+            trial.tell(loss=1)
+
+    with create(home, max_trials=12) as experiment, ThreadPoolExecutor(8) as pool:
+        for trial in experiment.ask_until_done(parallel=3):
+            pool.submit(work, trial)
+        assert len(experiment.result().trials) == 12
+
+    assert most[0] <= 3
+
+
+def test_coroutines_await_the_same_calls(home: dict[str, Any]) -> None:
+    async def main(experiment: katib.Experiment) -> int:
+        count = 0
+        async for trial in experiment.asynchronous().ask_until_done():
+            await trial.report(loss=2)
+            await trial.tell(loss=1)
+            count += 1
+        return count
+
+    with create(home, max_trials=3) as experiment:
+        assert asyncio.run(main(experiment)) == 3
+
+
+def test_early_stopping_raises_in_the_report_and_ends_the_trial(home: dict[str, Any]) -> None:
+    stopped, good = [], 3
+    settings = {"min_trials_required": good, "start_step": 1}
+    options = {"early_stopping": "medianstop", "early_stopping_settings": settings, "max_trials": good + 1}
+    with create(home, **options) as experiment:
+        for number, trial in enumerate(experiment.ask_until_done()):
+            with trial:
+                for step in range(3 if number < good else 10_000):
+                    trial.report(loss=0.1 if number < good else 100 + step, step=step)
+                trial.tell()
+            stopped.append(bool(trial.should_stop))
+        states = [trial.state for trial in experiment.result().trials]
+
+    assert stopped == [False] * good + [True]
+    assert states == ["Succeeded"] * good + ["EarlyStopped"]
+
+
+def test_an_exception_in_the_block_fails_the_trial_and_is_raised(home: dict[str, Any]) -> None:
+    with create(home, max_failed=3) as experiment:
+        trial = experiment.ask()
+        assert trial is not None
+        with pytest.raises(ZeroDivisionError), trial:
+            raise ZeroDivisionError("by zero")
+        eventually(lambda: experiment.result().trials[0].state == "Failed")
+
+
+def test_a_loop_that_forgets_to_tell_is_told_so(home: dict[str, Any]) -> None:
+    with create(home) as experiment:
+        trials = experiment.ask_until_done()
+        first = next(trials)
+        with pytest.raises(RuntimeError, match=f"{first.name} was neither told nor failed"):
+            next(trials)
+
+
+def test_a_trial_that_is_forgotten_is_given_again(home: dict[str, Any]) -> None:
+    with create(home, lease_seconds=1) as experiment:
+        first = experiment.ask()
+        assert first is not None
+        name = first.name
+        del first
+        again = experiment.ask(timeout_seconds=60)
+
+    assert again is not None
+    assert again.name == name
+
+
+def test_signs_of_life_keep_a_trial_beyond_its_lease(home: dict[str, Any]) -> None:
+    with create(home, lease_seconds=1) as experiment:
+        first = experiment.ask()
+        assert first is not None
+        assert experiment.ask(timeout_seconds=3) is None  # one trial at a time, and its lease is renewed
+        first.tell(loss=1)
+
+
+def test_an_experiment_is_found_again_by_its_name(home: dict[str, Any]) -> None:
+    with create(home, max_trials=2) as experiment:
+        trial = experiment.ask()
+        assert trial is not None
+        trial.tell(loss=1)
+        with katib.open("mine", **home).resume() as again:
+            other = again.ask()
+            assert other is not None
+            other.tell(loss=2)
+            assert again.ask() is None
+            assert len(katib.open("mine", **home).trials) == 2
+
+
+def test_what_is_wrong_is_said_in_the_words_of_the_arguments(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match=r"^algorithm: "):
+        katib.create("mine", SPACE, algorithm="rndom", data_dir=tmp_path)
+    with pytest.raises(InvalidError, match=r"^lost: "):
+        katib.create("mine", SPACE, lost="wait", data_dir=tmp_path)
+    with pytest.raises(InvalidError, match="is not searched"):
+        katib.create("mine", {**SPACE, "constant": 3}, data_dir=tmp_path)  # type: ignore[dict-item]
+
+
+CLIENT = """
+import sys
+import katib
+
+experiment = katib.open("demo", server=sys.argv[1]).resume()
+for trial in experiment.ask_until_done():
+    print(trial.name, flush=True)
+    trial.report(loss=1, step=1)
+    trial.tell(loss=trial.parameters["lr"])
+"""
+
+
+@pytest.mark.slow
+def test_clients_that_are_killed_lose_no_trial_and_double_none(server: str, tmp_path: Path) -> None:
+    """Ten times a client is killed wherever it is; then one works to the end."""
+    from katib.rest.client import HttpTuningService
+
+    with HttpTuningService(server) as service:
+        service.submit(json.dumps(an_experiment(trialTemplate=None, maxTrialCount=30)), source="demo.yaml")
+        for number in range(10):
+            command = [sys.executable, "-c", CLIENT.replace("resume()", "resume(lease_seconds=1)"), server]
+            with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as client:
+                assert client.stdout is not None
+                for _ in range(1 + number % 3):
+                    client.stdout.readline()
+                os.kill(client.pid, signal.SIGKILL)
+        done = subprocess.run(
+            [sys.executable, "-c", CLIENT, server], env=environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        trials = service.trials("default", "demo").items
+
+    assert len(trials) == 30
+    assert {str(trial.status.conditions[-1].type) for trial in trials} == {"Succeeded"}
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
+    """Five times the program with its engine is killed; the same program goes on with what is there."""
+    program = """
+import sys
+import katib
+
+experiment = katib.create(
+    "mine", {"x": katib.search.double(-1, 1)}, algorithm="random", max_trials=40, lease_seconds=1, data_dir=sys.argv[1]
+)
+for trial in experiment.ask_until_done():
+    print(trial.name, flush=True)
+    trial.tell(trial.parameters["x"])
+experiment.close()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "data")]
+    for number in range(5):
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            for _ in range(1 + number):
+                client.stdout.readline()
+            os.kill(client.pid, signal.SIGKILL)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = katib.open("mine", data_dir=tmp_path / "data")
+
+    assert len(result.trials) == 40
+    assert {trial.state for trial in result.trials} == {"Succeeded"}

@@ -1,0 +1,150 @@
+"""The next step of a trial that a caller evaluates, decided from what is seen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from katib.api.leases import Lease, Outcome, is_callers, lease_of, outcome_of
+from katib.api.names import BY_CALLER, EVALUATED_BY_LABEL, LEASE_ANNOTATION, LOST_LEASES_ANNOTATION, OUTCOME_ANNOTATION
+from katib.api.trials import TrialState, trial_state
+from katib.api.types import (
+    CollectorSpec,
+    Metric,
+    MetricsCollectorSpec,
+    ObjectiveSpec,
+    ObjectMeta,
+    Observation,
+    Trial,
+    TrialSpec,
+)
+from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
+from katib.controllers.trial.plan import TrialPlan
+
+NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
+HELD = Lease("alice", "one", 60.0, NOW + timedelta(seconds=30))
+ENDED = Lease("alice", "one", 60.0, NOW - timedelta(seconds=1))
+OBSERVED = Observation(metrics=(Metric(name="loss", min="0.5", max="0.5", latest="0.5"),))
+
+
+def a_trial(lease: Lease | None = None, outcome: Outcome | None = None, **annotations: str) -> Trial:
+    given = {} if lease is None else {LEASE_ANNOTATION: str(lease)}
+    told = {} if outcome is None else {OUTCOME_ANNOTATION: str(outcome)}
+    return Trial(
+        metadata=ObjectMeta(
+            name="demo-1", labels={EVALUATED_BY_LABEL: BY_CALLER}, annotations={**given, **told, **annotations}
+        ),
+        spec=TrialSpec(
+            objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
+            metrics_collector=MetricsCollectorSpec(collector=CollectorSpec(kind="Push")),
+        ),
+    )
+
+
+def plan(trial: Trial, **seen: Any) -> TrialPlan:
+    return plan_callers_trial(CallersTrial(trial, **{"now": NOW, **seen}))
+
+
+def after(trial: Trial, **seen: Any) -> Trial:
+    return structs.replace(trial, status=plan(trial, **seen).status)
+
+
+def state(trial: Trial) -> TrialState:
+    return trial_state(trial)
+
+
+def test_a_trial_without_a_lease_is_created_and_waits() -> None:
+    waiting = after(a_trial())
+
+    assert [condition.type for condition in waiting.status.conditions] == ["Created"]
+    assert plan(waiting).status is waiting.status
+
+
+def test_a_trial_runs_as_long_as_its_lease_and_is_looked_at_when_that_ends() -> None:
+    running = plan(a_trial(HELD))
+
+    assert running.status.conditions[-1].message == "Trial is running: alice evaluates it"
+    assert running.again_after_seconds == 30
+    assert not running.create_job
+
+
+def test_a_lease_that_ended_has_it_wait_for_another_caller_and_only_once() -> None:
+    lost = structs.replace(after(a_trial(HELD)), metadata=a_trial(ENDED).metadata)
+    waiting = after(lost)
+
+    assert state(waiting) is TrialState.PENDING
+    assert plan(lost).event is not None
+    assert plan(waiting).event is None
+    assert plan(waiting).status is waiting.status
+
+
+def test_a_lease_that_ended_fails_it_where_that_is_wanted() -> None:
+    failed = after(a_trial(ENDED, **{LOST_LEASES_ANNOTATION: "fail"}))
+
+    assert state(failed) is TrialState.FAILED
+    assert failed.status.completion_time == NOW
+
+
+@pytest.mark.parametrize(
+    ("outcome", "observation", "wanted"),
+    [
+        pytest.param(Outcome("t", NOW, {"loss": "0.5"}), OBSERVED, TrialState.SUCCEEDED, id="told"),
+        pytest.param(Outcome("t", NOW, failure="no"), None, TrialState.FAILED, id="failed"),
+        pytest.param(Outcome("t", NOW, stopped=True), OBSERVED, TrialState.EARLY_STOPPED, id="stopped"),
+        pytest.param(Outcome("t", NOW), None, TrialState.METRICS_UNAVAILABLE, id="without a value"),
+    ],
+)
+@pytest.mark.parametrize("lease", [HELD, ENDED], ids=["held", "ended"])
+def test_what_its_caller_says_ends_it_whatever_the_lease(
+    outcome: Outcome, observation: Observation | None, wanted: TrialState, lease: Lease
+) -> None:
+    trial = a_trial(lease, outcome)
+    ended = after(trial, observation=observation)
+
+    assert comes_to_its_end(trial, NOW)
+    assert state(ended) is wanted
+    assert ended.status.observation == observation
+    assert plan(ended).status is ended.status
+
+
+def test_a_verdict_is_written_down_and_its_caller_is_waited_for() -> None:
+    stopping = after(after(a_trial(HELD)), verdict="worse than the median")
+
+    assert state(stopping) is TrialState.RUNNING
+    assert stopping.status.conditions[-1].message == "Trial is being stopped early: worse than the median"
+    assert not comes_to_its_end(stopping, NOW)
+    told = structs.replace(stopping, metadata=a_trial(HELD, Outcome("t", NOW, {"loss": "0.5"})).metadata)
+    ended = after(told, observation=OBSERVED)
+    assert state(ended) is TrialState.EARLY_STOPPED
+    assert ended.status.conditions[-1].message == "Trial is early stopped: worse than the median"
+
+
+def test_a_stopped_trial_whose_caller_is_lost_ends_with_what_it_reported() -> None:
+    stopping = after(after(a_trial(HELD)), verdict="worse than the median")
+    lost = structs.replace(stopping, metadata=a_trial(ENDED).metadata)
+
+    assert comes_to_its_end(lost, NOW)
+    assert state(after(lost, observation=OBSERVED)) is TrialState.EARLY_STOPPED
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null", '{"until": 5, "seconds": "x"}'])
+def test_annotations_that_a_user_broke_are_a_lease_that_ended(text: str) -> None:
+    trial = a_trial(**{LEASE_ANNOTATION: text, OUTCOME_ANNOTATION: text})
+
+    assert is_callers(trial)
+    lease, outcome = lease_of(trial), outcome_of(trial)
+    assert lease is not None
+    assert lease.until < NOW
+    assert outcome is not None
+    assert outcome.values == {}
+
+
+def test_leases_and_outcomes_are_read_as_they_were_written() -> None:
+    outcome = Outcome("t", NOW, {"loss": "nan"}, failure="no", stopped=True)
+    trial = a_trial(HELD, outcome)
+
+    assert lease_of(trial) == HELD
+    assert outcome_of(trial) == outcome
