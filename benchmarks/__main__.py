@@ -11,6 +11,7 @@ BENCHMARKS = (
     ("ten thousand trials", ["benchmarks.overhead", "--trials", "10000"]),
     ("calls and conversions of a trial", ["benchmarks.flow"]),
     ("tpe with a thousand trials", ["benchmarks.suggestion_tpe"]),
+    ("ask and tell", ["benchmarks.ask_tell"]),
     ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("metrics collector", ["benchmarks.collector"]),
     ("metrics", ["benchmarks.metrics"]),

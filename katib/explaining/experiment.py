@@ -299,13 +299,10 @@ def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer
     )
 
 
-def _waits_for_callers(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+def _waits_for_callers(experiment: Experiment, evidence: Evidence) -> Answer | None:
     """Callers evaluate its trials, and have what they asked for."""
-    if (
-        not is_asked(experiment)
-        or asked_count(experiment) > experiment.status.trials
-        or experiment.status.trials_running
-    ):
+    has_all = asked_count(experiment) <= experiment.status.trials
+    if not is_asked(experiment) or evidence.suggestion is None or not has_all:
         return None
     return Answer(
         f"{experiment.name} waits for a program that asks for its next trial: it has no spec.trialTemplate.",

@@ -26,6 +26,8 @@ EXAMPLES = {
     "katib {}": "katib run",
     "katib --help": "katib --help",
     "katib algorithms": "katib algorithms",
+    "katib ask": "katib ask",
+    "katib ask {}": "katib ask demo",
     "katib best {}": "katib best demo",
     "katib budget {} --max-trials {}{}": "katib budget demo --max-trials 20 -n team",
     "katib db-manager --key-file": "katib db-manager --key-file key.json",
@@ -51,6 +53,7 @@ EXAMPLES = {
 """By command as a message writes it, `{}` for what is filled in: the command as it is printed."""
 
 _WITHOUT_ARGUMENTS = {
+    "katib ask",
     "katib run",
     "katib tune",
     "katib --help",

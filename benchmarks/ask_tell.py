@@ -1,0 +1,131 @@
+"""How many trials a second ask and tell gives, against Optuna in the same run.
+
+    python -m benchmarks.ask_tell                 in process, and over REST with 1 and 50 clients
+    python -m benchmarks.ask_tell --trials 300    with fewer trials each
+
+`random` with one double; nothing is evaluated. Optuna stores in SQLite and in its journal, in process. A client over
+REST keeps its connection; the time of an ask is from its request to the trial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from katib.api.types import Trial
+from katib.local import open_engine
+from katib.rest.client import HttpTuningService
+from katib.rest.server import Server
+from katib.tuning.service import TuningService
+
+CLIENTS = 50
+
+
+def document(name: str, trials: int, parallel: int) -> str:
+    """Return an experiment without template."""
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random"},
+        "maxTrialCount": trials,
+        "parallelTrialCount": parallel,
+        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
+    }
+    metadata = {"name": name}
+    return json.dumps({"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec})
+
+
+def one_client(service: TuningService, name: str, times: list[float], limit: int) -> None:
+    """Ask and tell until the experiment has ended, or so many times."""
+    for _ in range(limit):
+        began = time.perf_counter()
+        trial = given(service, name)
+        if trial is None:
+            return
+        service.tell("default", trial.name, {"loss": 1.0}, request_id=uuid.uuid4().hex)
+        times.append(time.perf_counter() - began)
+
+
+def given(service: TuningService, name: str) -> Trial | None:
+    """Return the next trial; None when the experiment has ended."""
+    request_id = uuid.uuid4().hex
+    while True:
+        answer = service.ask("default", name, request_id=request_id, wait_seconds=20)
+        if answer.trial is not None or answer.is_over:
+            return answer.trial
+
+
+def race(services: list[TuningService], keeper: TuningService, name: str, trials: int) -> tuple[float, list[float]]:
+    """Return the trials a second of all clients together, and the seconds of each ask with its tell."""
+    keeper.submit(document(name, trials, max(len(services), 4)), source=name)
+    warm: list[float] = []
+    one_client(services[0], name, warm, 5)  # the suggestion service is up
+    times: list[float] = []
+    threads = [threading.Thread(target=one_client, args=(service, name, times, trials)) for service in services]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(times) / (time.perf_counter() - began), times
+
+
+def optuna_pace(storage: Any, trials: int) -> float:
+    """Return the trials a second of Optuna's own ask and tell."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
+    began = time.perf_counter()
+    for _ in range(trials):
+        trial = study.ask()
+        trial.suggest_float("x", 0, 1)
+        study.tell(trial, 1.0)
+    return trials / (time.perf_counter() - began)
+
+
+def show(what: str, pace: float, times: list[float] | None = None, target: str = "") -> None:
+    median = f", median {statistics.median(times) * 1e3:.1f} ms" if times else ""
+    print(f"{what:34} {pace:8.0f} trials/s{median}{f' (target: {target})' if target else ''}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=1000)
+    count = parser.parse_args().trials
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        few = min(count, 200)
+        rivals: dict[str, Callable[[], Any]] = {
+            "Optuna, journal, in process": lambda: JournalStorage(JournalFileBackend(str(directory / "journal"))),
+            "Optuna, SQLite, in process": lambda: f"sqlite:///{directory / 'optuna.db'}",
+        }
+        for name, storage in rivals.items():
+            show(name, optuna_pace(storage(), few))
+        engine = stack.enter_context(open_engine(data_dir=directory / "data", own_process=False))
+        engine.start()
+        show("in process, 1 client", *race([engine.service], engine.service, "one", count), "at least 500")
+        server = stack.enter_context(Server(engine.service, host="127.0.0.1", port=0))
+        clients: list[TuningService] = [
+            stack.enter_context(HttpTuningService(server.url, None)) for _ in range(CLIENTS)
+        ]
+        show("REST, 1 client", *race(clients[:1], engine.service, "rest-one", count), "at least 200")
+        show(
+            f"REST, {CLIENTS} clients",
+            *race(clients, engine.service, "rest-many", count),
+            "at least 300, median at most 20 ms",
+        )
+
+
+if __name__ == "__main__":
+    main()
