@@ -51,6 +51,10 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a label may be."""
 
 _LEAST_FREE = 10
+
+_AHEAD = 1_000
+"""For how many trials one request counts where the algorithm does not learn: the next ones are there when asked for."""
+
 _REMEMBERED_REQUESTS = 10_000
 _RENEWED_SHARE = 0.25
 """A report renews a lease of which so much has passed: one write for each reading would be in vain."""
@@ -200,7 +204,7 @@ class CallersTrials:
             self._counted[request] = None
             if len(self._counted) > _REMEMBERED_REQUESTS:
                 self._counted.popitem(last=False)
-        more = self._made_ahead(experiment)
+        more = self._counted_for(experiment)
 
         def attempt() -> None:
             found = store.get(EXPERIMENT, key)
@@ -214,13 +218,14 @@ class CallersTrials:
                 self._counted.pop(request, None)
             raise
 
-    def _made_ahead(self, experiment: Experiment) -> int:
-        """Return how many trials are made for a request: several where none would know more for being made later."""
+    def _counted_for(self, experiment: Experiment) -> int:
+        """Return for how many trials a request counts: many where none would know more for being made later.
+
+        The parallelism limits how many of them are there at a time.
+        """
         algorithm = experiment.spec.algorithm
         info = None if algorithm is None else self._catalog.find(algorithm.algorithm_name)
-        if info is None or info.reads_history:
-            return 1
-        return max(experiment.spec.parallel_trial_count or 1, 1)
+        return 1 if info is None or info.reads_history else _AHEAD
 
     def _check_holder(self, trial: Trial, ask_id: str) -> None:
         lease = lease_of(trial)
