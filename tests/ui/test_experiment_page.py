@@ -14,6 +14,7 @@ from katib.tuning.service import Diagnosis, RecordedEvent
 from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -346,7 +347,7 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
 
 def test_a_button_that_is_pressed_while_its_part_of_the_page_is_renewed_gets_its_click(root: str, page: Page) -> None:
     page.goto(f"{root}{PAGE}?tab=yaml")
-    page.wait_for_function("document.getElementById('head').shownHtml")
+    eventually(lambda: page.evaluate("Boolean(document.getElementById('head').shownHtml)"), "the head is renewed once")
     page.get_by_role("button", name="Delete…").hover()
     page.mouse.down()
     swapped = """async (html) => {
