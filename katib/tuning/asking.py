@@ -28,7 +28,7 @@ from katib.backoff import Backoff
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.trial.plan import STOPPING_WORDS, is_stopping
-from katib.errors import ConflictError, FieldError, InvalidError, UnavailableError, invalid
+from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import last_condition, running_condition, state_of
@@ -138,7 +138,7 @@ class CallersTrials:
             raise invalid(f"trial {key.name}", cause, "report before you tell", "report-ended")
         self._check_holder(trial, ask_id)
         if self._log is None:
-            raise UnavailableError("this service takes no readings of callers; give the last ones with `tell`")
+            raise TerminalError("this service takes no readings of callers; give the last ones with `tell`")
         now = self._clock.now()
         readings = [MetricLog(now, name, text, step) for name, text in texts.items()]
         batch = BatchId(request_id, 0) if request_id else None

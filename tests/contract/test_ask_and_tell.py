@@ -19,6 +19,7 @@ import pytest
 
 from katib.api.leases import lease_of
 from katib.api.types import Experiment, Trial
+from katib.cluster.webhooks.experiments import AdmittingHome
 from katib.errors import InvalidError, NotFoundError
 from katib.local import open_engine
 from katib.rest.client import HttpTuningService
@@ -33,6 +34,7 @@ from katib.tuning.reading import (
 )
 from katib.tuning.service import GivenTrial, TuningService
 from tests.support.asking import over_controllers
+from tests.support.cluster import memory_world
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 
@@ -370,3 +372,11 @@ def test_the_program_that_reads_a_file_without_template_is_warned(service: Tunin
     notices = service.validate(json.dumps(an_experiment(trialTemplate=None)), source="demo.yaml")
 
     assert any("there is no spec.trialTemplate" in notice for notice in notices)
+
+
+def test_a_cluster_refuses_an_experiment_without_template() -> None:
+    with memory_world() as made, pytest.raises(InvalidError) as caught:
+        made.service.validate(json.dumps(an_experiment(trialTemplate=None)), source="demo.yaml")
+
+    assert [error.origin for error in caught.value.errors] == ["template-missing"]
+    assert not AdmittingHome.takes_callers

@@ -293,6 +293,7 @@ class ServingHome(Home):
     """
 
     notes_workspace = False
+    takes_callers = False
 
     def __init__(self, serves: Callable[[Kind], bool]) -> None:
         self._serves = serves
