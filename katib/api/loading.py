@@ -8,9 +8,11 @@ submission, so that it can be reported together with everything validation finds
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from msgspec import structs
@@ -60,6 +62,38 @@ class LoadedDocument:
         metadata = self.data.get("metadata")
         text = metadata.get(field) if isinstance(metadata, dict) else None
         return text if isinstance(text, str) else ""
+
+
+class FileText:
+    """The text of a file, whose objects are read once, when they are first asked for.
+
+    Attributes:
+        text: YAML or JSON.
+        source: Name of the file, shown in errors.
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+
+    @classmethod
+    def of(cls, documents: Sequence[LoadedDocument], source: str) -> FileText:
+        """Return a file of objects that were read from another text."""
+        made = cls("\n---\n".join(json.dumps(document.data) for document in documents), source)
+        made.documents = documents
+        return made
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def documents(self) -> Sequence[LoadedDocument]:
+        """The objects of the file, in order.
+
+        Raises:
+            InvalidError: As `load_documents`.
+        """
+        return load_documents(self.text, self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +159,10 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
     return decode_experiment(experiments[0].data, default_namespace, companions)
 
 
-def holds_runtimes(text: str | bytes, source: str) -> bool:
+def holds_runtimes(file: FileText) -> bool:
     """Return whether a file can be read and holds training runtimes and nothing else."""
     try:
-        return are_runtimes(load_documents(text, source))
+        return are_runtimes(file.documents)
     except InvalidError:
         return False
 
@@ -185,6 +219,15 @@ def decode_experiment(
         companions=tuple(_with_namespace(document.data, default_namespace) for document in companions),
         errors=(*_companions_errors(companions, default_namespace), *unknown_fields(raw, Experiment), *value_errors),
     )
+
+
+def documents_of(document: str | FileText, source: str) -> Sequence[LoadedDocument]:
+    """Return the objects of a text, or of a file that may have been read already.
+
+    Raises:
+        InvalidError: As `load_documents`.
+    """
+    return document.documents if isinstance(document, FileText) else load_documents(document, source)
 
 
 def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +42,7 @@ from katib.local.admission.host import group_limits
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
@@ -74,9 +76,9 @@ from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.replicas import POD
-from katib.tuning.service import TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Document
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import Gate, StoredObjects
+from katib.tuning.submission import Admitted, Gate, StoredObjects
 from katib.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
@@ -120,6 +122,7 @@ class Engine:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
         self._config = ServicesConfig() if config is None else read_config(config)
+        self._catalog = Catalog(self._config.infos())
         self._config_directory = Path.cwd() if config is None else config.absolute().parent
         self._containers = chosen(containers, self._config)
         self._settings = settings
@@ -143,7 +146,6 @@ class Engine:
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
-            self._catalog = Catalog(self._config.infos())
             self._log_servers = LogServers(self._observations, self._config.plans(self._config_directory))
             stack.callback(self._log_servers.close)
             self._services = ServiceHost(
@@ -156,7 +158,7 @@ class Engine:
             )
             stack.callback(self._services.close)
             self._assemble(stack, machine)
-            self.service: TuningService = self._tuning_service()
+            self.service = self._tuning_service()
             self._open = stack.pop_all()
         return self
 
@@ -164,6 +166,18 @@ class Engine:
         self._leaves = self._leaves or not self._started  # then what an earlier engine left waits for the next one
         self.stop()
         self._open.close()
+
+    def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
+        """Return the experiment of a document as the engine would store it where nothing is stored yet.
+
+        The engine need not be open: what it would refuse then leaves no data directory behind.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+            TerminalError: The runtime that is to run images does not answer.
+        """
+        gate = Gate(self._catalog, LocalHome(self._host), StoredObjects(None))
+        return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
     @property
     def repeats(self) -> Repeats:
@@ -228,15 +242,24 @@ class Engine:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _machine(self, stack: ExitStack) -> Machine:
-        """Return what trials run on: processes or images, and what may be leased."""
-        images = choose(self._containers, os.environ, self._layout.root)
-        self._host = replace(
+    @cached_property
+    def _images(self) -> Runtime | None:
+        """What runs the images of trials; None: they run as processes."""
+        return choose(self._containers, os.environ, self._layout.root)
+
+    @cached_property
+    def _host(self) -> HostCapacity:
+        images = self._images
+        return replace(
             HostCapacity.detect(),
             runs_images=images is not None,
             names_pods=images is not None and images.has_names,
             limits=images.abilities.limits if images is not None else frozenset(),
         )
+
+    def _machine(self, stack: ExitStack) -> Machine:
+        """Return what trials run on: processes or images, and what may be leased."""
+        images = self._images.prepared() if self._images is not None else None
         self._processes = processes = Processes(
             self._layout.run,
             adopt_orphans=self._own_process,
@@ -342,7 +365,7 @@ class Engine:
                 self._caches.stored_readings[key] += 1
                 self._queues.early_stopping.add(key)
 
-    def _tuning_service(self) -> TuningService:
+    def _tuning_service(self) -> ObjectTuningService:
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
             store=self._store,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from katib.local.trials.files import TrialFiles
     from katib.observations.sql import SqlObservationLog
     from katib.tuning.ports import EventReader
-    from katib.tuning.service import Diagnosis, TuningService
+    from katib.tuning.service import Diagnosis, Document, TuningService
 
 T = TypeVar("T")
 
@@ -55,19 +55,19 @@ def open_offline(data_dir: Path) -> TuningService:
 class OfflineService(ObjectReadingService):
     """Fits `katib.tuning.service.TuningService`, and refuses whatever would change something."""
 
-    def validate(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def validate(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse: checking needs no data directory."""
         raise _read_only()
 
-    def submit(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def submit(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()
 
-    def preview(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def preview(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse: that needs no data directory."""
         raise _read_only()
 
-    def store_runtimes(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def store_runtimes(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()
 

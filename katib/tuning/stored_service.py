@@ -35,9 +35,9 @@ from katib.tuning.ports import (
     NoAftermath,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Preview, StoredRuntime, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Document, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
-from katib.tuning.submission import Gate
+from katib.tuning.submission import Admitted, Candidate, Gate
 from katib.tuning.suspending import suspend_trial
 from katib.tuning.writing import until_written
 
@@ -106,23 +106,46 @@ class ObjectTuningService(ObjectReadingService):
             return self._name_namespaces()
         return sorted({self._namespace, *(experiment.namespace for experiment in self.experiments())})
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
         admitted = self._gate.check(document, source=source, namespace=namespace or self._namespace)
         if admitted is None:
             return ()
-        if not admitted.companions:  # they would have to be stored before the experiment could be tried
+        if not admitted.submission.companions:  # they would have to be stored before the experiment could be tried
             self._try_create(admitted.experiment.encode())
         return admitted.notices
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Render the first trial of a document."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        return self._gate.preview(submission)
+        return self._gate.preview(self.load(document, source=source, namespace=namespace))
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        return self.take(self.load(document, source=source, namespace=namespace))
+
+    def load(self, document: Document, *, source: str, namespace: str | None = None) -> Loaded:
+        """Read a document, for `admit` and `take`.
+
+        Raises:
+            InvalidError: It cannot be read, or holds no experiment.
+        """
+        return self._gate.load(document, source=source, namespace=namespace or self._namespace)
+
+    def admit(self, candidate: Candidate) -> Admitted:
+        """Return a new experiment, checked as `submit` would, for `take`; one that is admitted already is not checked.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+        """
+        return candidate if isinstance(candidate, Admitted) else self._gate.admit(candidate)
+
+    def take(self, candidate: Candidate) -> Submission:
+        """Create, resume or update an experiment as `submit` does, of a document that was read or admitted before."""
+        if isinstance(candidate, Admitted):
+            submission = candidate.submission
+            self._gate.expect(submission)  # it may come from a door that starts no service
+        else:
+            submission = candidate
         key = Key(submission.experiment.namespace, submission.experiment.name)
 
         def attempt() -> Submission | None:
@@ -131,13 +154,15 @@ class ObjectTuningService(ObjectReadingService):
 
         if (submitted := until_written(attempt, key.name, "submit it again")) is not None:
             return submitted
-        admitted = self._gate.admit(submission)
-        for companion in admitted.companions:
+        admitted = self.admit(candidate)
+        for companion in submission.companions:
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(types.Experiment.read(stored), "created", admitted.notices)
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
         found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespace)
         return tuple(map(self._store_runtime, found))
