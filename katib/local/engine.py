@@ -11,7 +11,7 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -23,7 +23,7 @@ from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Resource, Trial
+from katib.api.types import Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
@@ -35,7 +35,6 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
-from katib.explaining import ServiceFacts
 from katib.explaining.diagnostician import Diagnostician
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits
@@ -60,7 +59,7 @@ from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.submission import LocalHome
-from katib.local.trials.facts import LocalJobs
+from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
 from katib.local.trials.log_access import LogServers
@@ -75,6 +74,7 @@ from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
+from katib.tuning.ports import Records
 from katib.tuning.replicas import POD
 from katib.tuning.service import DEFAULT_NAMESPACE, Document
 from katib.tuning.stored_service import ObjectTuningService
@@ -366,25 +366,13 @@ class Engine:
                 self._queues.early_stopping.add(key)
 
     def _tuning_service(self) -> ObjectTuningService:
-        events = RecordedEvents(self._events)
-        diagnostician = Diagnostician(
-            store=self._store,
-            observations=self._observations,
-            events=events,
-            clock=self._clock,
-            jobs=LocalJobs(self._store, self._files, self._jobs.waiting_reason),
-            services=self._service_facts,
-            disk_is_full=self._layout.is_full,
-        )
+        records = Records(self._store, self._observations, RecordedEvents(self._events), self._files)
+        facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
-            store=self._ended.written(),
-            observations=self._observations,
-            events=events,
-            gate=Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
-            output=self._files,
-            explain=diagnostician.explain,
-            catalog=self._catalog,
-            clock=self._clock,
+            replace(records, store=self._ended.written()),
+            Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
+            Diagnostician(records, facts, self._clock).explain,
+            self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
         )
@@ -406,16 +394,6 @@ class Engine:
     def _prewarm(self, algorithm: str) -> None:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
-
-    def _service_facts(self, asked: Resource) -> Iterator[ServiceFacts]:
-        for state in self._services.states_of(asked.namespace, asked.name):
-            yield ServiceFacts(
-                algorithm=state.service.algorithm,
-                state=state.state,
-                attempts=state.attempts,
-                last_error=state.last_error,
-                address=state.address,
-            )
 
     def _note_resumed(self) -> None:
         """Say of every unfinished experiment that an engine has taken it up again."""

@@ -1,12 +1,15 @@
-"""What the tuning service and the diagnostician need of a home beside its object store."""
+"""What the tuning service and the diagnostician need of a home."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from katib.runtime.objects import Key, Object
-from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.api.metrics import ObservationReader
+from katib.controllers.kinds import EXPERIMENT
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
 
 
 class EventReader(Protocol):
@@ -44,6 +47,44 @@ class TrialOutput(Protocol):
 
     def past_pods(self, trial: Object) -> Sequence[Object]:
         """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a home keeps of experiments.
+
+    Attributes:
+        store: Objects.
+        observations: Metrics.
+        events: Notable moments.
+        output: What trials print.
+    """
+
+    store: ObjectStore
+    observations: ObservationReader
+    events: EventReader
+    output: TrialOutput
+
+
+class Namespaces:
+    """The namespaces of a home, and the objects in each. In this home every user may see all of them. Thread-safe.
+
+    Args:
+        store: Objects of all namespaces.
+        default: Where a document goes that names no namespace and is given none.
+    """
+
+    def __init__(self, store: ObjectStore, default: str = DEFAULT_NAMESPACE) -> None:
+        self._store = store
+        self.default = default
+
+    def names(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
+        return sorted({self.default, *(Key.of(obj).namespace for obj in self._store.list(EXPERIMENT).items)})
+
+    def store_of(self, _namespace: str) -> ObjectStore:
+        """Return the store as seen through one namespace: all that the changes of an experiment need to watch."""
+        return self._store
 
 
 Explain = Callable[[str, str], Diagnosis]

@@ -78,6 +78,9 @@ class Home:
         """Return a ConfigMap that came with the installation; one that is stored comes before it."""
         return None
 
+    def try_create(self, _experiment: Experiment) -> None:
+        """Raise what would keep a new experiment from being stored, beyond what the gate knows; store nothing."""
+
     def prewarm(self, _algorithm: str) -> None:
         """Take note that a document asks for an algorithm, so that its service can come up meanwhile."""
 
@@ -135,7 +138,7 @@ class Gate:
     """
 
     def __init__(self, catalog: AlgorithmCatalog, home: Home, stored: StoredObjects) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._home = home
         self._stored = stored
 
@@ -197,7 +200,10 @@ class Gate:
         if are_runtimes(documents):
             self._runtimes(documents, source, namespace)
             return None
-        return self.admit(self._load(documents, source, namespace))
+        admitted = self.admit(self._load(documents, source, namespace))
+        if not admitted.submission.companions:  # they would have to be stored before the experiment could be tried
+            self._home.try_create(admitted.experiment)
+        return admitted
 
     def admit(self, submission: Submission) -> Admitted:
         """Return a new experiment, ready to be created.
@@ -214,7 +220,7 @@ class Gate:
 
         experiment = admit(
             submission,
-            catalog=self._catalog,
+            catalog=self.catalog,
             check_template=check,
             check_point=check_assignments,
             collectors=self._home.collectors,

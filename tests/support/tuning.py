@@ -25,6 +25,7 @@ from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
+from katib.tuning.ports import Records
 from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
@@ -332,20 +333,15 @@ class MemoryTuningService(ObjectTuningService):
         self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
-        catalog = _Catalog()
         super().__init__(
-            store=self.store,
-            observations=self._log,
-            events=self._kept,
-            gate=Gate(
-                catalog,
+            Records(self.store, self._log, self._kept, self._kept),
+            Gate(
+                _Catalog(),
                 LocalHome(HostCapacity.detect()),
                 StoredObjects(self.store, knows_experiments=False),
             ),
-            output=self._kept,
-            explain=self._kept.explain,
-            catalog=catalog,
-            clock=SystemClock(),
+            self._kept.explain,
+            SystemClock(),
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:
