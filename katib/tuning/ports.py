@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from katib.api.metrics import ObservationReader
+from katib.api.types import Trial
 from katib.controllers.kinds import EXPERIMENT
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
@@ -24,7 +25,7 @@ class TrialOutput(Protocol):
 
     def read(
         self,
-        trial: Object,
+        trial: Trial,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
@@ -34,8 +35,8 @@ class TrialOutput(Protocol):
         """Yield the output of one container of a trial in chunks.
 
         Args:
-            trial: The Trial object.
-            follow: Tells whether more may come; None: what is there now is all. While a followed trial is silent, an
+            trial: Whose output is read.
+            follow: Returns whether more may come; None: what is there now is all. While a followed trial is silent, an
                 empty chunk comes every second or so.
             tail_lines: Only so many last lines of what is there now.
             replica: Which pod, as `worker-1` or by its name; empty: a primary one.
@@ -45,7 +46,7 @@ class TrialOutput(Protocol):
             NotFoundError: There is no output, with what to do about it.
         """
 
-    def past_pods(self, trial: Object) -> Sequence[Object]:
+    def past_pods(self, trial: Trial) -> Sequence[Object]:
         """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
 
 
@@ -95,7 +96,7 @@ class Aftermath(Protocol):
     """What is left of an experiment when its objects are gone. Thread-safe."""
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
-        """Wait until nothing of the deleted trials runs any more; tell whether that was in time."""
+        """Wait until nothing of the deleted trials runs any more; return whether that was in time."""
 
     def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
         """Remove what outlives the objects: events, files. The trials are those whose names are free again."""

@@ -111,11 +111,11 @@ class ObjectReadingService:
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a trial or an experiment."""
-        obj = self._require(Kind(API_VERSION, kind), Key(namespace, name))
+        owner = self._require(Kind(API_VERSION, kind), Key(namespace, name))
         label = EXPERIMENT_LABEL if kind == EXPERIMENT.kind else TRIAL_LABEL
         found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(pod)]
         if not found and kind == TRIAL.kind:
-            found = list(self._output.past_pods(obj))
+            found = list(self._output.past_pods(types.Trial.read(owner)))
         return [{**POD_HEADER, **pod} for pod in found]
 
     def logs(
@@ -129,10 +129,9 @@ class ObjectReadingService:
         container: str = "",
     ) -> Iterator[bytes]:
         """Yield what the trial printed."""
-        key = Key(namespace, trial)
-        obj = self._require(TRIAL, key)
-        goes_on = self._goes_on(key) if follow else None
-        return self._output.read(obj, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
+        found = self.get(types.Trial, namespace, trial)
+        goes_on = self._goes_on(Key(namespace, trial)) if follow else None
+        return self._output.read(found, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:

@@ -187,7 +187,7 @@ class ClusterFacts:
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self.output.tail(trial.encode(), chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
             pods=tuple(oldest_first),
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
 from katib.explaining import LOCAL, JobFacts, ServiceFacts
 from katib.explaining.diagnostician import attempt_of
@@ -18,7 +19,7 @@ from katib.local.pods.objects import PULLING
 from katib.local.processes.client import RECORD_FILE
 from katib.local.processes.remains import is_engine_at_work
 from katib.local.trials.files import TrialFiles
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.tuning.reading import failure_of
 from katib.tuning.replicas import POD, is_over, last_failure, replica_name, waiting_words
 from katib.tuning.service import Json
@@ -65,14 +66,13 @@ class LocalFacts:
         """Return whether the disk of the data directory is full."""
         return self._layout.is_full()
 
-    def job(self, of: Trial) -> JobFacts:
+    def job(self, trial: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
-        trial = of.encode()
         job = None
         with suppress(NotFoundError):
-            job = dict(self._store.get(Kind.of(trial["spec"].get("runSpec") or {}), Key.of(trial)))
+            job = dict(self._store.get(Kind.of(trial.spec.run_spec or {}), key_of(trial)))
         pods = self._pods(trial)
-        cause = failure_of(of)
+        cause = failure_of(trial)
         replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
         tail = self._files.tail(trial, _LOG_LINES, replica, container)
         program, in_image = self._files.program(trial)
@@ -86,9 +86,8 @@ class LocalFacts:
         waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
         return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
 
-    def _pods(self, trial: Object) -> tuple[Json, ...]:
-        key = Key.of(trial)
-        found = self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items
+    def _pods(self, trial: Trial) -> tuple[Json, ...]:
+        found = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
         return tuple(map(dict, found or self._files.past_pods(trial)))
 
 
@@ -130,13 +129,12 @@ class EngineFacts(LocalFacts):
         return True
 
 
-def _source(trial: Object, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
+def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
     """Return whose output explains the end of a trial: a replica and a container, empty for the primary one."""
-    primary = str(trial["spec"].get("primaryContainerName", ""))
     if failed is None:
         return "", files.container_quoted(trial, cause) if cause else ""
     container = str(last_failure(failed).get("name", ""))
-    return replica_name(failed), "" if container == primary else container
+    return replica_name(failed), "" if container == trial.spec.primary_container_name else container
 
 
 def _pulling(pod: Json) -> str:
