@@ -70,7 +70,7 @@ def cluster_place(core_namespace: str) -> Place:
     """Return what things are called in a cluster."""
     controller = f"kubectl -n {core_namespace} get pods -l katib.kubeflow.org/component=controller"
     return Place(
-        nobody_works=f"no controller is ready in namespace {core_namespace}",
+        idle=f"no controller is ready in namespace {core_namespace}",
         start=f"Look why the Deployment {CONTROLLER} is not ready: {controller}",
         disk="Give the database of the DB manager more room; the work goes on by itself.",
         database="Look at the DB manager and its database; the work goes on by itself.",
