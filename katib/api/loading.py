@@ -22,7 +22,7 @@ from katib.api.json_values import check_plain
 from katib.api.types import API_VERSION, Experiment
 from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import closest, shown
-from katib.api.yaml_text import YamlDocument, parse_yaml
+from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError, invalid
 
 _TRAINER = "trainer.kubeflow.org/v1alpha1"
@@ -96,6 +96,11 @@ class FileText:
         return load_documents(self.text, self.source)
 
 
+def file_of(document: str | FileText, source: str) -> FileText:
+    """Return a text as a file; a file, which may have been read already, as it is."""
+    return document if isinstance(document, FileText) else FileText(document, source)
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """An experiment as it arrived.
@@ -125,22 +130,17 @@ class Submission:
         return None
 
 
-def load_experiment(text: str | bytes, source: str, default_namespace: str) -> Submission:
-    """Read a file with one Experiment and, optionally, ConfigMaps, Secrets and training runtimes.
+def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
+    """Return the one Experiment of a file and, optionally, its ConfigMaps, Secrets and training runtimes.
 
     Args:
-        text: YAML or JSON; bytes are UTF-8.
+        documents: The objects of the file.
         source: Name of the file, shown in errors.
         default_namespace: Namespace of objects that name none.
 
     Raises:
-        InvalidError: The text, the number of documents or the kind of one is wrong.
+        InvalidError: The number of Experiments is wrong, or the Experiment is not JSON data.
     """
-    return experiment_of(load_documents(text, source), source, default_namespace)
-
-
-def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
-    """Return the one Experiment of a file that is read already, as `load_experiment` does."""
     experiments = [document for document in documents if document.kind == "Experiment"]
     companions = [document for document in documents if document.kind in _COMPANIONS]
     if len(experiments) > 1:
@@ -221,15 +221,6 @@ def decode_experiment(
     )
 
 
-def documents_of(document: str | FileText, source: str) -> Sequence[LoadedDocument]:
-    """Return the objects of a text, or of a file that may have been read already.
-
-    Raises:
-        InvalidError: As `load_documents`.
-    """
-    return document.documents if isinstance(document, FileText) else load_documents(document, source)
-
-
 def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     """Return the objects of a file, in order.
 
@@ -243,20 +234,15 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     for document in documents:
         place = f"{source}:{document.line}" if len(documents) > 1 else source
         if not isinstance(document.data, dict):
-            errors.append(_not_an_object(document, place))
+            kind = "a list" if isinstance(document.data, list) else "a single value"
+            remedy = "start with apiVersion, kind, metadata and spec"
+            errors.append(FieldError(place, f"it is {kind}, not an object", remedy, "document-type"))
             continue
         prefix = f"{place}: " if len(documents) > 1 else ""
         errors.extend(check_plain(document.data) or _kind_errors(document.data, prefix))
     if errors:
         raise InvalidError(errors)
     return [LoadedDocument(document.data["kind"], document.line, document.data) for document in documents]
-
-
-def _not_an_object(document: YamlDocument, place: str) -> FieldError:
-    kind = "a list" if isinstance(document.data, list) else "a single value"
-    return FieldError(
-        place, f"it is {kind}, not an object", "start with apiVersion, kind, metadata and spec", "document-type"
-    )
 
 
 def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:

@@ -139,7 +139,11 @@ def tune(
     if save or dry_run:
         _save(file, save)
         if dry_run:
-            return _check(file, namespace)
+            from katib.local import validate_document
+
+            for notice in validate_document(file, source=file.source, namespace=namespace):
+                click.echo(f"note: {notice}", err=True)
+            return 0
     if not quiet:
         for parameter in template.unused:
             click.echo(
@@ -227,11 +231,3 @@ def _save(file: FileText, path: Path | None) -> None:
     except OSError as error:
         cause = (error.strerror or str(error)).lower()
         raise invalid(str(path), cause, "choose another file for --save", "file-unwritable") from error
-
-
-def _check(file: FileText, namespace: str | None) -> int:
-    from katib.local import validate_document
-
-    for notice in validate_document(file, source=file.source, namespace=namespace):
-        click.echo(f"note: {notice}", err=True)
-    return 0

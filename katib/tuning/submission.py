@@ -12,7 +12,7 @@ from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
-from katib.api.loading import LoadedDocument, Submission, are_runtimes, documents_of, experiment_of, runtimes_of
+from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -144,10 +144,8 @@ class Gate:
 
     def load(self, document: Document, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
-        return self._load(documents_of(document, source), source, namespace)
-
-    def _load(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> Submission:
-        submission = self._with_primary_labels(experiment_of(documents, source, namespace))
+        submission = experiment_of(file_of(document, source).documents, source, namespace)
+        submission = self._with_primary_labels(submission)
         self.expect(submission)
         if not self._home.notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
             return submission
@@ -181,10 +179,7 @@ class Gate:
         Raises:
             InvalidError: With everything that is wrong with them.
         """
-        return self._runtimes(documents_of(document, source), source, namespace)
-
-    def _runtimes(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> tuple[dict[str, Any], ...]:
-        found = runtimes_of(documents, source, namespace)
+        found = runtimes_of(file_of(document, source).documents, source, namespace)
         errors = [error for place, runtime in found for error in self._home.check_runtime(runtime, place)]
         if errors:
             raise InvalidError(errors)
@@ -196,11 +191,11 @@ class Gate:
         Raises:
             InvalidError: With everything that is wrong with it.
         """
-        documents = documents_of(document, source)
-        if are_runtimes(documents):
-            self._runtimes(documents, source, namespace)
+        file = file_of(document, source)
+        if are_runtimes(file.documents):
+            self.runtimes(file, source=source, namespace=namespace)
             return None
-        admitted = self.admit(self._load(documents, source, namespace))
+        admitted = self.admit(self.load(file, source=source, namespace=namespace))
         if not admitted.submission.companions:  # they would have to be stored before the experiment could be tried
             self._home.try_create(admitted.experiment)
         return admitted

@@ -180,9 +180,10 @@ def _submit(engine: Engine, candidate: Candidate, source: str, choice: Choice, *
     except InvalidError as error:
         if any(field.origin not in _OF_AN_UPDATE for field in error.errors):
             raise
-        ended = _compared(engine.service, candidate, source, error)
-        if ended is None:
+        found = _stored(engine.service, candidate)
+        if found is None or not is_completed(found):
             raise _with_restart(error) from None
+        ended = _differing(candidate, source, found, error)
     else:
         if submission.outcome == "created":
             return Submitted(submission)
@@ -265,7 +266,7 @@ def _check_possible(ended: _Ended, choice: Choice) -> None:
         raise invalid(where, "none of its trials failed", "use --more N or --restart", "choice-nothing-failed")
     if not choice.more or not is_completed(ended.experiment):
         return
-    reason = _reason(ended.experiment)
+    reason = next((c.reason for c in ended.experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
     if "GoalReached" in reason:
         raise invalid(where, "it reached its goal", "change objective.goal and use --restart", "choice-goal")
     if "EndReached" in reason:
@@ -303,14 +304,6 @@ def _state_of(service: ObjectTuningService, candidate: Candidate, source: str, f
             raise
         return _differing(candidate, source, found, error)
     return _Ended(found, _changes_of_program(found), same_search=True, more=0)
-
-
-def _compared(service: TuningService, candidate: Candidate, source: str, error: InvalidError) -> _Ended | None:
-    """Return what changed of an experiment that has ended; None while it has not."""
-    found = _stored(service, candidate)
-    if found is None or not is_completed(found):
-        return None
-    return _differing(candidate, source, found, error)
 
 
 def _differing(candidate: Candidate, source: str, found: Experiment, error: InvalidError) -> _Ended:
@@ -419,10 +412,6 @@ def is_terminal() -> bool:
 def _has_no_value(experiment: Experiment) -> bool:
     status = experiment.status
     return not status.current_optimal_trial.best_trial_name and not status.trials_succeeded
-
-
-def _reason(experiment: Experiment) -> str:
-    return next((c.reason for c in experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
 
 
 def _key(experiment: Experiment) -> Key:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.loading import decode_experiment, load_documents, load_experiment
+from katib.api.loading import decode_experiment, load_documents
 from katib.errors import InvalidError
-from tests.support.experiments import an_experiment
+from tests.support.experiments import an_experiment, load_experiment
 
 GIVE = "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
 

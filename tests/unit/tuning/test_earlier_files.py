@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.loading import FileText, experiment_of, load_experiment
+from katib.api.loading import FileText, experiment_of
 from katib.errors import InvalidError
 from katib.tuning.earlier_files import with_earlier_trials
-from tests.support.experiments import a_double, an_experiment
+from tests.support.experiments import a_double, an_experiment, load_experiment
 
 EXPERIMENT = an_experiment(parameters=[a_double("lr"), a_double("momentum")])
 
