@@ -27,6 +27,7 @@ from katib.tuning.service import (
     BOOKMARK,
     Change,
     Diagnosis,
+    Document,
     Json,
     NewReadings,
     Page,
@@ -82,20 +83,22 @@ class HttpTuningService:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
         body = self._post("experiments", document, source, namespace)
         return Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
         return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
@@ -220,14 +223,14 @@ class HttpTuningService:
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._call("GET", path, params=_drop_empty(query or {}))
 
-    def _post(self, path: str, document: str, source: str, namespace: str | None) -> Any:
+    def _post(self, path: str, document: Document, source: str, namespace: str | None) -> Any:
         shared = self._source(source)
         try:
             return self._call(
                 "POST",
                 path,
                 params=_drop_empty({"namespace": namespace or "", "source": shared}),
-                content=document.encode(),
+                content=str(document).encode(),
                 headers={"content-type": "application/yaml"},
             )
         except InvalidError as error:
