@@ -46,6 +46,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "trials": _Entry("katib.cli.results", "List the trials of an experiment."),
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
         "plot": _Entry("katib.cli.plot", "Write figures of an experiment to a file."),
+        "export": _Entry("katib.cli.export", "Write the page of an experiment to one file."),
         "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
         "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
