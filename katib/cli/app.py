@@ -52,6 +52,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
+        "tag": _Entry("katib.cli.tag", "Note tags, a project and text on an experiment."),
         "suspend": _Entry("katib.cli.editing", "Suspend a trial: its pods end until it is resumed."),
         "resume": _Entry("katib.cli.editing", "Resume a stopped experiment or a suspended trial."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),

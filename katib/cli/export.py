@@ -19,9 +19,7 @@ FORMS = ("html",)
     ),
 )
 @click.argument("name", type=options.EXPERIMENT_NAME)
-@click.option(
-    "--to", "form", type=click.Choice(FORMS), default="html", show_default=True, help="The form of the file."
-)
+@click.option("--to", "form", type=click.Choice(FORMS), default="html", show_default=True, help="The form of the file.")
 @click.option(
     "-o",
     "--output",

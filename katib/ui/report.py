@@ -157,7 +157,9 @@ def bundled_script() -> _Script:
         text = _text(name)
         wanted = {word.strip() for names, _ in _IMPORT.findall(text) for word in names.split(",")}
         if wanted - exported:
-            raise ValueError(f"{name} imports {', '.join(sorted(wanted - exported))}, which no script before it exports")
+            raise ValueError(
+                f"{name} imports {', '.join(sorted(wanted - exported))}, which no script before it exports"
+            )
         exported |= set(re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", text, re.MULTILINE))
         parts.append(_EXPORT.sub("", _IMPORT.sub("", text)))
     return _Script("".join(parts))

@@ -64,7 +64,7 @@ def test_figures_and_the_table_are_drawn_without_a_network(page: Page, thousand:
 
 def test_the_table_is_filtered_and_ordered(page: Page, thousand: Path) -> None:
     page.goto(thousand.as_uri())
-    page.get_by_label("State").select_option("EarlyStopped")
+    page.locator("#filters select").select_option("EarlyStopped")
     page.get_by_text("100 of 1,000 trials").wait_for()
     page.get_by_label("Filter").fill("x<0.5 loss>=0.2 demo-0")
     rows = page.locator("#table tbody tr")
