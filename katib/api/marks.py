@@ -1,7 +1,7 @@
 """What users note on an experiment for themselves and their colleagues: tags, notes, a project, a favourite.
 
-It is kept in annotations, so it goes where the Experiment goes, and `kubectl annotate` changes it, too. No controller reads
-it.
+It is kept in annotations, so it goes where the Experiment goes, and `kubectl annotate` changes it, too. No controller
+reads it.
 """
 
 from __future__ import annotations

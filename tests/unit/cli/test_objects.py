@@ -568,7 +568,9 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
     assert first.out == "experiment/demo: no tags\n"
     assert marked.out == "experiment/demo: tags a, b; project vision; favourite\n"
     assert changed.out == (
-        "experiment/demo: tags b, c; project vision; favourite\nexperiment/demo: note: one\nexperiment/demo: note: two\n"
+        "experiment/demo: tags b, c; project vision; favourite\n"
+        "experiment/demo: note: one\n"
+        "experiment/demo: note: two\n"
     )
     assert (code, err.count("\n")) == (2, 1)
     assert "tags[2]: 'x,y' is not a tag; give 1 to 63 printable characters without a comma" in err
