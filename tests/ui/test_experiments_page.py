@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from katib.api.marks import marks_of
 from katib.api.types import Experiment
-from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
+from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def test_keys_open_an_experiment(root: str, page: Page, service: MemoryTuningSer
     page.wait_for_url("**/experiments/default/*")
 
 
-def test_tags_notes_and_favourites_are_set_in_the_list(root: str, page: Page, service: MemoryTuningService) -> None:
+def test_tags_notes_and_favourites_are_set_in_the_list(
+    root: str, page: Page, service: MemoryTuningService, watched: Watched
+) -> None:
+    watched.expected.append("422")
     put(service, "alpha", condition("Succeeded"))
     put(service, "beta", condition("Succeeded"))
     page.goto(root)
@@ -92,7 +95,7 @@ def test_tags_notes_and_favourites_are_set_in_the_list(root: str, page: Page, se
     page.locator("a.row", has_text="beta").focus()
     page.keyboard.press("t")
     page.get_by_label("Tags, separated by commas").fill("baseline, <b>x</b>")
-    page.get_by_label("Notes").fill("try again")
+    page.get_by_role("textbox", name="Notes").fill("try again")
     page.get_by_role("button", name="Save").click()
     page.locator("a.tag", has_text="baseline").click()
     page.get_by_text("1 of 2 experiments").wait_for()
