@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from katib.api.marks import MarkChanges
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.databases.sqlite import Database, OutdatedError, open_copy, open_database
 from katib.errors import InvalidError, NotFoundError, invalid
@@ -75,6 +76,7 @@ class OfflineService(ObjectReadingService):
         *,
         counts: Mapping[str, int | None],  # noqa: ARG002 - of the protocol
         stopped: bool | None = None,  # noqa: ARG002 - of the protocol
+        marks: MarkChanges | None = None,  # noqa: ARG002 - of the protocol
     ) -> NoReturn:
         """Refuse."""
         raise _read_only()

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -17,6 +17,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Trial
 from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
@@ -200,10 +201,18 @@ class HttpTuningService:
         return int(answer["before"])
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on."""
-        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        """Change the counts of an experiment, stop it, let it go on, or mark it."""
+        body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        if marks is not None:
+            body |= {name: value for name, value in asdict(marks).items() if value is not None}
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:

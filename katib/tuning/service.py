@@ -15,6 +15,7 @@ from katib.api.types import CAMEL_CASE
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
     from katib.api.loading import FileText
+    from katib.api.marks import MarkChanges
     from katib.api.types import Experiment, Resource, Trial
     from katib.tuning.offered_templates import OfferedTemplates
 
@@ -347,15 +348,22 @@ class TuningService(Protocol):
         """
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+        """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
 
         Args:
             namespace: Of the experiment.
             experiment: Its name.
             counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
             stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+            marks: Tags, notes, project and favourite; None leaves all of them as they are.
 
         Raises:
             InvalidError: The change is not allowed.

@@ -10,6 +10,7 @@ from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
+from katib.api.marks import MarkChanges
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT
@@ -184,11 +185,18 @@ class ObjectTuningService(ObjectReadingService):
         return add_trial(self._namespaces.store_of(namespace), Key(namespace, experiment), assignments)
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts, stop or resume."""
+        """Change the counts, stop, resume or mark."""
         key = Key(namespace, experiment)
-        edited = edit_experiment(self._namespaces.store_of(namespace), key, counts=counts, stopped=stopped)
+        store = self._namespaces.store_of(namespace)
+        edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
