@@ -28,7 +28,7 @@ from katib.tuning.drafting import (
     parse_parameter,
     variable_of,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
 _SOURCE = "command line"
@@ -97,7 +97,7 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
-    choice: again.Choice,
+    choice: Choice,
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
     directory = target.data_dir or options.default_data_dir()
     place = str(target.cluster) or (f" --server {target.server}" if target.server else "")
     if not place and target.data_dir is not None:
-        place = f" --data-dir {target.data_dir}"
+        place = f" --data-dir {shlex.quote(str(target.data_dir))}"
     if not target.cluster and target.server is None:
         note = next(iter(running_servers(directory)), None)
         if note is not None:

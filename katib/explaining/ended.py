@@ -85,14 +85,17 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
     Args:
         experiment: As it ended.
         default_namespace: The namespace that a command means which names none.
-        at_work: Whether a server or another run works on its data directory, so that no run can be started there.
+        at_work: Whether a server or another run works on its data directory: then its budget can be changed.
     """
     name, limit = experiment.name, experiment.spec.max_trial_count or 1
-    if not at_work and (again := run_again(experiment, f"--more {limit}")):
+    again = run_again(experiment, f"--more {limit}")
+    if again and not at_work:
         return f"`{again}` runs {limit} more."
     if experiment.spec.resume_policy in ("LongRunning", "FromVolume"):
         option = _option(experiment, default_namespace)
         return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
+    if again:
+        return f"`{again}` runs {limit} more."
     return "For more trials, submit it under a new name; its resumePolicy does not let it go on."
 
 

@@ -17,6 +17,7 @@ from katib.errors import InvalidError, NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
+from katib.tuning.service import NO_CHOICE, Choice
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.trial_pages import TRIAL_FACTS
 
@@ -60,6 +61,18 @@ class OfflineService(ObjectReadingService):
         raise _read_only()
 
     def submit(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
+    def run(
+        self,
+        _document: str,
+        *,
+        source: str,  # noqa: ARG002 - of the protocol
+        namespace: str | None = None,  # noqa: ARG002 - of the protocol
+        choice: Choice = NO_CHOICE,  # noqa: ARG002 - of the protocol
+        command: str = "",  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
         """Refuse."""
         raise _read_only()
 

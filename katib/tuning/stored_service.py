@@ -19,6 +19,7 @@ from katib.errors import (
     AlreadyExistsError,
     ForbiddenError,
     InvalidError,
+    invalid,
 )
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -35,7 +36,8 @@ from katib.tuning.ports import (
     NoAftermath,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Preview, StoredRuntime, Submission
+from katib.tuning.repeating import Document, Repeating, Repeats
+from katib.tuning.service import DEFAULT_NAMESPACE, NO_CHOICE, Choice, Preview, RunOutcome, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 from katib.tuning.suspending import suspend_trial
@@ -63,6 +65,7 @@ class ObjectTuningService(ObjectReadingService):
         try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
         templates: Trial templates that ConfigMaps offer; left out: those of the store.
         namespaces: Names the namespaces that the user may know of; left out: those with experiments.
+        repeats: Runs experiments once more; left out: each runs once.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class ObjectTuningService(ObjectReadingService):
         try_create: Callable[[Object], None] = lambda _obj: None,
         templates: OfferedTemplates | None = None,
         namespaces: Callable[[], Sequence[str]] | None = None,
+        repeats: Repeats | None = None,
     ) -> None:
         super().__init__(
             store=store,
@@ -99,6 +103,7 @@ class ObjectTuningService(ObjectReadingService):
         self._try_create = try_create
         self.templates = templates or OfferedTemplates(store)
         self._name_namespaces = namespaces
+        self._repeating = None if repeats is None else Repeating(self, repeats)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -136,6 +141,23 @@ class ObjectTuningService(ObjectReadingService):
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(types.Experiment.read(stored), "created", admitted.notices)
+
+    def run(
+        self,
+        document: str,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment; one that has ended runs once more where that is wanted."""
+        if self._repeating is not None:
+            return self._repeating.run(Document(document, source, namespace), choice, command)
+        if choice:
+            remedy = "submit it under another name"
+            raise invalid("experiment", "one of a cluster runs once only", remedy, "choice-of-a-cluster")
+        return RunOutcome(self.submit(document, source=source, namespace=namespace))
 
     def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
         """Store training runtimes."""

@@ -17,8 +17,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from katib.errors import FieldError, InvalidError
-from katib.local.repeating import Repeats
-from katib.runtime.clock import SystemClock
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
@@ -30,7 +28,6 @@ class FakeEngine:
 
     def __init__(self, service: MemoryTuningService, pause_seconds: float, *, can_leave: bool = False) -> None:
         self.service = service
-        self.repeats = Repeats(service.store, lambda _trial: None, lambda *_names: None, SystemClock())
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False
         self._pause = pause_seconds

@@ -12,10 +12,10 @@ import click
 
 from katib.cli import options
 from katib.cli.run import again
-from katib.errors import InvalidError, UnavailableError, invalid
+from katib.errors import InvalidError, UnavailableError
 from katib.rest.notes import Note, running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import Submission
+from katib.tuning.service import Choice
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -31,7 +31,7 @@ def run_detached(
     config: Path | None,
     containers: str | None,
     *,
-    choice: again.Choice,
+    choice: Choice,
     quiet: bool,
 ) -> int:
     """Submit an experiment to the server of a data directory, which is started where none runs; return the exit code.
@@ -50,8 +50,7 @@ def run_detached(
     note = next(iter(running_servers(directory)), None)
     try:
         if note is not None:
-            submission: Submission | None = _submit_to(note, text, source, namespace, choice)
-            submitted = again.Submitted(submission)
+            submitted = _submit_to(note, text, source, namespace, choice)
         else:
             submitted = _store(text, source, directory, namespace, config, containers, choice)
     except InvalidError as error:
@@ -62,26 +61,25 @@ def run_detached(
         click.echo(f"note: {line}", err=True)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
-        click.echo(again.ways_on(experiment), err=True)
+        click.echo(again.had_ended(experiment), err=True)
         return 0
+    end = ""
     if note is None:
         note = _started(directory, config, containers)
+        end = f"; `katib serve --stop{data}` ends that server, which was started now"
     if not quiet:
         click.echo(
             f"{experiment.name} runs in the background, by the server at {note.url}; "
-            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it"
+            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it{end}"
         )
     return 0
 
 
-def _submit_to(note: Note, text: str, source: str, namespace: str | None, choice: again.Choice) -> Submission:
+def _submit_to(note: Note, text: str, source: str, namespace: str | None, choice: Choice) -> again.Submitted:
     from katib.rest.client import HttpTuningService
 
-    if choice:
-        cause = f"a server works on the data directory, at {note.url}"
-        raise invalid("--restart, --retry-failed, --more", cause, "stop it first", "choice-beside-server")
     with HttpTuningService(note.url, note.token) as service:
-        return service.submit(text, source=source, namespace=namespace)
+        return again.submit(service, text, source, namespace, choice, command=options.typed_line())
 
 
 def _store(
@@ -91,7 +89,7 @@ def _store(
     namespace: str | None,
     config: Path | None,
     containers: str | None,
-    choice: again.Choice,
+    choice: Choice,
 ) -> again.Submitted:
     """Store an experiment for the server that is about to start."""
     from katib.local import open_engine, validate_document
@@ -99,7 +97,7 @@ def _store(
     if not directory.exists():  # what cannot be run leaves no data directory behind
         validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
     with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        return again.submit_here(engine, text, source, namespace, choice, command=options.typed_line())
+        return again.submit(engine.service, text, source, namespace, choice, command=options.typed_line())
 
 
 def _started(directory: Path, config: Path | None, containers: str | None) -> Note:

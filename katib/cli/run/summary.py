@@ -99,6 +99,15 @@ def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:
     )
 
 
+def left_at_server_line(experiment: Experiment, url: str, done: int, place: str) -> str:
+    """Return what continues to run in a server, and how to watch it again or stop it."""
+    name = experiment.name
+    return (
+        f"{name} goes on in the server at {url}, {_so_far(experiment, done)} are done; "
+        f"`katib watch {name}{place}` shows it again, `katib stop {name}{place}` stops it"
+    )
+
+
 def _so_far(experiment: Experiment, done: int) -> str:
     limit = experiment.spec.max_trial_count
     return f"{done} of {limit} trials" if limit is not None else f"{done} trials"

@@ -41,6 +41,8 @@ EXAMPLES = {
     "katib run {}": "katib run demo.yaml",
     "katib run {}{}": "katib run demo.yaml --context c",
     "katib serve": "katib serve",
+    "katib serve --stop{}": "katib serve --stop --data-dir d",
+    "katib serve{}": "katib serve --data-dir d",
     "katib stop {}": "katib stop demo",
     "katib stop {}{}": "katib stop demo --data-dir d",
     "katib tune": "katib tune",
