@@ -134,6 +134,7 @@ class Engine:
         self._running = ExitStack()
         self._started = self._stopped = False
         self._starting = threading.Lock()
+        self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -293,6 +294,7 @@ class Engine:
         self._caches.trials.add_handler(self._trial_changed)
         self._queues = queues = Queues.of(self._clock)
         self._reporter.on_stored = self._readings_stored
+        self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
         self._services.on_change(queues.wake_suggestion)
         self._jobs = JobController(
             self._store,
@@ -341,7 +343,8 @@ class Engine:
         for key in {experiment_of(trial) for trial in self._monitors.followed(trial_names)}:
             experiment = self._caches.experiments.get(key)
             if experiment is not None and experiment.spec.early_stopping is not None:
-                self._caches.stored_readings[key] += 1
+                with self._counting:  # threads of the reporter and of servers
+                    self._caches.stored_readings[key] += 1
                 self._queues.early_stopping.add(key)
 
     def _undisturbed(self, experiment: Key, work: Callable[[], T]) -> T:
