@@ -71,7 +71,7 @@ def why(
         print_data(fields, form)
         return
     for line in diagnosis_lines(diagnosis):
-        click.echo(line)
+        click.echo(target.complete(line))
 
 
 def _fields(diagnosis: Diagnosis) -> list[tuple[str, object]]:

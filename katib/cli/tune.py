@@ -117,7 +117,7 @@ def tune(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
-    options.set_up_logging(verbose, quiet=quiet)
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     space = _parsed(parameters)
     source = parse_metrics(metrics)
     template = command_template(command, space, source, timeout_seconds=timeout)

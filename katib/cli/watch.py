@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,9 +55,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
     from katib.cli.connection import connect
 
     directory = target.data_dir or options.default_data_dir()
-    place = str(target.cluster) or (f" --server {target.server}" if target.server else "")
-    if not place and target.data_dir is not None:
-        place = f" --data-dir {shlex.quote(str(target.data_dir))}"
+    place = target.place
     if not target.cluster and target.server is None:
         note = next(iter(running_servers(directory)), None)
         if note is not None:

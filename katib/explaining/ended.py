@@ -73,7 +73,8 @@ def _goal_sentence(experiment: Experiment, evidence: Evidence) -> str:
     if has_several_objectives(experiment):
         return f"one trial reached all goals ({objective_words(experiment)})."
     metric, best = metric_of(experiment), evidence.best
-    goal = None if experiment.spec.objective is None else experiment.spec.objective.goal
+    objective = experiment.spec.objective
+    goal = "" if objective is None or objective.goal is None else f"{objective.goal:g}"
     if best is None:
         return f"the goal {metric}={goal} was reached."
     return f"{best.name} reached the goal with {metric}={objective_value(best)} (goal {goal})."
@@ -159,7 +160,8 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
     answer.remedies.extend(details.remedies)
     option = _option(experiment, evidence.place.default_namespace)
     answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
-    if again := run_again(experiment):
+    has_value = evidence.best is not None or experiment.status.trials_succeeded
+    if again := run_again(experiment, "--retry-failed" if has_value else ""):
         answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")
     answer.log_tail = details.log_tail
 

@@ -89,7 +89,7 @@ def run(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
     ended changed since and none of these options is given, 130 after Ctrl-C.
     """
-    options.set_up_logging(verbose, quiet=quiet)
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)

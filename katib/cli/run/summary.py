@@ -48,7 +48,8 @@ def ended_lines(
         yield savings
     if best is not None:
         yield _best_line(experiment, best)
-        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}, katib ui {name}{place}"
+        page = "" if _is_cluster(place) else f", katib ui {name}{place}"
+        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
         return
     if infeasible := infeasible_words(experiment):
         yield f"{infeasible[0].upper()}{infeasible[1:]}."
@@ -59,6 +60,11 @@ def ended_lines(
         yield f"Look at {example.name}: {cause}{ends}"
     logs = f"katib logs {example.name}{place}, " if example is not None else ""
     yield f"Next: {logs}katib why {name}{place}"
+
+
+def _is_cluster(place: str) -> bool:
+    """Return whether options choose a cluster, whose page is where the cluster has it."""
+    return " --context " in place or " --kubeconfig " in place
 
 
 def _best_line(experiment: Experiment, best: Trial) -> str:
