@@ -2,7 +2,8 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_STOP how long it takes to stop.
+trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_START and FAKE_STOP how long it takes
+to start and to stop.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class FakeEngine:
         self._pause = pause_seconds
 
     def start(self) -> None:
+        time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.started = True
         threading.Thread(target=self._play, daemon=True).start()
 
