@@ -29,7 +29,7 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
 
     Raises:
         NotFoundError: No server works there.
-        UnavailableError: It has not ended in time, or cannot be told to end.
+        UnavailableError: It has not ended in time, or its process is not known.
     """
     note = next(iter(running_servers(directory)), None)
     if note is None:

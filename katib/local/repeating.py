@@ -8,7 +8,7 @@ that was being set aside is there twice, its new form stopped and with a part of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -101,6 +101,10 @@ class Repeats:
         """Call a function that writes an experiment, while no controller does; return what it returns."""
         return self._undisturbed(key, work)
 
+    def program_of(self, experiment: Experiment) -> Mapping[str, str]:
+        """Return the files of its program now."""
+        return program_now(experiment)
+
     def changed_files(self, experiment: Experiment, *, with_packages: bool) -> Sequence[str]:
         """Return which files of its program changed since it was submitted, or ran again."""
         kept = experiment.metadata.annotations.get(PROGRAM_ANNOTATION, "")
@@ -142,11 +146,12 @@ class Repeats:
         self._store.patch(copy, {"metadata": {"annotations": {STOPPED_ANNOTATION: stopped}}})
         return aside.name
 
-    def run_again(self, key: Key, *, failed: bool = False, more: int = 0) -> Experiment:
+    def run_again(self, key: Key, program: Mapping[str, str], *, failed: bool = False, more: int = 0) -> Experiment:
         """Let an experiment that has ended go on; return it.
 
         Args:
             key: Of the experiment.
+            program: The files of its program now; where there are none, what is kept of them stays.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.
 
@@ -159,7 +164,7 @@ class Repeats:
         if failed:
             self._release_lost_trials(key)
         changes: dict[str, Any] = {"annotations": {}}
-        if program := program_now(experiment):
+        if program:
             changes["annotations"][PROGRAM_ANNOTATION] = json.dumps(program, sort_keys=True)
         spec: dict[str, Any] = {}
         budget = experiment.spec.max_trial_count

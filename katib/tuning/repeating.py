@@ -7,7 +7,7 @@ because that is what an edit of a failing program is for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -48,11 +48,12 @@ class Repeats(Protocol):
             NotFoundError: There is no such experiment.
         """
 
-    def run_again(self, key: Key, *, failed: bool = False, more: int = 0) -> Experiment:
+    def run_again(self, key: Key, program: Mapping[str, str], *, failed: bool = False, more: int = 0) -> Experiment:
         """Let an experiment that has ended go on; return it.
 
         Args:
             key: Of the experiment.
+            program: The files of its program now.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.
 
@@ -63,6 +64,9 @@ class Repeats(Protocol):
 
     def undisturbed(self, key: Key, work: Callable[[], T]) -> T:
         """Call a function that writes an experiment, while no controller does; return what it returns."""
+
+    def program_of(self, experiment: Experiment) -> Mapping[str, str]:
+        """Return the files of its program now, which takes a moment and reads the disk."""
 
     def changed_files(self, experiment: Experiment, *, with_packages: bool) -> Sequence[str]:
         """Return which files of its program changed since it was submitted, or ran again.
@@ -165,7 +169,8 @@ class Repeating:
         if not (unfinished.changes and unfinished.lost and unfinished.has_no_value):
             return RunOutcome(submission)
         key = _key(unfinished.experiment)
-        self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, failed=True))
+        program = self._repeats.program_of(unfinished.experiment)
+        self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=True))
         trials = "its failed trial runs" if unfinished.lost == 1 else f"its {unfinished.lost} failed trials run"
         note = f"{changed_words(unfinished.changes)} changed since {unfinished.name} was stopped, so {trials} again"
         return RunOutcome(submission, notes=(note,))
@@ -211,16 +216,16 @@ class Repeating:
         failed = choice.retry_failed or (bool(choice.more) and ended.is_useless)
         if not choice.more:
             return self._continue(document, found, failed=failed, note="")
-        key = _key(found)
-        self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, failed=failed, more=choice.more))
+        key, program = _key(found), self._repeats.program_of(found)
+        self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=failed, more=choice.more))
         return RunOutcome(Submission(self._service.get(Experiment, *key), "updated"))
 
     def _continue(self, document: Document, experiment: Experiment, *, failed: bool, note: str) -> RunOutcome:
         """Let an experiment go on with the counts of its document: both at once, or it would end again between."""
-        key = _key(experiment)
+        key, program = _key(experiment), self._repeats.program_of(experiment)
 
         def go_on() -> Submission:
-            self._repeats.run_again(key, failed=failed)
+            self._repeats.run_again(key, program, failed=failed)
             return self._submitted(document)
 
         submission = self._repeats.undisturbed(key, go_on)

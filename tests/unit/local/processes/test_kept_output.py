@@ -160,7 +160,7 @@ def test_an_engine_that_knocks_is_let_in_unless_it_is_of_another_account(
     door(kept, tmp_path / "old")
     door(kept, tmp_path / "door")  # in place of the one before
     kept.begin()
-    nobody = kept.accept(set())
+    silence = kept.accept(set())
     gone = kept.accept(set(range(1000)))  # it is said to be ready, and nothing knocks
     with socket.socket(socket.AF_UNIX) as mine:
         mine.connect(str(tmp_path / "door"))
@@ -176,4 +176,4 @@ def test_an_engine_that_knocks_is_let_in_unless_it_is_of_another_account(
     kept.close()
     kept.close()
 
-    assert (nobody, gone, refused, hung_up) == (None, None, None, b"")
+    assert (silence, gone, refused, hung_up) == (None, None, None, b"")
