@@ -72,7 +72,7 @@ def why(
         print_data({key: list(value) if isinstance(value, tuple) else value for key, value in pairs.items()}, form)
         return
     for line in diagnosis_lines(diagnosis):
-        click.echo(line)
+        click.echo(target.complete(line))
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:

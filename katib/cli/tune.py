@@ -30,7 +30,7 @@ from katib.tuning.drafting import (
     parse_parameter,
     variable_of,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
 _SOURCE = "command line"
@@ -99,7 +99,7 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
-    choice: again.Choice,
+    choice: Choice,
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
@@ -119,7 +119,7 @@ def tune(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
-    options.set_up_logging(verbose, quiet=quiet)
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     space = _parsed(parameters)
     source = parse_metrics(metrics)
     template = command_template(command, space, source, timeout_seconds=timeout)

@@ -11,13 +11,14 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
@@ -86,6 +87,8 @@ from metrics_collector.uncollected import UncollectedTrials
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
+T = TypeVar("T")
+
 CLOSE_SECONDS = 1.0
 """For readings that wait as everything stops: they are of trials that were cut off, and begin again."""
 
@@ -133,6 +136,8 @@ class Engine:
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
+        self._starting = threading.Lock()
+        self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -179,15 +184,14 @@ class Engine:
         gate = Gate(self._catalog, LocalHome(self._host), StoredObjects(None))
         return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
-    @property
-    def repeats(self) -> Repeats:
-        """What runs experiments of the data directory once more, before the engine is started."""
-        return Repeats(self._store, self._observations.delete, self._events.rename, self._clock)
-
     def start(self) -> None:
         """Set everything to work; unfinished experiments of the data directory go on."""
-        if self._started:
-            return
+        with self._starting:
+            if not self._started:
+                self._start()
+                self._started = True
+
+    def _start(self) -> None:
         if self._own_process:
             tune_interpreter()
         if self._config.metrics_retention == RetentionConfig():  # old logs are looked for in the caches
@@ -208,7 +212,6 @@ class Engine:
             stack.callback(self._stop_jobs)
             self._jobs.start()
             self._running = stack.pop_all()
-        self._started = True
 
     def stop(self) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
@@ -314,6 +317,7 @@ class Engine:
         self._caches.trials.add_handler(self._trial_changed)
         self._queues = queues = Queues.of(self._clock)
         self._reporter.on_stored = self._readings_stored
+        self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
         self._services.on_change(queues.wake_suggestion)
         self._jobs = JobController(
             self._store,
@@ -362,8 +366,17 @@ class Engine:
         for key in {experiment_of(trial) for trial in self._monitors.followed(trial_names)}:
             experiment = self._caches.experiments.get(key)
             if experiment is not None and experiment.spec.early_stopping is not None:
-                self._caches.stored_readings[key] += 1
+                with self._counting:  # threads of the reporter and of servers
+                    self._caches.stored_readings[key] += 1
                 self._queues.early_stopping.add(key)
+
+    def _undisturbed(self, experiment: Key, work: Callable[[], T]) -> T:
+        """Call a function that writes an experiment, while no controller does; return what it returns."""
+        with self._starting:
+            if not self._started:
+                return work()
+        self._ended.show(experiment)
+        return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files)
@@ -375,6 +388,9 @@ class Engine:
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
+            repeats=Repeats(
+                self._store, self._observations.delete, self._events.rename, self._clock, self._undisturbed
+            ),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:

@@ -19,6 +19,7 @@ from katib.local.layout import Layout
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
 from katib.tuning.ports import Records
+from katib.tuning.service import NO_CHOICE, Choice
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.trial_pages import TRIAL_FACTS
 
@@ -54,6 +55,18 @@ class OfflineService(ObjectReadingService):
         raise _read_only()
 
     def submit(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
+    def run(
+        self,
+        _document: Document,
+        *,
+        source: str,  # noqa: ARG002 - of the protocol
+        namespace: str | None = None,  # noqa: ARG002 - of the protocol
+        choice: Choice = NO_CHOICE,  # noqa: ARG002 - of the protocol
+        command: str = "",  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
         """Refuse."""
         raise _read_only()
 

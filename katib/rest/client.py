@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -26,7 +27,10 @@ from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
 from katib.tuning.service import (
     BOOKMARK,
+    LONGEST_COMMAND,
+    NO_CHOICE,
     Change,
+    Choice,
     Diagnosis,
     Document,
     Json,
@@ -35,9 +39,11 @@ from katib.tuning.service import (
     Preview,
     R,
     RecordedEvent,
+    RunOutcome,
     StoredRuntime,
     Submission,
     TrialOrder,
+    WaysOn,
 )
 
 _CONNECT_SECONDS = 5.0
@@ -96,6 +102,30 @@ class HttpTuningService:
     def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
+
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment; one that has ended runs once more where that is wanted."""
+        query: Query = {
+            "restart": "true" if choice.restart else "",
+            "retryFailed": "true" if choice.retry_failed else "",
+            "more": choice.more or "",
+            "command": command if len(command) <= LONGEST_COMMAND else "",
+        }
+        body = self._post("run", document, source, namespace, query)
+        shown = partial(_renamed, self._source(source), source)
+        ways = _read(WaysOn, body["ways"]) if body["ways"] is not None else None
+        if ways is not None:
+            ways = replace(ways, changes=tuple(map(shown, ways.changes)))
+        submission = Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
+        return RunOutcome(submission, tuple(map(shown, body["notes"])), ways)
 
     def store_runtimes(
         self, document: Document, *, source: str, namespace: str | None = None
@@ -232,13 +262,15 @@ class HttpTuningService:
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._call("GET", path, params=_drop_empty(query or {}))
 
-    def _post(self, path: str, document: Document, source: str, namespace: str | None) -> Any:
+    def _post(
+        self, path: str, document: Document, source: str, namespace: str | None, query: Query | None = None
+    ) -> Any:
         shared = self._source(source)
         try:
             return self._call(
                 "POST",
                 path,
-                params=_drop_empty({"namespace": namespace or "", "source": shared}),
+                params=_drop_empty({"namespace": namespace or "", "source": shared, **(query or {})}),
                 content=str(document).encode(),
                 headers={"content-type": "application/yaml"},
             )
@@ -312,6 +344,11 @@ class HttpTuningService:
         if status == HTTPStatus.NOT_FOUND:
             return NotFoundError(f"what listens at {self._url} is no katib server; check --server")
         return InternalError(f"{self._url} answered {status} with something else than JSON")
+
+
+def _renamed(shared: str, source: str, text: str) -> str:
+    """Return a text in which a file has the name that the user knows."""
+    return text.replace(f" in {shared}", f" in {source}")
 
 
 def _read(kind: type[T], body: Any) -> T:

@@ -45,17 +45,34 @@ class Note:
         token: What it asks for; None: it asks for none, or was given one that stands in no file.
         page: Link to its page for people; empty: it has none.
         directory: Where the note is.
+        pid: Its process; 0 where the note does not say it.
+        started: When that process was started, in ticks of the kernel: another process may get its number.
     """
 
     url: str
     token: str | None
     page: str = ""
     directory: Path | None = None
+    pid: int = 0
+    started: int = 0
 
     @property
     def opening_file(self) -> Path | None:
         """Where a file may stand that a browser opens instead of the link; it goes with the note."""
         return None if self.directory is None else self.directory / _opening_name(self.url)
+
+    def open_process(self) -> int | None:
+        """Return a descriptor of the server's process, to be closed; None where it has ended, or is not known."""
+        if not self.pid or not self.started:
+            return None
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return None
+        if _start_of(self.pid) != self.started:
+            os.close(descriptor)
+            return None
+        return descriptor
 
 
 def account_directory() -> Path | None:
@@ -102,7 +119,8 @@ def noted(url: str, token_file: Path | None, *directories: Path | None, page: st
         page: Link to its page for people; empty: it has none.
     """
     file = token_file and str(token_file.absolute())
-    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": file, "page": page})
+    process = {"pid": os.getpid(), "started": _start_of(os.getpid())}
+    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": file, "page": page, **process})
     with ExitStack() as stack:
         for directory in directories:
             if directory is not None:
@@ -202,7 +220,8 @@ def _read_note(path: Path) -> Note | None:
             return None  # a home of several machines
         token_file = content["tokenFile"]
         token = Path(token_file).read_text().strip() if token_file else None
-        return Note(str(content["url"]), token, str(content.get("page") or ""), path.parent)
+        process = {name: int(content.get(name) or 0) for name in ("pid", "started")}
+        return Note(str(content["url"]), token, str(content.get("page") or ""), path.parent, **process)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -214,3 +233,11 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def _start_of(pid: int) -> int:
+    """Return when a process was started, in ticks of the kernel; 0 when there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -80,6 +80,22 @@ class SubmittedExperiment(TypedDict):
     notices: list[str]
 
 
+class WaysOnward(TypedDict):
+    """What may be chosen for an experiment that has ended and was left as it is."""
+
+    changes: Annotated[list[str], Field(description="What changed since: files of its program, fields of it.")]
+    lost: Annotated[int, Field(description="How many of its trials ended without a value.")]
+    canRetry: Annotated[bool, Field(description="Whether `retryFailed` is possible.")]
+    mayHaveMore: Annotated[bool, Field(description="Whether `more` is possible.")]
+
+
+class RunExperiment(SubmittedExperiment):
+    """What became of an experiment that was to run."""
+
+    notes: Annotated[list[str], Field(description="Sentences about an experiment that runs once more.")]
+    ways: Annotated[WaysOnward | None, Field(description="Where it has ended and was left as it is; null otherwise.")]
+
+
 class ChosenValue(TypedDict):
     """A parameter and the value chosen for it."""
 

@@ -49,6 +49,65 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What to do with an experiment that is there already; false when nothing was chosen.
+
+    Attributes:
+        restart: Run all of it again; the old one is kept under a name with a number.
+        retry_failed: Run the failed trials again, with the same assignments.
+        more: How many trials to add to its budget.
+    """
+
+    restart: bool = False
+    retry_failed: bool = False
+    more: int = 0
+
+    def __bool__(self) -> bool:
+        return self.restart or self.retry_failed or self.more > 0
+
+
+NO_CHOICE = Choice()
+"""Nothing was chosen."""
+
+LONGEST_COMMAND = 16_384
+"""Characters of a command that travels with a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOn:
+    """What may be done with an experiment that has ended and was not run now.
+
+    Attributes:
+        changes: What changed since: files of its program, fields of its document.
+        lost: How many of its trials ended without a value.
+        can_retry: Whether these can run again.
+        may_have_more: Whether it can go on with a larger budget.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    changes: tuple[str, ...]
+    lost: int
+    can_retry: bool
+    may_have_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What became of an experiment that was to run.
+
+    Attributes:
+        submission: The experiment as stored, and what was done with it.
+        notes: Sentences about an experiment that runs once more.
+        ways: What may be chosen, where it has ended and was left as it is; None otherwise.
+    """
+
+    submission: Submission
+    notes: tuple[str, ...] = ()
+    ways: WaysOn | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRuntime:
     """What became of a training runtime.
 
@@ -201,6 +260,31 @@ class TuningService(Protocol):
         Raises:
             InvalidError: Anything wrong with it, all errors at once; also when it differs from the stored one in a
                 way that cannot be resumed.
+        """
+
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment as `submit` does; one of its name that has ended runs once more where that is wanted.
+
+        Without a choice, an experiment that brought nothing usable runs again when its document or its program changed
+        since; any other that has ended is left as it is. Experiments of a cluster run once only.
+
+        Args:
+            document: The text of the file.
+            source: What to call it in errors, such as the file name.
+            namespace: Used when the document names none.
+            choice: What the user chose.
+            command: What a user types to run it, for later explanations.
+
+        Raises:
+            InvalidError: Anything wrong with the document, or what was chosen is impossible.
         """
 
     def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:

@@ -14,7 +14,7 @@ from katib.api.marks import MarkChanges
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT
-from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError
+from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.adding import add_trial
@@ -24,7 +24,8 @@ from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
-from katib.tuning.service import Document, Preview, StoredRuntime, Submission
+from katib.tuning.repeating import Repeating, Repeats, Wanted
+from katib.tuning.service import NO_CHOICE, Choice, Document, Preview, RunOutcome, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Admitted, Candidate, Gate
 from katib.tuning.suspending import suspend_trial
@@ -45,6 +46,7 @@ class ObjectTuningService(ObjectReadingService):
         namespaces: Those that there are; left out: those with experiments.
         aftermath: What is left of a deleted experiment beside its objects.
         templates: Trial templates that ConfigMaps offer; left out: those of the store.
+        repeats: Runs experiments once more; left out: each runs once.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class ObjectTuningService(ObjectReadingService):
         namespaces: Namespaces | None = None,
         aftermath: Aftermath | None = None,
         templates: OfferedTemplates | None = None,
+        repeats: Repeats | None = None,
     ) -> None:
         super().__init__(records, explain, gate.catalog, clock, namespaces)
         self._gate = gate
         self._aftermath = aftermath or NoAftermath()
         self.templates = templates or OfferedTemplates(records.store)
+        self._repeating = None if repeats is None else Repeating(self, repeats)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -116,6 +120,28 @@ class ObjectTuningService(ObjectReadingService):
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(types.Experiment.read(stored), "created", admitted.notices)
+
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment; one that has ended runs once more where that is wanted."""
+        candidate = self.load(document, source=source, namespace=namespace)
+        return self.repeat(candidate, source=source, choice=choice, command=command)
+
+    def repeat(self, candidate: Candidate, *, source: str, choice: Choice = NO_CHOICE, command: str = "") -> RunOutcome:
+        """Do what `run` does with an experiment that was read or admitted before."""
+        if self._repeating is not None:
+            return self._repeating.run(Wanted(candidate, source), choice, command)
+        if choice:
+            remedy = "submit it under another name"
+            raise invalid("experiment", "one of a cluster runs once only", remedy, "choice-of-a-cluster")
+        return RunOutcome(self.take(candidate))
 
     def store_runtimes(
         self, document: Document, *, source: str, namespace: str | None = None

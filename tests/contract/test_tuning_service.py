@@ -25,7 +25,7 @@ from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.runtime.objects import Key
 from katib.tuning.reading import assignments_of, is_completed, objective_value, state_of
-from katib.tuning.service import NOW, TrialOrder, TuningService
+from katib.tuning.service import NO_CHOICE, NOW, Choice, RunOutcome, TrialOrder, TuningService, WaysOn
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
 
@@ -186,6 +186,28 @@ def test_config_maps_that_changed_after_the_end_are_refused_with_what_to_do(obje
 
 def test_submitting_a_finished_experiment_changes_nothing(finished: TuningService) -> None:
     assert finished.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
+
+
+def test_a_finished_experiment_runs_once_more_where_that_is_chosen(finished: TuningService, world: World) -> None:
+    def run(choice: Choice = NO_CHOICE) -> RunOutcome:
+        return finished.run(document("demo"), source="demo.yaml", choice=choice, command="katib run demo.yaml")
+
+    left = run()
+    if world.is_cluster:
+        with pytest.raises(InvalidError, match="one of a cluster runs once only"):
+            run(Choice(restart=True))
+        assert (left.submission.outcome, left.ways) == ("unchanged", None)
+        return
+    with pytest.raises(InvalidError, match="none of its trials failed; use --more N or --restart"):
+        run(Choice(retry_failed=True))
+    more, again = run(Choice(more=2)), run(Choice(restart=True))
+
+    assert left.submission.outcome == "unchanged"
+    assert left.ways == WaysOn((), lost=0, can_retry=False, may_have_more=True)
+    assert (more.submission.outcome, more.submission.experiment.spec.max_trial_count) == ("updated", 5)
+    assert (again.submission.outcome, again.ways) == ("created", None)
+    assert again.notes == ("demo starts again; the old one is demo-1 now",)
+    assert {e.name for e in finished.experiments()} == {"demo", "demo-1"}
 
 
 def test_a_broken_document_is_refused_with_field_errors(world: World) -> None:

@@ -2,7 +2,8 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_STOP how long it takes to stop.
+trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_START and FAKE_STOP how long it takes
+to start and to stop.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Self
 
 from katib.errors import FieldError, InvalidError
-from katib.local.repeating import Repeats
-from katib.runtime.clock import SystemClock
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Document, Submission, TuningService
 from katib.tuning.submission import Admitted
@@ -40,7 +39,6 @@ class FakeEngine:
     ) -> None:
         self.service = service
         self._data_dir = data_dir
-        self.repeats = Repeats(service.store, lambda _trial: None, lambda *_names: None, SystemClock())
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False
         self._pause = pause_seconds
@@ -57,6 +55,7 @@ class FakeEngine:
         return self.service.admit(self.service.load(document, source=source, namespace=namespace))
 
     def start(self) -> None:
+        time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.started = True
         threading.Thread(target=self._play, daemon=True).start()
 

@@ -21,6 +21,7 @@ from katib.api.types import Experiment, Suggestion, Trial
 from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of
 from katib.errors import NotFoundError
 from katib.local.admission import HostCapacity
+from katib.local.repeating import Repeats
 from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -342,6 +343,7 @@ class MemoryTuningService(ObjectTuningService):
             ),
             self._kept.explain,
             SystemClock(),
+            repeats=Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,10 +14,10 @@ import click
 from katib.api.loading import FileText
 from katib.cli import options
 from katib.cli.run import again
-from katib.errors import InvalidError, UnavailableError, invalid
+from katib.errors import InvalidError, UnavailableError
 from katib.rest.notes import Note, running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import Submission
+from katib.tuning.service import Choice
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -31,7 +32,7 @@ def run_detached(
     config: Path | None,
     containers: str | None,
     *,
-    choice: again.Choice,
+    choice: Choice,
     quiet: bool,
 ) -> int:
     """Submit an experiment to the server of a data directory, which is started where none runs; return the exit code.
@@ -49,8 +50,7 @@ def run_detached(
     note = next(iter(running_servers(directory)), None)
     try:
         if note is not None:
-            submission: Submission | None = _submit_to(note, file, namespace, choice)
-            submitted = again.Submitted(submission)
+            submitted = _submit_to(note, file, namespace, choice)
         else:
             submitted = _store(file, directory, namespace, config, containers, choice)
     except InvalidError as error:
@@ -61,26 +61,26 @@ def run_detached(
         click.echo(f"note: {line}", err=True)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
-        click.echo(again.ways_on(experiment), err=True)
+        click.echo(again.had_ended(experiment), err=True)
         return 0
+    end = ""
     if note is None:
         note = _started(directory, config, containers)
+        end = f"; `katib serve --stop{data}` ends that server, which was started now"
     if not quiet:
         click.echo(
             f"{experiment.name} runs in the background, by the server at {note.url}; "
-            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it"
+            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it{end}"
         )
     return 0
 
 
-def _submit_to(note: Note, file: FileText, namespace: str | None, choice: again.Choice) -> Submission:
+def _submit_to(note: Note, file: FileText, namespace: str | None, choice: Choice) -> again.Submitted:
     from katib.rest.client import HttpTuningService
 
-    if choice:
-        cause = f"a server works on the data directory, at {note.url}"
-        raise invalid("--restart, --retry-failed, --more", cause, "stop it first", "choice-beside-server")
     with HttpTuningService(note.url, note.token) as service:
-        return service.submit(file, source=file.source, namespace=namespace)
+        run = partial(service.run, file, source=file.source, namespace=namespace, command=options.typed_line())
+        return again.submit(run, choice)
 
 
 def _store(
@@ -89,16 +89,15 @@ def _store(
     namespace: str | None,
     config: Path | None,
     containers: str | None,
-    choice: again.Choice,
+    choice: Choice,
 ) -> again.Submitted:
     """Store an experiment for the server that is about to start."""
     from katib.local import open_engine
 
     engine = open_engine(data_dir=directory, config=config, containers=containers)
-    admitted = again.admitted_first(engine, directory, file, namespace)
+    admitted = again.admitted_first(engine, file, namespace, directory)
     with engine:
-        candidate = admitted or engine.service.load(file, source=file.source, namespace=namespace)
-        return again.submit_here(engine, candidate, file.source, choice, command=options.typed_line())
+        return again.submit_to(engine, file, namespace, admitted, choice)
 
 
 def _started(directory: Path, config: Path | None, containers: str | None) -> Note:

@@ -304,7 +304,8 @@ class JobController:
         if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
-            _log.warning("Job was cut off and is restarted", extra={"job": str(Key.of(job))})
+            said = f"{Key.of(job).name} was cut off and is started again"
+            _log.warning("Job was cut off and is started again", extra={"job": str(Key.of(job)), "sentence": said})
             note = f"the engine ended while the job ran; it was restarted at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
             self._objects.discard(job)
