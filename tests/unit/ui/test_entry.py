@@ -254,9 +254,28 @@ def test_a_cookie_outlives_the_server(service: MemoryTuningService, cookie: dict
         assert httpx.get(f"{again.url}/katib/", headers=headers, trust_env=False).status_code == 200
 
 
-def test_signing_out_makes_the_browser_forget_the_cookie(
-    server: Server, http: httpx.Client, cookie: dict[str, str]
-) -> None:
+def test_signing_out_ends_the_session_and_the_links_on_the_server(service: MemoryTuningService) -> None:
+    with (
+        Server(service, host="127.0.0.1", port=0, token=TOKEN, ui=ui_routes) as own,
+        httpx.Client(base_url=own.url, trust_env=False) as browser,
+    ):
+        link = f"/katib/open?ticket={ticket_of(own)}"
+        copied = {"cookie": browser.get(link, headers=TYPED).headers["set-cookie"].partition(";")[0]}
+        same_site = {"origin": own.url, "sec-fetch-site": "same-origin"}
+        before = browser.get("/katib/", headers={**copied, **TYPED}).status_code
+        browser.post("/katib/sign-out", headers={**copied, **same_site})
+        browser.cookies.clear()
+        after = [browser.get(path, headers={**copied, **TYPED}) for path in ("/katib/", "/api/v1/experiments", link)]
+
+    assert before == 200
+    assert [answer.status_code for answer in after] == [401, 401, 401]
+    assert "katib ui" in after[2].text
+    assert all("set-cookie" not in answer.headers for answer in after)
+
+
+def test_signing_out_makes_the_browser_forget_the_cookie(server: Server, http: httpx.Client) -> None:
+    value = Sessions(TOKEN.encode()).new_value(time.time() - 1_000)  # no other test uses this one
+    cookie = {"cookie": f"katib-{server.port}={value}"}
     inside = http.get("/katib/", headers={**cookie, **TYPED})
     answer = http.post("/katib/sign-out", headers={**cookie, "origin": server.url, "sec-fetch-site": "same-origin"})
 
