@@ -104,6 +104,11 @@ export function atMostEvery(milliseconds, run) {
 
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
+/** How long something ran: as a duration, below ten seconds with one decimal. */
+export function runTime(seconds) {
+  return seconds > 0 && seconds < 10 ? `${seconds.toFixed(1)}s` : duration(seconds);
+}
+
 /** A duration in at most two units, as kubectl writes ages. */
 export function duration(seconds) {
   const total = Math.max(0, Math.floor(seconds));
@@ -125,6 +130,13 @@ export function showTimes(root = document) {
     if (element.title !== exact) element.title = exact;
     if (element.textContent !== text) element.textContent = text;
   }
+}
+
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Output of a program with marks that turn the direction of text, which make a line read as what it is not, as escapes. */
+export function visible(text) {
+  return text.replace(TURNS, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** Put text on the clipboard. Where the browser has none for this address, the old way is left. */
