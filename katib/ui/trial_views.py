@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -18,13 +19,14 @@ from katib.tuning.reading import (
     assignments_of,
     best_trial_of,
     constraint_words,
-    duration_of,
+    format_run,
     early_stop_reason,
     failure_of,
     is_completed,
     is_suspended_trial,
     message_of,
     objective_values,
+    seconds_run,
     short,
     state_of,
     time_text,
@@ -65,7 +67,8 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
     status = trial.status
     best = None if experiment is None else best_trial_of(experiment)
     job = trial.spec.run_spec or {}
-    duration = duration_of(trial)
+    seconds = seconds_run(trial, datetime.now(UTC))
+    duration = "" if seconds is None else format_run(seconds)
     return {
         "name": trial.name,
         "namespace": trial.namespace,
