@@ -12,29 +12,29 @@ from katib.figures.style import (
     BLUE,
     GREEN,
     GREY,
+    MOST_POINTS,
     ORANGE,
     PURPLE,
     STATE_COLOURS,
     STATE_MARKS,
     add_level,
     add_note,
+    fair_rows,
     html_safe,
     new_figure,
     places,
     shown_words,
     spaced,
-    thinned_rows,
 )
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_RUG = 0.02
-"""Height of the marks of trials without a value, as a share of the figure."""
-_MOST_IN_RUG = 100
-"""Marks of one state at the bottom: more would be a line."""
-_MOST_MEASURED = 1_500
+_STRIP, _VALUES = (0.0, 0.07), (0.13, 1.0)
+"""Parts of the height: trials without a value stand in a strip of their own, not on the axis of values."""
+_MOST_IN_STRIP = 100
+"""Marks of one state in it: more would be a line."""
 _MEDIANS = 50
 _MOST_STEPS = 1_000
 _FEWEST_FOR_HALVES = 20
@@ -42,10 +42,10 @@ _FEWEST_FOR_HALVES = 20
 
 
 def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the history: a mark per trial, a line of the best so far, the goal, trials without a value at the bottom.
+    """Return the history: a mark per trial, a line of the best so far, the goal, and trials without a value below.
 
-    Of more than 1,500 measured trials so many are drawn, all extremes among them, and a line of the median beside them;
-    the line of the best is exact.
+    Of more than 2,000 measured trials a fair sample is drawn with those that were the best when they ended, and a line
+    of the median beside them; the line of the best is exact.
     Without a direction, as other metrics than objectives have none, there is no best.
     """
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
@@ -53,7 +53,7 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
     figure.update_layout(yaxis=axis.layout)
-    drawn = thinned_rows(measure.values, places(measure.drawn), _MOST_MEASURED)
+    drawn = fair_rows(places(measure.drawn), MOST_POINTS, improvements(measure.costs)[::-1])
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
         _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state)
@@ -63,7 +63,7 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     _add_best(figure, measure)
     if measure.goal is not None and len(trials):
         add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
-    _add_rug(figure, trials, measure)
+    _add_strip(figure, trials, measure)
     add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
     return figure
 
@@ -118,17 +118,17 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
     )
 
 
-def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
-    """Add the trials that have no value, at the bottom: those that run, and those that would be missing otherwise."""
+def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
+    """Add a strip below with the trials that have no value: those that run, and those that would be missing otherwise."""
     for state in STATES:
         rows = places(trials.in_states(state) & ~measure.drawn)
         if not len(rows):
             continue
         name = state if state not in {"Succeeded", "EarlyStopped"} else f"{state} without a value"
-        rows = spaced(rows, _MOST_IN_RUG)
+        rows = spaced(rows, _MOST_IN_STRIP)
         figure.add_scatter(
             x=rows + 1,
-            y=np.full(len(rows), _RUG, dtype=np.float32),
+            y=np.full(len(rows), 0.5, dtype=np.float32),
             yaxis="y2",
             mode="markers",
             name=name,
@@ -136,7 +136,9 @@ def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
             customdata=html_safe(list(trials.names[rows])),
             hovertemplate="%{customdata}<br>trial %{x}<extra>" + name + "</extra>",
         )
-        figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+        strip = {"domain": _STRIP, "range": [0, 1], "fixedrange": True, "showgrid": False, "zeroline": False}
+        strip |= {"tickvals": [0.5], "ticktext": ["no value"], "title": {"text": ""}}
+        figure.update_layout(yaxis={"domain": _VALUES}, yaxis2=strip, xaxis={"anchor": "y2"})
 
 
 def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:

@@ -134,11 +134,7 @@ def _services(service: TuningService, experiments: list[Experiment]) -> Iterator
 
 def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
     """Yield what waits or failed, each with why; what only progresses, or was stopped by its user, is no problem."""
-    doubtful = [
-        one
-        for one in experiments
-        if state_of(one) == "Failed" or not (is_completed(one) or is_stopped(one))
-    ]
+    doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_stopped(one))]
     doubtful.sort(key=_has_running_trials)  # those that wait or failed come first
     for experiment in doubtful[:_MOST_EXPLAINED]:
         namespace, name = experiment.namespace, experiment.name

@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, visible } from "./core.js";
-import { drawFigure, expectPlotly, whenColoursChange } from "./figures.js";
+import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
 import { Part } from "./part.js";
 
@@ -79,6 +79,7 @@ async function draw(element) {
   element.drawing = false;
   if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
   if (drawn && figure === "parallel") linked?.drawn(drawn);
+  if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
     element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it

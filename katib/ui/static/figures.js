@@ -110,6 +110,16 @@ export async function drawFigure(element, address) {
   return figure;
 }
 
+/** Say beside the choice of an axis what is drawn, where the programs do not report what was chosen. */
+export function sayDrawnBy(area, layout) {
+  const select = area?.querySelector('select[name="by"], select[data-look="by"]');
+  const by = layout.meta?.by;
+  if (!select || !by) return;
+  const words = by === select.value ? "" : `no ${select.value}s reported: drawn by ${by}`;
+  const said = area.querySelector("[data-drawn-by]");
+  if (said.textContent !== words) said.textContent = words;
+}
+
 /** Draw a figure that is here already. */
 export async function showFigure(element, { data, layout }) {
   const shown = fitted(withNote(layout, element.clientWidth));

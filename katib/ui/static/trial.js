@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showTimes } from "./core.js";
-import { showFigure, whenColoursChange } from "./figures.js";
+import { sayDrawnBy, showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 
 const DRAW_MILLISECONDS = 200;
@@ -64,6 +64,7 @@ async function draw() {
     const chart = chartOf(metric);
     chart.waiting = [];
     await showFigure(chart.plot, figure);
+    sayDrawnBy(root, figure.layout);
     sayLatest(chart);
   }
   if (mine === listening) listen(mine);

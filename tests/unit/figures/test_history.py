@@ -88,17 +88,29 @@ def test_another_metric_is_drawn_without_a_best_because_it_has_no_direction() ->
     assert figure.layout.yaxis.title.text == "seconds"
 
 
-def test_of_many_trials_the_extremes_stay_and_the_note_says_how_many_are_drawn() -> None:
+def test_of_many_trials_a_fair_sample_is_drawn_with_the_best_and_the_note_says_so() -> None:
     table = large_table(20_000)
-    table.objective_values[[777, 12_345]] = [-3.0, 9.0]
+    table.objective_values[[777, 12_345]] = [-3.0, -9.0]
     table.states[[777, 12_345]] = STATES.index("Succeeded")
+    measured = table.objective_values[measure_of(table).drawn]
     figure = draw_history(make_data(table), Choice())
 
     marks = [t for t in figure.data if t.mode == "markers" and t.yaxis != "y2"]
     drawn = np.concatenate([t.y for t in marks])
-    assert len(drawn) <= 1_500
-    assert {-3.0, 9.0} <= set(drawn.tolist())
-    assert "drawn; the extremes are among them" in figure.layout.annotations[0].text
+    shares = [(values > np.percentile(measured, 90)).mean() for values in (measured, drawn)]
+    assert len(drawn) == 2_000
+    assert {-3.0, -9.0} <= set(drawn.tolist())
+    assert shares[1] == pytest.approx(shares[0], abs=0.02)
+    assert f"2,000 of {len(measured):,} trials shown: a fair sample" in figure.layout.annotations[0].text
+
+
+def test_a_trial_that_runs_is_not_on_the_axis_of_values() -> None:
+    layout = draw([1.0, NAN], ["Succeeded", "Running"]).layout
+
+    assert layout.yaxis2.domain[1] < layout.yaxis.domain[0]
+    assert layout.yaxis2.ticktext == ("no value",)
+    assert layout.yaxis2.overlaying is None
+    assert layout.xaxis.anchor == "y2"
 
 
 def test_every_trial_may_be_better_than_all_before_it() -> None:
