@@ -19,7 +19,7 @@ from katib.figures.style import (
     places,
     shown_words,
 )
-from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.figures.trials import STATES, Floats, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

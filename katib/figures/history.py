@@ -119,7 +119,7 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
 
 
 def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
-    """Add a strip below with the trials that have no value: those that run, and those that would be missing otherwise."""
+    """Add a strip below with the trials that have no value: those that run, and those that ended without."""
     for state in STATES:
         rows = places(trials.in_states(state) & ~measure.drawn)
         if not len(rows):

@@ -64,7 +64,7 @@ def fragment(template: str, **values: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return output of a program with marks that turn the direction of text as escapes: `\\u202e`.
+    r"""Return output of a program with marks that turn the direction of text as escapes: `\u202e`.
 
     A browser that obeys them shows a line that reads as what it is not.
     """

@@ -23,7 +23,7 @@ def test_the_end_of_an_output_cannot_turn_the_direction_of_a_page() -> None:
     why = Diagnosis("Trial", "demo", "Failed", "ended \u202ewith", ("x\u2066y",), ("do\u2069",), log_tail=("a\u202eb",))
     trial = {"version": "1", "reason": "turns \u202e", "state": str(TrialState.FAILED), "name": "demo"}
     trial |= dict.fromkeys(("suspendField", "started", "ended", "best", "distance"), "") | {"values": [], "runs": False}
-    values = {name: () for name in ("parameters", "observed", "replicas", "lineage", "events")}
+    values = dict.fromkeys(("parameters", "observed", "replicas", "lineage", "events"), ())
     problems = {"replicas_problem": "", "events_problem": ""}
     page = fragment("parts/trial_parts.html", trial=trial, why=Attempt(why), **values, **problems)
 
