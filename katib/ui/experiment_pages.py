@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse
 
 from katib.api.types import Experiment
 from katib.errors import InvalidError, UnavailableError
-from katib.figures.catalogue import FIGURES
+from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import stops_early
+from katib.tuning.reading import has_several_objectives, stops_early
 from katib.ui.rendering import render
 from katib.ui.tables import Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
@@ -26,6 +26,8 @@ TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "eve
 _PATIENCE_SECONDS = 0.15
 """A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
 _BRIEF_ROWS = 10
+_OVERVIEW = ("history", "parallel")
+_OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
 _MOST_EVENTS = 500
 
 
@@ -55,7 +57,8 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "table_version": 0,
             "early_stopping": stops_early(experiment),
             "expected": experiment.status.trials,
-            "figures": FIGURES,
+            "figures": _figures_of(experiment),
+            "overview": _overview_of(experiment),
         }
         if tab in ("overview", "trials"):
             live = tables.table(service, user, namespace, name)
@@ -97,6 +100,18 @@ def experiment_pages(tables: Tables) -> APIRouter:
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the analysis: without those of several objectives where there is one."""
+    several = has_several_objectives(experiment)
+    return tuple(figure for figure in FIGURES if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
+
+
+def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the overview: with several objectives the front of Pareto is the first."""
+    names = ("pareto", *_OVERVIEW) if has_several_objectives(experiment) else _OVERVIEW
+    return tuple(map(figure_named, names))
 
 
 def _first_table(

@@ -19,12 +19,9 @@ from katib.tuning.reading import (
     assignments_of,
     best_trial_of,
     constraint_words,
-    early_stop_reason,
-    failure_of,
     format_run,
     is_completed,
     is_suspended_trial,
-    message_of,
     objective_values,
     seconds_run,
     short,
@@ -42,6 +39,7 @@ from katib.tuning.replicas import (
     state_words,
 )
 from katib.tuning.service import Json, RecordedEvent
+from katib.ui.words import trial_sentence
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200
@@ -96,11 +94,8 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
 
 
 def reason_of(trial: Trial) -> str:
-    """Return in a sentence why a trial is in its state; empty while that is not known."""
-    if failure := failure_of(trial):
-        return f"{failure}."
-    message = message_of(trial)
-    return early_stop_reason(message) if state_of(trial) == "EarlyStopped" else message
+    """Return in a sentence why a trial is in its state; empty while that is not known, or where the state says it."""
+    return trial_sentence(trial)
 
 
 def distance_words(trial: Trial, experiment: Experiment | None) -> str:

@@ -2,7 +2,11 @@
 
 /** Ask for something; an error carries the server's sentence. */
 async function ask(address, options) {
-  const response = await fetch(address, options);
+  const response = await fetch(address, options).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    const changes = !["GET", undefined].includes(options?.method);
+    throw new Error(`The server does not answer.${changes ? " Nothing was changed." : ""}`); // not "Failed to fetch"
+  });
   if (response.ok) return response;
   const body = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;

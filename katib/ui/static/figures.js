@@ -85,6 +85,7 @@ function merged(base, changes) {
 }
 
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const NARROW = matchMedia("(max-width: 40rem)"); // there the toolbar would stand over the legend, and fingers zoom
 
 /**
  * Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none.
@@ -134,7 +135,7 @@ export async function showFigure(element, { data, layout }) {
   }
   if (!element.data) element.replaceChildren(); // what was said in its place
   giveRoom(element, shown);
-  await Plotly.react(element, coloured(data), shown, CONFIG);
+  await Plotly.react(element, coloured(data), shown, { ...CONFIG, displayModeBar: NARROW.matches ? false : "hover" });
 }
 
 /** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
