@@ -15,8 +15,9 @@ from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.reading import has_several_objectives, stops_early
+from katib.ui.head import head_figures
 from katib.ui.rendering import render
-from katib.ui.tables import Snapshot, Tables, Viewer
+from katib.ui.tables import LiveTable, Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
 from katib.ui.trial_table import SIZES, TableQuery, page_of
 from katib.ui.trial_table_routes import Asked
@@ -46,27 +47,24 @@ def experiment_pages(tables: Tables) -> APIRouter:
         tab: Annotated[str, Query(max_length=20)] = "overview",
     ) -> HTMLResponse:
         tab = tab if tab in TABS else "overview"
-        experiment = service.get(Experiment, namespace, name)
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        snapshot = _snapshot(tables.table(service, user, namespace, name))
         values: dict[str, Any] = {
             "tabs": TABS,
             "tab": tab,
             "namespace": namespace,
             "name": name,
-            "experiment": experiment_head(experiment, datetime.now(UTC)),
+            "experiment": experiment_head(experiment, now),
             "fields": action_fields(experiment),
             "table_version": 0,
             "early_stopping": stops_early(experiment),
             "expected": experiment.status.trials,
-            "figures": _figures_of(experiment),
+            "figures": head_figures(experiment, _all_of(snapshot), now),
+            "analysis": _figures_of(experiment),
             "overview": _overview_of(experiment),
         }
         if tab in ("overview", "trials"):
-            live = tables.table(service, user, namespace, name)
             given = set(request.query_params)
-            try:
-                snapshot = live.snapshot(wait_seconds=_PATIENCE_SECONDS)
-            except UnavailableError:
-                snapshot = None
             values |= _first_table(experiment, snapshot, query, tab, given)
             values["table_version"] = snapshot.version if snapshot and snapshot.complete else 0
         elif tab == "analysis":
@@ -83,10 +81,14 @@ def experiment_pages(tables: Tables) -> APIRouter:
     data = "/data/experiments/{namespace}/{name}"
 
     @router.get(f"{data}/head")
-    def show_head(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+    def show_head(request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name) -> HTMLResponse:
         """Answer with the part of the page that says how the experiment is doing."""
-        head = experiment_head(service.get(Experiment, namespace, name), datetime.now(UTC))
-        return render(request, "parts/experiment_head.html", experiment=head)
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
+        figures = head_figures(experiment, trials, now)
+        return render(
+            request, "parts/experiment_head.html", experiment=experiment_head(experiment, now), figures=figures
+        )
 
     @router.get(f"{data}/events")
     def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
@@ -100,6 +102,19 @@ def experiment_pages(tables: Tables) -> APIRouter:
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+def _snapshot(live: LiveTable) -> Snapshot | None:
+    """Return the trials of an experiment; None while none is read."""
+    try:
+        return live.snapshot(wait_seconds=_PATIENCE_SECONDS)
+    except UnavailableError:
+        return None
+
+
+def _all_of(snapshot: Snapshot | None) -> TrialTable | None:
+    """Return all trials; None until they are all read."""
+    return snapshot.trials if snapshot is not None and snapshot.complete else None
 
 
 def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:

@@ -15,6 +15,7 @@ from katib.rest.guard import is_signed_in
 from katib.rest.visits import UI_PREFIX
 from katib.tuning.reading import short
 from katib.ui.assets import assets_version
+from katib.ui.numbers import shown_number
 from katib.ui.views import progress_parts, progress_words
 from katib.version import __version__
 
@@ -99,5 +100,11 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"short": short, "parts": progress_parts, "words": progress_words, "visible": visible}
+    made.filters |= {
+        "short": short,
+        "four": shown_number,
+        "parts": progress_parts,
+        "words": progress_words,
+        "visible": visible,
+    }
     return made

@@ -17,6 +17,7 @@ import numpy as np
 from katib.api.types import ParameterType
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 from katib.tuning.reading import format_run, short
+from katib.ui.numbers import four_digits
 
 
 class Kind(StrEnum):
@@ -197,7 +198,7 @@ def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
     if column.kind is Kind.CHOICE:
         texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
     else:
-        texts = list(map(exact, values))
+        return [Cell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
     return [Cell(short(text), text) for text in texts]
 
 

@@ -139,7 +139,7 @@ export function showTimes(root = document) {
 const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** Output of a program with marks that turn the direction of text, which make a line read as what it is not, as escapes. */
-export function visible(text) {
+export function withMarksShown(text) {
   return text.replace(TURNS, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 

@@ -1,7 +1,7 @@
 // The page of one experiment.
 
 import { actions } from "./actions.js";
-import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, visible } from "./core.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, withMarksShown } from "./core.js";
 import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
 import { Part } from "./part.js";
@@ -45,14 +45,14 @@ async function explain() {
   const list = (title, lines) => {
     if (!lines.length) return [];
     const items = document.createElement("ul");
-    items.append(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: visible(line) })));
+    items.append(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: withMarksShown(line) })));
     return [Object.assign(document.createElement("h3"), { textContent: title }), items];
   };
-  const log = Object.assign(document.createElement("pre"), { textContent: visible(found.logTail.join("\n")), tabIndex: 0 });
+  const log = Object.assign(document.createElement("pre"), { textContent: withMarksShown(found.logTail.join("\n")), tabIndex: 0 });
   const details = document.createElement("details");
   details.open = shown.querySelector("details")?.open ?? (state === "Failed" || (waits && found.remedies.length > 0));
   details.append(
-    Object.assign(document.createElement("summary"), { textContent: visible(found.verdict) }),
+    Object.assign(document.createElement("summary"), { textContent: withMarksShown(found.verdict) }),
     ...list("What helps", found.remedies),
     ...list("What it rests on", found.findings),
     ...(found.logTail.length ? [log] : []),

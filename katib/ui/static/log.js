@@ -1,6 +1,6 @@
 // The output of a trial: followed as it comes, searched, and never more than the last lines of it on the page.
 
-import { visible } from "./core.js";
+import { withMarksShown } from "./core.js";
 
 const MOST_LINES = 5000;
 const CHUNK_LINES = 250; // removed together
@@ -18,7 +18,7 @@ export function plainLine(line) {
   let text = line.endsWith("\r") ? line.slice(0, -1) : line;
   text = text.slice(text.lastIndexOf("\r") + 1).replace(COMMANDS, "");
   text = text.replace(CONTROLS, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
-  text = visible(text);
+  text = withMarksShown(text);
   if (text.length <= LONGEST_LINE) return text;
   return `${text.slice(0, LONGEST_LINE)}… (${(text.length - LONGEST_LINE).toLocaleString()} more characters)`;
 }

@@ -82,7 +82,7 @@ def test_cells_are_short_and_have_every_digit_behind_them() -> None:
     lr, layers = page.rows[0].cells
 
     assert float(lr.exact) == TABLE.values["lr"][0]
-    assert lr.shown == f"{TABLE.values['lr'][0]:.6g}"
+    assert lr.shown == f"{TABLE.values['lr'][0]:.4g}"
     assert layers.exact == str(int(TABLE.values["layers"][0]))
 
 
