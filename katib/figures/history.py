@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import compact, value_axis
+from katib.figures.axes import compact, good_end, shown, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
     BLUE,
@@ -26,6 +26,7 @@ from katib.figures.style import (
     shown_words,
     spaced,
 )
+from katib.figures.targets import most_telling
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 _STRIP, _VALUES = (0.0, 0.07), (0.13, 1.0)
 """Parts of the height: trials without a value stand in a strip of their own, not on the axis of values."""
+_EDGE = 0.02
+"""Where marks of values beyond the axis stand, as a share of its height."""
+_MOST_NAMED = 1_000
+"""Up to so many marks name the parameters of their trials: more would double what a page fetches."""
+_NAMED_PARAMETERS = 6
 _MOST_IN_STRIP = 100
 """Marks of one state in it: more would be a line."""
 _MEDIANS = 50
@@ -54,22 +60,74 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
     figure.update_layout(yaxis=axis.layout)
     drawn = fair_rows(places(measure.drawn), MOST_POINTS, improvements(measure.costs)[::-1])
+    beyond = _zoom(figure, trials, measure, drawn)
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
-        _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state)
-        _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True)
+        named = _NAMED_PARAMETERS if len(drawn) <= _MOST_NAMED else 0
+        _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state, named=named)
+        _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True, named=named)
     if len(drawn) < measure.drawn.sum():
         _add_median(figure, measure)
     _add_best(figure, measure)
     if measure.goal is not None and len(trials):
         add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
     _add_strip(figure, trials, measure)
-    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
+    note = beyond or axis.note
+    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), note)
     return figure
 
 
+def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) -> str:
+    """Show the good end of the values, with a mark at the edge for each drawn trial beyond; return the note of it.
+
+    The marks lie on an axis of their own, so that they stay at the edge; a page shows all values when one is clicked.
+    """
+    if measure.maximize is None or measure.best is None:
+        return ""
+    is_log = figure.layout.yaxis.type == "log"
+    values = np.log10(measure.values) if is_log else measure.values
+    span = good_end(values[measure.eligible], maximize=measure.maximize)
+    if span is None:
+        return ""
+    low, high = span
+    figure.update_layout(yaxis={"range": [low, high], "autorange": False})
+    with np.errstate(invalid="ignore"):
+        is_beyond = measure.drawn & ((values < low) | (values > high))
+    rows = drawn[is_beyond[drawn]]
+    if not len(rows):
+        return ""
+    bad_side = values[rows] > high
+    figure.add_scatter(
+        x=rows + 1,
+        y=np.where(bad_side, 1 - _EDGE, _EDGE),
+        yaxis="y3",
+        mode="markers",
+        name=f"beyond the axis ({int(is_beyond.sum()):,})",
+        marker={
+            "color": GREY,
+            "symbol": ["triangle-up-open" if above else "triangle-down-open" for above in bad_side],
+            "size": 7,
+        },
+        text=[f"{value:.6g}" for value in measure.values[rows]],
+        customdata=html_safe(list(trials.names[rows])),
+        hovertemplate="%{customdata}<br>trial %{x}: %{text}<br>a click shows all<extra>beyond the axis</extra>",
+        meta={"kind": "beyond"},
+    )
+    edge = {"domain": _VALUES, "range": [0, 1], "overlaying": "y", "visible": False, "fixedrange": True}
+    figure.update_layout(yaxis3=edge)
+    count = int(is_beyond.sum())
+    return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis; a double click shows them"
+
+
 def _add_marks(
-    figure: go.Figure, trials: TrialTable, measure: Measure, rows: Rows, state: str, *, infeasible: bool = False
+    figure: go.Figure,
+    trials: TrialTable,
+    measure: Measure,
+    rows: Rows,
+    state: str,
+    *,
+    infeasible: bool = False,
+    named: int = 0,
 ) -> None:
     if not len(rows):
         return
@@ -82,8 +140,23 @@ def _add_marks(
         name=name,
         marker={"color": GREY if infeasible else STATE_COLOURS[state], "symbol": mark, "size": 7, "opacity": 0.8},
         customdata=html_safe(list(trials.names[rows])),
-        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}<extra>" + name + "</extra>",
+        text=_parameter_texts(trials, rows, named) if named else None,
+        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}" + "<br>%{text}" * bool(named) + f"<extra>{name}</extra>",
     )
+
+
+def _parameter_texts(trials: TrialTable, rows: Rows, most: int) -> list[str]:
+    """Return the values of at most so many parameters of some trials, each in a line."""
+    names = most_telling(trials, most)
+    columns = []
+    for name in names:
+        [title] = html_safe([name])
+        if trials.parameter(name).is_categorical:
+            texts = html_safe([shown(trials.parameter_text(name, int(row))) for row in rows])
+        else:
+            texts = ["" if np.isnan(value) else f"{value:.4g}" for value in trials.values[name][rows].tolist()]
+        columns.append([f"{title} {text}" if text else "" for text in texts])
+    return ["<br>".join(filter(None, texts)) for texts in zip(*columns, strict=True)] if columns else [""] * len(rows)
 
 
 def _add_median(figure: go.Figure, measure: Measure) -> None:

@@ -1,6 +1,7 @@
 // The page of one experiment.
 
 import { actions } from "./actions.js";
+import { showBeside } from "./beside.js";
 import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, withMarksShown } from "./core.js";
 import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
@@ -69,7 +70,13 @@ const chosen = (figure) => new URLSearchParams(
 );
 
 let linked = null;
-const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
+const open = (trial) => showBeside(namespace, trial);
+
+/** Show the values beyond the axis, and no marks of them at its edge; a double click does so, too, and goes back. */
+function showAllValues(element) {
+  globalThis.Plotly.update(element, { visible: "legendonly" }, { "yaxis.autorange": true },
+    element.data.flatMap(({ meta }, i) => (meta?.kind === "beyond" ? [i] : [])));
+}
 
 async function draw(element) {
   const figure = element.dataset.figure;
@@ -82,7 +89,8 @@ async function draw(element) {
   if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
-    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
+    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it, one at the edge shows all values
+      if (points[0]?.data.meta?.kind === "beyond") { showAllValues(element); return; }
       const named = [points[0]?.customdata].flat()[0];
       if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) open(named);
     });
