@@ -60,7 +60,6 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
     figure.update_layout(yaxis=axis.layout)
     drawn = fair_rows(places(measure.drawn), MOST_POINTS, improvements(measure.costs)[::-1])
-    beyond = _zoom(figure, trials, measure, drawn)
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
         named = _NAMED_PARAMETERS if len(drawn) <= _MOST_NAMED else 0
@@ -72,6 +71,7 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     if measure.goal is not None and len(trials):
         add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
     _add_strip(figure, trials, measure)
+    beyond = _zoom(figure, trials, measure, drawn)
     note = beyond or axis.note
     add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), note)
     return figure

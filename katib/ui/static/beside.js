@@ -23,7 +23,9 @@ export async function showBeside(namespace, name) {
   close.addEventListener("click", () => panel.close());
   const foot = Object.assign(document.createElement("div"), { className: "beside-actions" });
   foot.append(link, close);
-  const parts = PARTS.flatMap((part) => [...(found.querySelector(`[data-part="${part}"]`)?.childNodes ?? [])]);
+  const state = found.querySelector("[data-part=head] .state")?.dataset.state;
+  const wanted = PARTS.filter((part) => part !== "why" || state !== "Succeeded"); // which needs no explanation
+  const parts = wanted.flatMap((part) => [...(found.querySelector(`[data-part="${part}"]`)?.childNodes ?? [])]);
   dialog().replaceChildren(foot, ...parts);
   for (const action of panel.querySelectorAll(".headline .actions")) action.remove(); // they are of its own page
   for (const heading of panel.querySelectorAll("h1")) {
