@@ -90,11 +90,12 @@ def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) 
     if span is None:
         return ""
     low, high = span
-    figure.update_layout(yaxis={"range": [low, high], "autorange": False})
+    axis = {"yaxis": {"range": [low, high], "autorange": False}}
     with np.errstate(invalid="ignore"):
         is_beyond = measure.drawn & ((values < low) | (values > high))
     rows = drawn[is_beyond[drawn]]
     if not len(rows):
+        figure.update_layout(axis)
         return ""
     bad_side = values[rows] > high
     figure.add_scatter(
@@ -113,8 +114,8 @@ def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) 
         hovertemplate="%{customdata}<br>trial %{x}: %{text}<br>a click shows all<extra>beyond the axis</extra>",
         meta={"kind": "beyond"},
     )
-    edge = {"domain": _VALUES, "range": [0, 1], "overlaying": "y", "visible": False, "fixedrange": True}
-    figure.update_layout(yaxis3=edge)
+    edge = {"range": [0, 1], "overlaying": "y", "visible": False, "fixedrange": True}
+    figure.update_layout(axis, yaxis3=edge)
     count = int(is_beyond.sum())
     return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis; a double click shows them"
 
@@ -193,6 +194,8 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
 
 def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
     """Add a strip below with the trials that have no value: those that run, and those that ended without."""
+    if measure.drawn.all():
+        return
     for state in STATES:
         rows = places(trials.in_states(state) & ~measure.drawn)
         if not len(rows):
@@ -209,9 +212,9 @@ def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
             customdata=html_safe(list(trials.names[rows])),
             hovertemplate="%{customdata}<br>trial %{x}<extra>" + name + "</extra>",
         )
-        strip = {"domain": _STRIP, "range": [0, 1], "fixedrange": True, "showgrid": False, "zeroline": False}
-        strip |= {"tickvals": [0.5], "ticktext": ["no value"], "title": {"text": ""}}
-        figure.update_layout(yaxis={"domain": _VALUES}, yaxis2=strip, xaxis={"anchor": "y2"})
+    strip = {"domain": _STRIP, "range": [0, 1], "fixedrange": True, "showgrid": False, "zeroline": False}
+    strip |= {"tickvals": [0.5], "ticktext": ["no value"], "title": {"text": ""}}
+    figure.update_layout(yaxis={"domain": _VALUES}, yaxis2=strip, xaxis={"anchor": "y2"})
 
 
 def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:
