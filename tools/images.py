@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from katib.version import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
-TAG = "0.1.0"
+TAG = __version__
 NAMES = ("metrics-collector", "suggestion", "controller", "db-manager", "early-stopping")
 """In the order of building: the quickest first, whose layers the others share, then what takes longest."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.cluster.pods.reading import COLLECTORS
+from katib.version import __version__
 from tests.support.operators import (
     Operator,
     install_kind,
@@ -176,7 +177,7 @@ def test_a_suggestion_service_of_another_owner_is_asked_at_its_address(room: Roo
     code = {path.name: path.read_text() for path in folder.glob("*.py")}
     server = {
         "name": "service",
-        "image": "katib/suggestion:0.1.0",
+        "image": f"katib/suggestion:{__version__}",
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "/code/service.py", "--address", "0.0.0.0:6789"],
         "volumeMounts": [{"name": "code", "mountPath": "/code"}],

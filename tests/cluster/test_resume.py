@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from katib.version import __version__
 from tests.support.pod_cluster import (
     GONE_SECONDS,
     Json,
@@ -65,7 +66,7 @@ def counting_service(namespace: str) -> Json:
     }
     return {
         "algorithmName": "counting",
-        "image": "katib/suggestion:0.1.0",
+        "image": f"katib/suggestion:{__version__}",
         "command": ["python", "-c", COUNTER],
         "securityContext": {"runAsUser": 0},  # a kubelet makes such a directory for root
         "volumeMountPath": "/kept",

@@ -48,6 +48,7 @@ from katib.errors import ConflictError, KatibError, NotFoundError, TerminalError
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
+from katib.version import __version__
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
@@ -264,8 +265,8 @@ def owner_of(obj: Object) -> dict[str, Any]:
     return dict(owner)
 
 
-SUGGESTION_IMAGE = os.environ.get("KATIB_TEST_SUGGESTION_IMAGE", "katib/suggestion:0.1.0")
-EARLY_STOPPING_IMAGE = os.environ.get("KATIB_TEST_EARLY_STOPPING_IMAGE", "katib/early-stopping:0.1.0")
+SUGGESTION_IMAGE = os.environ.get("KATIB_TEST_SUGGESTION_IMAGE", f"katib/suggestion:{__version__}")
+EARLY_STOPPING_IMAGE = os.environ.get("KATIB_TEST_EARLY_STOPPING_IMAGE", f"katib/early-stopping:{__version__}")
 RESTRICTED = {
     "runAsNonRoot": True,
     "readOnlyRootFilesystem": True,

@@ -14,6 +14,7 @@ from katib.tuning.service import Diagnosis, RecordedEvent
 from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -353,6 +354,24 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
     page.wait_for_url(root)
 
     page.get_by_text("No experiment yet.").wait_for()
+
+
+def test_a_button_that_is_pressed_while_its_part_of_the_page_is_renewed_gets_its_click(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    eventually(lambda: page.evaluate("Boolean(document.getElementById('head').shownHtml)"), "the head is renewed once")
+    page.get_by_role("button", name="Delete…").hover()
+    page.mouse.down()
+    swapped = """async (html) => {
+        const { swap } = await import(document.querySelector("script[type=module]").src.replace(/[^/]*$/, "core.js"));
+        swap(document.getElementById("head"), html + document.getElementById("head").innerHTML);
+    }"""
+    page.evaluate(swapped, "<p>newer</p>")
+    shown_while_pressed = page.get_by_text("newer").count()
+    page.mouse.up()
+    page.get_by_role("button", name="Cancel").last.click()
+
+    assert shown_while_pressed == 0
+    page.get_by_text("newer").wait_for()
 
 
 @pytest.mark.slow

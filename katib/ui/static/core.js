@@ -35,12 +35,31 @@ export async function fetchHtml(address, options = {}) {
   return (await ask(address, options)).text();
 }
 
+// What was pressed and is not released yet. A button that is replaced in between would never get its click.
+let pressed = null;
+const postponed = new Map();
+addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+for (const type of ["pointerup", "pointercancel", "dragend"]) {
+  addEventListener(type, () => setTimeout(() => { // after the click
+    pressed = null;
+    for (const [element, html] of postponed) swap(element, html);
+    postponed.clear();
+  }), true);
+}
+
 /**
- * Put a new part of a page in place of what an element holds, unless it is the same. The element with focus keeps it by
- * its id, and so does a part that was scrolled. Returns whether anything changed.
+ * Put a new part of a page in place of what an element holds, unless it is the same, and not before a button in it that
+ * is pressed is released. The element with focus keeps it by its id, and so does a part that was scrolled. Fires "shown".
  */
 export function swap(element, html) {
-  if (element.shownHtml === html) return false;
+  if (element.shownHtml === html) {
+    postponed.delete(element);
+    return;
+  }
+  if (pressed && element.contains(pressed)) {
+    postponed.set(element, html);
+    return;
+  }
   element.shownHtml = html;
   const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
   const left = element.querySelector(".scroll")?.scrollLeft ?? 0;
@@ -50,7 +69,7 @@ export function swap(element, html) {
   if (left) element.querySelector(".scroll")?.scrollTo({ left });
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   showTimes(element);
-  return true;
+  element.dispatchEvent(new CustomEvent("shown"));
 }
 
 const HIDDEN_MILLISECONDS = 10_000;

@@ -70,7 +70,7 @@ export class Part {
     this.element.setAttribute("aria-busy", "true");
     try {
       const html = await fetchHtml(`${this.data}?${question}`, { signal: asked.signal });
-      if (swap(this.element, html)) this.element.dispatchEvent(new CustomEvent("shown"));
+      swap(this.element, html);
     } catch (error) {
       if (error.name === "AbortError") return;
       const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: error.message });
