@@ -136,6 +136,8 @@ export async function showFigure(element, { data, layout }) {
   if (!element.data) element.replaceChildren(); // what was said in its place
   giveRoom(element, shown);
   await Plotly.react(element, coloured(data), shown, { ...CONFIG, displayModeBar: NARROW.matches ? false : "hover" });
+  if (element.scrollWidth > element.clientWidth) element.tabIndex = 0; // keys scroll it
+  else element.removeAttribute("tabindex");
 }
 
 /** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
