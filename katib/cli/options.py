@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -264,7 +265,8 @@ def read_file(path: str) -> tuple[str, str]:
 
     source = "standard input" if path == "-" else path
     try:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _read_bytes(Path(path), MAX_BYTES + 1)
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(source, (error.strerror or str(error)).lower(), _remedy(Path(path))) from error
@@ -273,11 +275,6 @@ def read_file(path: str) -> tuple[str, str]:
     if len(data) > MAX_BYTES:
         raise _unreadable(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
     return text, source
-
-
-def _read_bytes(path: Path, limit: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(limit)
 
 
 def _remedy(path: Path) -> str:

@@ -70,7 +70,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
     """Return what an experiment waits for, or that it progresses."""
     checks: tuple[Callable[[Experiment, Evidence], Answer | None], ...] = (
         _deleting,
-        _nobody_works,
+        _no_controller_works,
         _storage_fails,
         _is_stopped,
         _template_is_missing,
@@ -111,16 +111,16 @@ def _deleting(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if experiment.metadata.deletion_timestamp is None:
         return None
     if not evidence.controllers_running:
-        sentence = f"{experiment.name} is being deleted, and {evidence.place.nobody_works}."
+        sentence = f"{experiment.name} is being deleted, and {evidence.place.idle}."
         return Answer(sentence, remedies=[evidence.place.start])
     return Answer(f"{experiment.name} is being deleted; its trials go first.")
 
 
-def _nobody_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _no_controller_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if evidence.controllers_running:
         return None
     return Answer(
-        f"{experiment.name} is unfinished, and {evidence.place.nobody_works}.",
+        f"{experiment.name} is unfinished, and {evidence.place.idle}.",
         remedies=[evidence.place.start],
     )
 

@@ -62,7 +62,7 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         return Answer(f"{name} is being deleted; its job and its metrics go first.")
     if not evidence.controllers_running:
         return Answer(
-            f"{name} does not progress because {evidence.place.nobody_works}.",
+            f"{name} does not progress because {evidence.place.idle}.",
             remedies=[evidence.place.start],
         )
     held = _held_up(trial, facts) or _retried(trial, facts) or _waiting(trial, facts, evidence)

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -17,6 +17,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Trial
 from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
@@ -27,6 +28,7 @@ from katib.tuning.service import (
     BOOKMARK,
     Change,
     Diagnosis,
+    Document,
     Json,
     NewReadings,
     Page,
@@ -82,20 +84,22 @@ class HttpTuningService:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
         body = self._post("experiments", document, source, namespace)
         return Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
         return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
@@ -197,10 +201,18 @@ class HttpTuningService:
         return int(answer["before"])
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on."""
-        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        """Change the counts of an experiment, stop it, let it go on, or mark it."""
+        body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        if marks is not None:
+            body |= {name: value for name, value in asdict(marks).items() if value is not None}
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
@@ -220,14 +232,14 @@ class HttpTuningService:
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._call("GET", path, params=_drop_empty(query or {}))
 
-    def _post(self, path: str, document: str, source: str, namespace: str | None) -> Any:
+    def _post(self, path: str, document: Document, source: str, namespace: str | None) -> Any:
         shared = self._source(source)
         try:
             return self._call(
                 "POST",
                 path,
                 params=_drop_empty({"namespace": namespace or "", "source": shared}),
-                content=document.encode(),
+                content=str(document).encode(),
                 headers={"content-type": "application/yaml"},
             )
         except InvalidError as error:

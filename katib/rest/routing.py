@@ -94,12 +94,16 @@ class ChosenTrial(TypedDict):
 
 
 class ExperimentEdit(TypedDict):
-    """What to change of an experiment; what is left out stays. null takes a limit away."""
+    """What to change of an experiment; what is left out stays. null takes a limit away, an empty text a mark."""
 
     maxTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
+    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
+    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
+    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
+    project: NotRequired[Annotated[str, Field(description="What it belongs to.")]]
 
 
 class TrialEdit(TypedDict):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from katib.api import types
 from katib.api.metrics import MetricLog
@@ -14,12 +14,17 @@ from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.api.loading import FileText
+    from katib.api.marks import MarkChanges
     from katib.api.types import Experiment, Resource, Trial
     from katib.tuning.offered_templates import OfferedTemplates
 
 R = TypeVar("R", bound="Resource")
 Json = dict[str, Any]
 """An object of another kind, such as a pod, or one of ours as it is stored."""
+
+Document: TypeAlias = "str | FileText"
+"""What users submit: YAML or JSON text, or a file, whose text is then read only once."""
 
 DEFAULT_NAMESPACE = "default"
 
@@ -185,7 +190,7 @@ class TuningService(Protocol):
     raises NotFoundError for a missing object and UnavailableError when the service cannot be reached.
     """
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment from YAML or JSON text, or resume or update the one of that name.
 
         Args:
@@ -198,7 +203,7 @@ class TuningService(Protocol):
                 way that cannot be resumed.
         """
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
 
         A document of training runtimes alone is checked as `store_runtimes` would.
@@ -207,14 +212,16 @@ class TuningService(Protocol):
             InvalidError: Anything wrong with it, all errors at once.
         """
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Check a document as `submit` would, store nothing, and return what its first trial would run.
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
         """
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes, so that TrainJobs can refer to them; return what became of each, in order.
 
         Args:
@@ -341,15 +348,22 @@ class TuningService(Protocol):
         """
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+        """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
 
         Args:
             namespace: Of the experiment.
             experiment: Its name.
             counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
             stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+            marks: Tags, notes, project and favourite; None leaves all of them as they are.
 
         Raises:
             InvalidError: The change is not allowed.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import yaml
 
+from katib.api.marks import marks_of
 from katib.api.metrics import is_usable
 from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
 from katib.api.types import Experiment, ParameterSpec, ParameterType
@@ -74,6 +75,8 @@ def experiment_summary(experiment: Experiment) -> Summary:
         "parallel": spec.parallel_trial_count,
         "failures": spec.max_failed_trial_count,
         "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED,
+        "active": active_text(experiment),
+        **asdict(marks_of(metadata.annotations)),
         "counts": {state: getattr(status, field) for state, field in _COUNTS.items()},
         "best": {
             "trial": best.best_trial_name,
@@ -81,6 +84,19 @@ def experiment_summary(experiment: Experiment) -> Summary:
             "parameters": texts_of(best.parameter_assignments),
         },
     }
+
+
+NOW = "now"
+
+
+def active_text(experiment: Experiment) -> str:
+    """Return when something last happened to an experiment; NOW while trials run."""
+    status = experiment.status
+    if status.trials_running and not is_completed(experiment):
+        return NOW
+    changed = (moment for one in status.conditions for moment in (one.last_update_time, one.last_transition_time))
+    known = (experiment.metadata.creation_timestamp, status.start_time, status.completion_time, *changed)
+    return time_text(max(filter(None, known), default=None))
 
 
 def _reason_of(experiment: Experiment) -> str:

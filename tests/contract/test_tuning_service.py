@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.marks import MarkChanges, Marks, marks_of
 from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
@@ -419,6 +420,20 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
         world.service.edit(NS, "demo", counts={"parallelTrialCount": 0})
     with pytest.raises(NotFoundError):
         world.service.edit(NS, "ghost", counts={"maxTrialCount": 7})
+
+
+def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    marks = MarkChanges(tags=("baseline", "v2", "baseline"), notes="try\na larger model", project="vision")
+    world.service.edit(NS, "demo", counts={}, marks=marks)
+    edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(favourite=True, notes=""))
+    assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "", favourite=True, project="vision")
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+    stored = world.service.get(Experiment, NS, "demo")
+    assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
+    with pytest.raises(InvalidError, match="without a comma"):
+        world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
 
 
 def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:

@@ -11,22 +11,25 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from katib.api.conditions import COMPLETED_EXPERIMENT
-from katib.api.loading import load_experiment
+from katib.api.loading import FileText
 from katib.api.names import PROGRAM_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import failures
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
 from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed, lost_count, state_of
-from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
+from katib.tuning.service import Submission, TuningService
 
 if TYPE_CHECKING:
     from katib.local.engine import Engine
+    from katib.tuning.stored_service import ObjectTuningService
+    from katib.tuning.submission import Admitted, Candidate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,23 +133,32 @@ class _Ended:
         return self.same_search and self.lost > 0
 
 
+def admitted_first(engine: Engine, directory: Path, file: FileText, namespace: str | None) -> Admitted | None:
+    """Return the experiment of a file before an engine is opened, so that a wrong file leaves no data directory behind.
+
+    None where the data directory is there: what the file means depends on the experiments in it.
+
+    Raises:
+        InvalidError: The file is wrong.
+    """
+    return None if directory.exists() else engine.admit(file, source=file.source, namespace=namespace)
+
+
 def submit_here(
     engine: Engine,
-    text: str,
+    candidate: Candidate,
     source: str,
-    namespace: str | None,
     choice: Choice,
     *,
     command: str = "",
     may_ask: bool = False,
 ) -> Submitted:
-    """Submit a document to an engine that is not started; an experiment that has ended runs again where that is wanted.
+    """Submit a file to an engine that is not started; an experiment that has ended runs again where that is wanted.
 
     Args:
         engine: It is open, and not started.
-        text: The document.
-        source: What to call it in errors.
-        namespace: Where it names none.
+        candidate: The experiment of the file, read or admitted already.
+        source: Name of the file, shown in errors.
         choice: What the user chose on the command line.
         command: What submits it, for later explanations.
         may_ask: Whether there is a terminal to ask at.
@@ -154,33 +166,31 @@ def submit_here(
     Raises:
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
-    submitted = _submit(engine, text, source, namespace, choice, may_ask=may_ask)
+    submitted = _submit(engine, candidate, source, choice, may_ask=may_ask)
     if command and submitted.submission is not None and submitted.submission.outcome == "created":
         engine.repeats.note_command(_key(submitted.submission.experiment), command)
     return submitted
 
 
-def _submit(
-    engine: Engine, text: str, source: str, namespace: str | None, choice: Choice, *, may_ask: bool
-) -> Submitted:
-    service = engine.service
+def _submit(engine: Engine, candidate: Candidate, source: str, choice: Choice, *, may_ask: bool) -> Submitted:
     if choice:
-        return _chosen(engine, text, source, namespace, choice)
+        return _chosen(engine, candidate, source, choice)
     try:
-        submission = service.submit(text, source=source, namespace=namespace)
+        submission = engine.service.take(candidate)
     except InvalidError as error:
         if any(field.origin not in _OF_AN_UPDATE for field in error.errors):
             raise
-        ended = _compared(service, text, source, namespace, error)
-        if ended is None:
+        found = _stored(engine.service, candidate)
+        if found is None or not is_completed(found):
             raise _with_restart(error) from None
+        ended = _differing(candidate, source, found, error)
     else:
         if submission.outcome == "created":
             return Submitted(submission)
         ended = _Ended(submission.experiment, _changes_of_program(submission.experiment), same_search=True, more=0)
         if submission.outcome != "unchanged":
             return _resumed(engine, submission, ended)
-    return _settle(engine, text, source, namespace, ended, may_ask=may_ask)
+    return _settle(engine, candidate, source, ended, may_ask=may_ask)
 
 
 def _resumed(engine: Engine, submission: Submission, unfinished: _Ended) -> Submitted:
@@ -193,19 +203,17 @@ def _resumed(engine: Engine, submission: Submission, unfinished: _Ended) -> Subm
     return Submitted(submission, notes=(note,))
 
 
-def _settle(
-    engine: Engine, text: str, source: str, namespace: str | None, ended: _Ended, *, may_ask: bool
-) -> Submitted:
+def _settle(engine: Engine, candidate: Candidate, source: str, ended: _Ended, *, may_ask: bool) -> Submitted:
     """Decide what becomes of an experiment that has ended."""
     if ended.same_search and ended.more:
         note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it goes on"
-        return _continue(engine, text, source, namespace, ended.experiment, failed=ended.is_useless, note=note)
+        return _continue(engine, candidate, ended.experiment, failed=ended.is_useless, note=note)
     if ended.is_useless and ended.changes:
-        return _again_by_itself(engine, text, source, namespace, ended)
+        return _again_by_itself(engine, candidate, ended)
     if may_ask:
         choice = _asked(ended)
         if choice:
-            return _chosen(engine, text, source, namespace, choice)
+            return _chosen(engine, candidate, source, choice)
         return Submitted(Submission(ended.experiment, "unchanged"))
     if ended.changes:
         click.echo(f"error: {_summary(ended)}; {_ways(ended)}", err=True)
@@ -213,40 +221,40 @@ def _settle(
     return Submitted(Submission(ended.experiment, "unchanged"))
 
 
-def _again_by_itself(engine: Engine, text: str, source: str, namespace: str | None, ended: _Ended) -> Submitted:
+def _again_by_itself(engine: Engine, candidate: Candidate, ended: _Ended) -> Submitted:
     what = _changed_words(ended.changes)
     if ended.can_retry:
         trials = "its trial runs" if ended.lost == 1 else f"its {ended.lost} trials run"
         note = f"{ended.name} had failed, and {what} changed since, so {trials} again"
-        return _continue(engine, text, source, namespace, ended.experiment, failed=True, note=note)
-    engine.service.validate(text, source=source, namespace=namespace)
+        return _continue(engine, candidate, ended.experiment, failed=True, note=note)
+    admitted = engine.service.admit(candidate)
     aside = engine.repeats.set_aside(_key(ended.experiment))
     note = f"{ended.name} had failed, and {what} changed since, so it starts again; the old one is {aside} now"
-    return Submitted(engine.service.submit(text, source=source, namespace=namespace), notes=(note,))
+    return Submitted(engine.service.take(admitted), notes=(note,))
 
 
-def _chosen(engine: Engine, text: str, source: str, namespace: str | None, choice: Choice) -> Submitted:
+def _chosen(engine: Engine, candidate: Candidate, source: str, choice: Choice) -> Submitted:
     """Do what the user chose."""
     service = engine.service
-    found = _stored(service, text, source, namespace)
+    found = _stored(service, candidate)
     if found is None and choice.restart:
-        return Submitted(service.submit(text, source=source, namespace=namespace))
+        return Submitted(service.take(candidate))
     if found is None:
         option = "--retry-failed" if choice.retry_failed else "--more"
         raise invalid(option, "there is no experiment of this name yet", "leave it out", "choice-without-experiment")
     if choice.restart:
-        service.validate(text, source=source, namespace=namespace)
+        admitted = service.admit(candidate)
         aside = engine.repeats.set_aside(_key(found))
         note = f"{found.name} starts again; the old one is {aside} now"
-        return Submitted(service.submit(text, source=source, namespace=namespace), notes=(note,))
-    ended = _state_of(service, text, source, namespace, found)
+        return Submitted(service.take(admitted), notes=(note,))
+    ended = _state_of(service, candidate, source, found)
     if not ended.same_search:
         cause = f"{_changed_words(ended.changes)} changed since"
         raise invalid(f"experiment {ended.name}", cause, "undo that, or use --restart", "choice-other-search")
     _check_possible(ended, choice)
     failed = choice.retry_failed or (bool(choice.more) and ended.is_useless)
     if not choice.more:
-        return _continue(engine, text, source, namespace, found, failed=failed, note="")
+        return _continue(engine, candidate, found, failed=failed, note="")
     _run_again(engine, found, failed=failed, more=choice.more)
     return Submitted(Submission(service.get(Experiment, *_key(found)), "updated"))
 
@@ -258,7 +266,7 @@ def _check_possible(ended: _Ended, choice: Choice) -> None:
         raise invalid(where, "none of its trials failed", "use --more N or --restart", "choice-nothing-failed")
     if not choice.more or not is_completed(ended.experiment):
         return
-    reason = _reason(ended.experiment)
+    reason = next((c.reason for c in ended.experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
     if "GoalReached" in reason:
         raise invalid(where, "it reached its goal", "change objective.goal and use --restart", "choice-goal")
     if "EndReached" in reason:
@@ -269,52 +277,38 @@ def _check_possible(ended: _Ended, choice: Choice) -> None:
         raise invalid(where, cause, "add --retry-failed", "choice-failed")
 
 
-def _continue(
-    engine: Engine, text: str, source: str, namespace: str | None, experiment: Experiment, *, failed: bool, note: str
-) -> Submitted:
-    """Let an experiment go on with the counts of its document."""
+def _continue(engine: Engine, candidate: Candidate, experiment: Experiment, *, failed: bool, note: str) -> Submitted:
+    """Let an experiment go on with the counts of its file."""
     _run_again(engine, experiment, failed=failed, more=0)
-    submission = engine.service.submit(text, source=source, namespace=namespace)
-    return Submitted(submission, notes=(note,) if note else ())
+    return Submitted(engine.service.take(candidate), notes=(note,) if note else ())
 
 
 def _run_again(engine: Engine, experiment: Experiment, *, failed: bool, more: int) -> None:
     engine.repeats.run_again(_key(experiment), failed=failed, more=more, program=_program_now(experiment))
 
 
-def _stored(service: TuningService, text: str, source: str, namespace: str | None) -> Experiment | None:
-    """Return the experiment of a document as it is stored; None when there is none."""
-    loaded = load_experiment(text, source, namespace or DEFAULT_NAMESPACE).experiment
+def _stored(service: TuningService, candidate: Candidate) -> Experiment | None:
+    """Return the experiment of a file as it is stored; None when there is none."""
     try:
-        return service.get(Experiment, loaded.namespace, loaded.name)
+        return service.get(Experiment, candidate.experiment.namespace, candidate.experiment.name)
     except NotFoundError:
         return None
 
 
-def _state_of(service: TuningService, text: str, source: str, namespace: str | None, found: Experiment) -> _Ended:
+def _state_of(service: ObjectTuningService, candidate: Candidate, source: str, found: Experiment) -> _Ended:
     """Return what changed of an experiment, whether it has ended or not."""
     try:
-        service.submit(text, source=source, namespace=namespace)
+        service.take(candidate)
     except InvalidError as error:
         if any(field.origin not in _OF_AN_UPDATE for field in error.errors):
             raise
-        return _differing(text, source, namespace, found, error)
+        return _differing(candidate, source, found, error)
     return _Ended(found, _changes_of_program(found), same_search=True, more=0)
 
 
-def _compared(
-    service: TuningService, text: str, source: str, namespace: str | None, error: InvalidError
-) -> _Ended | None:
-    """Return what changed of an experiment that has ended; None while it has not."""
-    found = _stored(service, text, source, namespace)
-    if found is None or not is_completed(found):
-        return None
-    return _differing(text, source, namespace, found, error)
-
-
-def _differing(text: str, source: str, namespace: str | None, found: Experiment, error: InvalidError) -> _Ended:
+def _differing(candidate: Candidate, source: str, found: Experiment, error: InvalidError) -> _Ended:
     same_search = all(field.origin != "update-immutable" for field in error.errors)
-    wanted = load_experiment(text, source, namespace or DEFAULT_NAMESPACE).experiment.spec.max_trial_count
+    wanted = candidate.experiment.spec.max_trial_count
     budget = found.spec.max_trial_count
     more = max(0, wanted - budget) if wanted is not None and budget is not None else 0
     fields = [_changed_field(field, source) for field in error.errors if field.origin not in _OF_COUNTS]
@@ -418,10 +412,6 @@ def is_terminal() -> bool:
 def _has_no_value(experiment: Experiment) -> bool:
     status = experiment.status
     return not status.current_optimal_trial.best_trial_name and not status.trials_succeeded
-
-
-def _reason(experiment: Experiment) -> str:
-    return next((c.reason for c in experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
 
 
 def _key(experiment: Experiment) -> Key:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from katib.api.loading import FileText
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -74,24 +75,30 @@ def run(
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "config", "containers", *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    text, source = with_earlier(*options.read_file(file), warm_start)
     return run_here(
-        text, source, data_dir, namespace, config, containers, choice=choice, detach=detach, form=form, quiet=quiet
+        with_earlier(FileText(*options.read_file(file)), warm_start),
+        data_dir,
+        namespace,
+        config,
+        containers,
+        choice=choice,
+        detach=detach,
+        form=form,
+        quiet=quiet,
     )
 
 
-def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
-    """Return the text of an experiment with earlier trials of another file, and what to call it in errors."""
+def with_earlier(file: FileText, warm_start: str | None) -> FileText:
+    """Return an experiment file with the earlier trials of another file."""
     if warm_start is None:
-        return text, source
+        return file
     from katib.tuning.earlier_files import with_earlier_trials
 
-    return with_earlier_trials(text, source, *options.read_file(warm_start)), source
+    return with_earlier_trials(file, *options.read_file(warm_start))
 
 
 def run_here(
-    text: str,
-    source: str,
+    file: FileText,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
@@ -106,10 +113,9 @@ def run_here(
     """Run an experiment on this machine, to its end; return the exit code.
 
     Args:
-        text: The document.
-        source: What to call it in errors.
+        file: The experiment file.
         data_dir: As the option says it.
-        namespace: Where the document names none.
+        namespace: Where the file names none.
         config: Further algorithms.
         containers: What runs the images of trials.
         choice: What to do with an experiment that is there already.
@@ -119,28 +125,29 @@ def run_here(
         notices: Whether to say what is done otherwise than on Kubernetes.
     """
     from katib.cli.run.following import Interrupt, Run
-    from katib.local import open_engine, validate_document
+    from katib.local import open_engine
 
     data = f" --data-dir {data_dir}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
     if detach:
         from katib.cli.run.detached import run_detached
 
-        return run_detached(text, source, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+        return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     interrupt = Interrupt()
-    if not directory.exists():  # what cannot be run leaves no data directory behind
+    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    try:
+        admitted = again.admitted_first(engine, directory, file, namespace)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+    with engine:
         try:
-            validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
-        except InvalidError as error:
-            return again.wrong(error, source)
-    with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        try:
+            candidate = admitted or engine.service.load(file, source=file.source, namespace=namespace)
             may_ask = not quiet and form is None and again.is_terminal()
             submitted = again.submit_here(
-                engine, text, source, namespace, choice, command=options.typed_line(), may_ask=may_ask
+                engine, candidate, file.source, choice, command=options.typed_line(), may_ask=may_ask
             )
         except InvalidError as error:
-            return again.wrong(error, source)
+            return again.wrong(error, file.source)
         submission = submitted.submission
         if submission is None:
             return submitted.code
@@ -177,12 +184,12 @@ def _run_in_cluster(
     from katib.cli.run.following import Interrupt, Run
 
     interrupt = Interrupt()
-    text, source = with_earlier(*options.read_file(file), warm_start)
+    read = with_earlier(FileText(*options.read_file(file)), warm_start)
     with open_cluster(cluster) as opened:
         try:
-            submission = opened.service.submit(text, source=source, namespace=namespace or opened.namespace)
+            submission = opened.service.submit(read, source=read.source, namespace=namespace or opened.namespace)
         except InvalidError as error:
-            return again.wrong(error, source)
+            return again.wrong(error, read.source)
         for notice in () if quiet else submission.notices:
             click.echo(f"note: {notice}", err=True)
         run = Run(opened.service, submission.experiment, interrupt, form=form, quiet=quiet)

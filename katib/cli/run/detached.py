@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from katib.api.loading import FileText
 from katib.cli import options
 from katib.cli.run import again
 from katib.errors import InvalidError, UnavailableError, invalid
@@ -23,8 +24,7 @@ _LOG_FILE = "server.log"
 
 
 def run_detached(
-    text: str,
-    source: str,
+    file: FileText,
     directory: Path,
     data: str,
     namespace: str | None,
@@ -37,11 +37,10 @@ def run_detached(
     """Submit an experiment to the server of a data directory, which is started where none runs; return the exit code.
 
     Args:
-        text: The document.
-        source: What to call it in errors.
+        file: The experiment file.
         directory: The data directory.
         data: The option that names it to later commands.
-        namespace: Where the document names none.
+        namespace: Where the file names none.
         config: Further algorithms, for a server that is started.
         containers: What runs the images of trials there.
         choice: What to do with an experiment that is there already.
@@ -50,12 +49,12 @@ def run_detached(
     note = next(iter(running_servers(directory)), None)
     try:
         if note is not None:
-            submission: Submission | None = _submit_to(note, text, source, namespace, choice)
+            submission: Submission | None = _submit_to(note, file, namespace, choice)
             submitted = again.Submitted(submission)
         else:
-            submitted = _store(text, source, directory, namespace, config, containers, choice)
+            submitted = _store(file, directory, namespace, config, containers, choice)
     except InvalidError as error:
-        return again.wrong(error, source)
+        return again.wrong(error, file.source)
     if submitted.submission is None:
         return submitted.code
     for line in () if quiet else submitted.notes:
@@ -74,19 +73,18 @@ def run_detached(
     return 0
 
 
-def _submit_to(note: Note, text: str, source: str, namespace: str | None, choice: again.Choice) -> Submission:
+def _submit_to(note: Note, file: FileText, namespace: str | None, choice: again.Choice) -> Submission:
     from katib.rest.client import HttpTuningService
 
     if choice:
         cause = f"a server works on the data directory, at {note.url}"
         raise invalid("--restart, --retry-failed, --more", cause, "stop it first", "choice-beside-server")
     with HttpTuningService(note.url, note.token) as service:
-        return service.submit(text, source=source, namespace=namespace)
+        return service.submit(file, source=file.source, namespace=namespace)
 
 
 def _store(
-    text: str,
-    source: str,
+    file: FileText,
     directory: Path,
     namespace: str | None,
     config: Path | None,
@@ -94,12 +92,13 @@ def _store(
     choice: again.Choice,
 ) -> again.Submitted:
     """Store an experiment for the server that is about to start."""
-    from katib.local import open_engine, validate_document
+    from katib.local import open_engine
 
-    if not directory.exists():  # what cannot be run leaves no data directory behind
-        validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
-    with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        return again.submit_here(engine, text, source, namespace, choice, command=options.typed_line())
+    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    admitted = again.admitted_first(engine, directory, file, namespace)
+    with engine:
+        candidate = admitted or engine.service.load(file, source=file.source, namespace=namespace)
+        return again.submit_here(engine, candidate, file.source, choice, command=options.typed_line())
 
 
 def _started(directory: Path, config: Path | None, containers: str | None) -> Note:

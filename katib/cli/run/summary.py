@@ -47,7 +47,8 @@ def ended_lines(
     if savings:
         yield savings
     if best is not None:
-        yield _best_line(experiment, best)
+        found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
+        yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
         yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}, katib ui {name}{place}"
         return
     if infeasible := infeasible_words(experiment):
@@ -59,12 +60,6 @@ def ended_lines(
         yield f"Look at {example.name}: {cause}{ends}"
     logs = f"katib logs {example.name}{place}, " if example is not None else ""
     yield f"Next: {logs}katib why {name}{place}"
-
-
-def _best_line(experiment: Experiment, best: Trial) -> str:
-    if pareto_trials(experiment):
-        return f"Pareto set: {pareto_words(experiment)}"
-    return f"Best trial: {best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
 
 
 def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
