@@ -21,7 +21,7 @@ from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.signals import stop_on_signal
 from katib.errors import invalid
-from katib.rest.notes import TOKEN_FILE, account_directory, kept_token, noted
+from katib.rest.notes import SIGNED_OUT_FILE, TOKEN_FILE, account_directory, kept_token, noted
 
 if TYPE_CHECKING:
     from katib.controllers.metrics import Page
@@ -259,9 +259,25 @@ def _listening(
     from katib.rest.server import Server
     from katib.ui import ui_routes
 
+    kept_in = access.directory or data_dir
     with (
-        Server(service, host=host, port=port, token=access.token(), pages=pages, ui=ui_routes) as server,
-        noted(server.address, access.file, data_dir, account_directory(), page=server.page),
+        Server(
+            service,
+            host=host,
+            port=port,
+            token=access.token(),
+            pages=pages,
+            ui=ui_routes,
+            signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
+        ) as server,
+        noted(
+            server.address,
+            access.file,
+            data_dir,
+            account_directory(),
+            page=server.page,
+            link_key=server.link_key,
+        ),
     ):
         yield server
 

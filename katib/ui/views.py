@@ -34,6 +34,8 @@ from katib.tuning.reading import (
     texts_of,
     time_text,
 )
+from katib.ui.numbers import shown_number
+from katib.ui.words import experiment_sentence
 
 Summary = dict[str, Any]
 """What a page shows of an experiment; all of it is JSON."""
@@ -110,10 +112,11 @@ def experiment_head(experiment: Experiment, now: datetime) -> Summary:
     best: dict[str, str] = summary["best"]["parameters"]
     return {
         **summary,
+        "sentence": experiment_sentence(experiment, summary["reason"]),
         "time": time_words(experiment, now),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
-        "further": [(name, short(text), text) for name, text in further_values_of_best(experiment)],
-        "assignments": [(name, short(text), text) for name, text in best.items()],
+        "further": [(name, shown_number(text), text) for name, text in further_values_of_best(experiment)],
+        "assignments": [(name, short(shown_number(text)), text) for name, text in best.items()],
         "copies": copies_of(typed_assignments(experiment, best)),
     }
 
