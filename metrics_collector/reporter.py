@@ -15,6 +15,7 @@ Laws:
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +84,8 @@ class Reporter:
         report_all: Stores readings of several trials at the price of one, all or none; None: there is no such call.
         max_batch: Most readings in one call of the log.
         max_age_seconds: Longest wait for company.
+        first_age_seconds: Longest wait of readings that come when none were handed over for `max_age_seconds`; None: as
+            long as all others. Batches do not become more frequent, and a rare reading is stored sooner.
         max_waiting: Number of waiting readings from which the reporter is backlogged.
         first_pause_seconds: Pause after a first refusal; it doubles with each further one.
         last_pause_seconds: Longest pause.
@@ -96,6 +99,7 @@ class Reporter:
         report_all: Callable[[Mapping[str, Sequence[MetricLog]]], None] | None = None,
         max_batch: int = MAX_BATCH,
         max_age_seconds: float = MAX_AGE_SECONDS,
+        first_age_seconds: float | None = None,
         max_waiting: int = MAX_WAITING,
         first_pause_seconds: float = FIRST_PAUSE_SECONDS,
         last_pause_seconds: float = LAST_PAUSE_SECONDS,
@@ -108,12 +112,14 @@ class Reporter:
         self._clock = clock or _SystemClock()
         self._max_batch = max_batch
         self._max_age = max_age_seconds
+        self._first_age = max_age_seconds if first_age_seconds is None else first_age_seconds
         self._max_waiting = max_waiting
         self._backoff = Backoff(first_pause_seconds, last_pause_seconds)
         self._changed = threading.Condition()
         self._queue: dict[str, _Trial] = {}
         self._queued = 0  # readings in the queue
-        self._oldest: float | None = None  # since when the queue has something to store
+        self._due: float | None = None  # when the queue is to be handed over; None: nothing is in it
+        self._taken_at = -math.inf  # when something of it was handed over last
         self._flushed: dict[str, None] = {}  # trials of the queue that are to be stored now, in order
         self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
         self._calling = False  # the log is working on what is under way
@@ -151,8 +157,9 @@ class Reporter:
             self._entry(trial_name).logs.extend(logs)
             self._queued += len(logs)
             self._waiting += len(logs)
-            if self._oldest is None:
-                self._oldest = self._clock.monotonic()
+            if self._due is None:
+                now = self._clock.monotonic()
+                self._due = now + (self._first_age if now - self._taken_at >= self._max_age else self._max_age)
                 self._changed.notify_all()
             elif self._queued >= self._max_batch:
                 self._changed.notify_all()
@@ -214,23 +221,23 @@ class Reporter:
             while not self._ripe():
                 if self._deadline is not None:
                     return False
-                oldest = self._oldest
-                age_left = None if oldest is None else oldest + self._max_age - self._clock.monotonic()
-                self._clock.wait(self._changed, age_left)
+                left = None if self._due is None else self._due - self._clock.monotonic()
+                self._clock.wait(self._changed, left)
             room = self._max_batch
             for name in dict.fromkeys([*self._flushed, *self._queue]):
                 room -= self._move(name, room)
                 if room <= 0:
                     break
-            self._oldest = self._oldest if self._queued else None
+            self._due = self._due if self._queued else None
+            self._taken_at = self._clock.monotonic()
             return True
 
     def _ripe(self) -> bool:
         if self._flushed or self._queued >= self._max_batch:
             return True
-        if self._oldest is None:
+        if self._due is None:
             return False
-        return self._deadline is not None or self._clock.monotonic() >= self._oldest + self._max_age
+        return self._deadline is not None or self._clock.monotonic() >= self._due
 
     def _move(self, name: str, room: int) -> int:
         """Put up to so many readings of a trial under way, with its flushes when these are all."""

@@ -56,7 +56,7 @@ def unknown_rules(container: Mapping[str, Any], path: str, *, is_program: bool) 
             found += [(name, rule[name], ("exitCodes",)) for name in rule if name != "action"]
         for field, value, known in found:
             if value not in known:
-                cause = f"{shown(value)} is not known here, so it could not be told when the program has ended"
+                cause = f"{shown(value)} is not known here, so the end of the program could not be recognized"
                 remedy = did_you_mean(value if isinstance(value, str) else "", known)
                 yield FieldError(f"{path}.restartPolicyRules[{i}].{field}", cause, remedy, "restart-rule-unknown")
 

@@ -8,9 +8,11 @@ submission, so that it can be reported together with everything validation finds
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from msgspec import structs
@@ -20,7 +22,7 @@ from katib.api.json_values import check_plain
 from katib.api.types import API_VERSION, Experiment
 from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import closest, shown
-from katib.api.yaml_text import YamlDocument, parse_yaml
+from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError, invalid
 
 _TRAINER = "trainer.kubeflow.org/v1alpha1"
@@ -62,6 +64,43 @@ class LoadedDocument:
         return text if isinstance(text, str) else ""
 
 
+class FileText:
+    """The text of a file, whose objects are read once, when they are first asked for.
+
+    Attributes:
+        text: YAML or JSON.
+        source: Name of the file, shown in errors.
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+
+    @classmethod
+    def of(cls, documents: Sequence[LoadedDocument], source: str) -> FileText:
+        """Return a file of objects that were read from another text."""
+        made = cls("\n---\n".join(json.dumps(document.data) for document in documents), source)
+        made.documents = documents
+        return made
+
+    def __str__(self) -> str:
+        return self.text
+
+    @cached_property
+    def documents(self) -> Sequence[LoadedDocument]:
+        """The objects of the file, in order.
+
+        Raises:
+            InvalidError: As `load_documents`.
+        """
+        return load_documents(self.text, self.source)
+
+
+def file_of(document: str | FileText, source: str) -> FileText:
+    """Return a text as a file; a file, which may have been read already, as it is."""
+    return document if isinstance(document, FileText) else FileText(document, source)
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """An experiment as it arrived.
@@ -91,22 +130,17 @@ class Submission:
         return None
 
 
-def load_experiment(text: str | bytes, source: str, default_namespace: str) -> Submission:
-    """Read a file with one Experiment and, optionally, ConfigMaps, Secrets and training runtimes.
+def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
+    """Return the one Experiment of a file and, optionally, its ConfigMaps, Secrets and training runtimes.
 
     Args:
-        text: YAML or JSON; bytes are UTF-8.
+        documents: The objects of the file.
         source: Name of the file, shown in errors.
         default_namespace: Namespace of objects that name none.
 
     Raises:
-        InvalidError: The text, the number of documents or the kind of one is wrong.
+        InvalidError: The number of Experiments is wrong, or the Experiment is not JSON data.
     """
-    return experiment_of(load_documents(text, source), source, default_namespace)
-
-
-def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
-    """Return the one Experiment of a file that is read already, as `load_experiment` does."""
     experiments = [document for document in documents if document.kind == "Experiment"]
     companions = [document for document in documents if document.kind in _COMPANIONS]
     if len(experiments) > 1:
@@ -125,10 +159,10 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
     return decode_experiment(experiments[0].data, default_namespace, companions)
 
 
-def holds_runtimes(text: str | bytes, source: str) -> bool:
+def holds_runtimes(file: FileText) -> bool:
     """Return whether a file can be read and holds training runtimes and nothing else."""
     try:
-        return are_runtimes(load_documents(text, source))
+        return are_runtimes(file.documents)
     except InvalidError:
         return False
 
@@ -200,20 +234,15 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     for document in documents:
         place = f"{source}:{document.line}" if len(documents) > 1 else source
         if not isinstance(document.data, dict):
-            errors.append(_not_an_object(document, place))
+            kind = "a list" if isinstance(document.data, list) else "a single value"
+            remedy = "start with apiVersion, kind, metadata and spec"
+            errors.append(FieldError(place, f"it is {kind}, not an object", remedy, "document-type"))
             continue
         prefix = f"{place}: " if len(documents) > 1 else ""
         errors.extend(check_plain(document.data) or _kind_errors(document.data, prefix))
     if errors:
         raise InvalidError(errors)
     return [LoadedDocument(document.data["kind"], document.line, document.data) for document in documents]
-
-
-def _not_an_object(document: YamlDocument, place: str) -> FieldError:
-    kind = "a list" if isinstance(document.data, list) else "a single value"
-    return FieldError(
-        place, f"it is {kind}, not an object", "start with apiVersion, kind, metadata and spec", "document-type"
-    )
 
 
 def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:

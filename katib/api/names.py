@@ -82,6 +82,19 @@ STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
 
+TAGS_ANNOTATION = "katib.kubeflow.org/tags"
+"""On an Experiment: words that its users find it by, separated by commas."""
+
+NOTES_ANNOTATION = "katib.kubeflow.org/notes"
+"""On an Experiment: what its users want to remember of it."""
+
+PROJECT_ANNOTATION = "katib.kubeflow.org/project"
+"""On an Experiment: what it belongs to; the list of experiments groups by it."""
+
+FAVOURITE_ANNOTATION = "katib.kubeflow.org/favourite"
+FAVOURITE = "true"
+"""On an Experiment: its users keep it at hand."""
+
 EXPERIMENT_STOPPED = "ExperimentStopped"
 """Reason of an Experiment's Running while it is stopped; the status says whether trials still run."""
 

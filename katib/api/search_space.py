@@ -37,14 +37,9 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
     for i, operation in enumerate(spec.nas_config.operations if spec.nas_config else ()):
         path = f"spec.nasConfig.operations[{i}].parameters"
         yield from check_parameters(operation.parameters, path)
-        yield from _without_conditions(operation.parameters, path)
-
-
-def _without_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator[FieldError]:
-    for i, parameter in enumerate(parameters):
-        if parameter.when is not None:
+        for j in (j for j, parameter in enumerate(operation.parameters) if parameter.when is not None):
             cause = "a parameter of an operation cannot be conditional"
-            yield FieldError(f"{path}[{i}].when", cause, "remove it, or use two operations", "condition-of-operation")
+            yield FieldError(f"{path}[{j}].when", cause, "remove it, or use two operations", "condition-of-operation")
 
 
 def find_warnings(experiment: Experiment) -> list[FieldError]:

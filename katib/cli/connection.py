@@ -116,7 +116,7 @@ def _open_service(target: Target, *, read_only: bool, nothing_to_run: bool) -> I
     if server is None and (here := next(iter(running_servers(directory)), None)) is not None:
         url = here.url
     if not listens(url):
-        raise UnavailableError(_nobody(url, named=server is not None, read_only=read_only))
+        raise UnavailableError(_no_answer(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService
 
     token = target.token
@@ -161,7 +161,7 @@ def _check_url(url: str) -> None:
         raise invalid("--server", f'"{url}" is not a URL', f"write it like {DEFAULT_SERVER}", "server-url")
 
 
-def _nobody(url: str, *, named: bool, read_only: bool) -> str:
+def _no_answer(url: str, *, named: bool, read_only: bool) -> str:
     if named:
         return f"no server answers at {url}; start it with `katib serve`, or check --server"
     if read_only:

@@ -92,9 +92,9 @@ def suspend(name: str, target: options.Target) -> None:
             service.suspend(namespace, name, suspended=True)
         except NotFoundError:
             service.get(Experiment, namespace, name)  # raises when there is neither
-            remedy = f"`katib stop {name}` starts no further trials; suspend its trials one by one"
+            remedy = f"`katib stop {name}{target.choice}` starts no further trials; suspend its trials one by one"
             raise invalid(f"experiment {name}", "only a trial can be suspended", remedy, "suspend-experiment") from None
-    click.echo(f"trial/{name}: suspended; `katib resume {name}` lets it go on")
+    click.echo(f"trial/{name}: suspended; `katib resume {name}{target.choice}` lets it go on")
 
 
 @click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
@@ -122,7 +122,7 @@ def resume(name: str, target: options.Target) -> None:
     if is_completed(experiment):
         from katib.explaining import more_trials
 
-        more = more_trials(experiment, options.DEFAULT_NAMESPACE, at_work=True)
+        more = target.complete(more_trials(experiment, options.DEFAULT_NAMESPACE, at_work=True))
         click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
     click.echo(f"experiment/{name}: goes on")

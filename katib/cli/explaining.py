@@ -67,18 +67,12 @@ def why(
     with connect(target, read_only=True) as (service, namespace):
         diagnosis = service.why(namespace, name)
     if form:
-        fields = {key: list(value) if isinstance(value, tuple) else value for key, value in _fields(diagnosis)}
-        print_data(fields, form)
+        pairs = dataclasses.asdict(diagnosis)
+        pairs["logTail"] = pairs.pop("log_tail")  # as over HTTP
+        print_data({key: list(value) if isinstance(value, tuple) else value for key, value in pairs.items()}, form)
         return
     for line in diagnosis_lines(diagnosis):
-        click.echo(line)
-
-
-def _fields(diagnosis: Diagnosis) -> list[tuple[str, object]]:
-    """Return the fields under the names that they have over HTTP."""
-    pairs = dataclasses.asdict(diagnosis)
-    pairs["logTail"] = pairs.pop("log_tail")
-    return list(pairs.items())
+        click.echo(target.complete(line))
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:

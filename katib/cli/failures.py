@@ -49,7 +49,8 @@ def show_usage(error: click.UsageError) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and error.ctx is not None:
         click.echo(error.ctx.get_help())
         return 0
-    if isinstance(error, click.MissingParameter) and error.ctx is not None and _is_experiment_file(error.param):
+    missing = error.param if isinstance(error, click.MissingParameter) else None
+    if missing is not None and missing.name in ("file", "files") and error.ctx is not None:
         command = error.ctx.command_path
         step = experiment_files.next_step(Path(), command) or f"write `{command} FILE` with its path"
         click.echo(f"error: no experiment file was named; {step}", err=True)
@@ -58,10 +59,6 @@ def show_usage(error: click.UsageError) -> int:
     hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
     click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
     return BAD_INPUT
-
-
-def _is_experiment_file(parameter: click.Parameter | None) -> bool:
-    return parameter is not None and parameter.name in ("file", "files")
 
 
 def _write_traceback(error: Exception) -> str:

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -102,8 +103,12 @@ class Cluster:
 
     def __str__(self) -> str:
         """Return the options that choose it again."""
-        context = f" --context {self.context}" if self.context is not None else ""
-        return context + (f" --kubeconfig {self.kubeconfig}" if self.kubeconfig is not None else "")
+        context = f" --context {shlex.quote(self.context)}" if self.context is not None else ""
+        return context + (f" --kubeconfig {shlex.quote(str(self.kubeconfig))}" if self.kubeconfig is not None else "")
+
+
+_OF_OBJECTS = re.compile(r"(?<=`)katib (?:best|budget|get|logs|metrics|resume|serve|stop|suspend|trials|why)\b[^`]*")
+"""Commands in sentences that need to know where an object is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,24 @@ class Target:
     namespace: str | None
     verbose: int
     cluster: Cluster
+
+    @property
+    def place(self) -> str:
+        """The options that choose it again, each after a blank; without the namespace."""
+        if self.cluster:
+            return str(self.cluster)
+        if self.server is not None:
+            return f" --server {shlex.quote(self.server)}"
+        return f" --data-dir {shlex.quote(str(self.data_dir))}" if self.data_dir is not None else ""
+
+    @property
+    def choice(self) -> str:
+        """The options that choose it again, with the namespace where one was named."""
+        return (f" -n {shlex.quote(self.namespace)}" if self.namespace is not None else "") + self.place
+
+    def complete(self, text: str) -> str:
+        """Return a text whose commands about objects choose this service again; those of a run say themselves."""
+        return _OF_OBJECTS.sub(lambda found: f"{found[0]}{self.place}", text)
 
 
 _CLUSTER = (
@@ -264,7 +287,8 @@ def read_file(path: str) -> tuple[str, str]:
 
     source = "standard input" if path == "-" else path
     try:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _read_bytes(Path(path), MAX_BYTES + 1)
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(source, (error.strerror or str(error)).lower(), _remedy(Path(path))) from error
@@ -273,11 +297,6 @@ def read_file(path: str) -> tuple[str, str]:
     if len(data) > MAX_BYTES:
         raise _unreadable(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
     return text, source
-
-
-def _read_bytes(path: Path, limit: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(limit)
 
 
 def _remedy(path: Path) -> str:
@@ -295,17 +314,34 @@ def _unreadable(source: str, cause: str, remedy: str, origin: str = "file-unread
     return invalid(source, cause, remedy, origin)
 
 
-_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+_SENTENCE = "sentence"
+"""What a record may carry for a user who watches a run: the same in words."""
+
+_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", _SENTENCE})
 
 
 class _KeyValueFormatter(logging.Formatter):
-    """Writes what a record carries beside its message as `key=value` behind it."""
+    """Writes what a record carries beside its message as `key=value` behind it.
+
+    Args:
+        text: How a record begins.
+        says_sentences: Whether a record that carries a sentence is written as that alone.
+    """
+
+    def __init__(self, text: str, *, says_sentences: bool) -> None:
+        super().__init__(text)
+        self._says_sentences = says_sentences
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
+        if self._says_sentences and (sentence := getattr(record, _SENTENCE, "")):
+            return f"note: {sentence}"
         extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _PLAIN_RECORD]
         first, line_break, rest = super().format(record).partition("\n")
         return " ".join((first, *extras)) + line_break + rest
+
+
+_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):
@@ -320,9 +356,15 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-def set_up_logging(verbosity: int, *, quiet: bool = False) -> None:
-    """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only."""
+def set_up_logging(verbosity: int, *, quiet: bool = False, says_sentences: bool = False) -> None:
+    """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only.
+
+    Args:
+        verbosity: How often -v was given.
+        quiet: Whether -q was.
+        says_sentences: Whether a user watches, who gets sentences in place of the records that have one.
+    """
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     handler = _CurrentStderr()
-    handler.setFormatter(_KeyValueFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setFormatter(_KeyValueFormatter(_LINE, says_sentences=says_sentences))
     logging.basicConfig(level=level, handlers=[handler], force=True)

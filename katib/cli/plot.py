@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from katib.cli import options
 from katib.errors import invalid
-
-if TYPE_CHECKING:
-    from katib.figures.data import Choice, ExperimentData
-    from katib.figures.report import Picture
-    from katib.tuning.service import TuningService
 
 
 @click.command(
@@ -65,8 +59,8 @@ def plot(
     from katib.cli.connection import connect
     from katib.figures.data import Choice
     from katib.figures.files import figure_bytes, form_of, write
+    from katib.figures.pictures import comparison_of, pictures_of
     from katib.figures.reading import read_experiment
-    from katib.figures.report import report_html
 
     path = file or Path(f"{'-'.join(names)}.html")
     form = form_of(path)
@@ -74,9 +68,17 @@ def plot(
     wanted = _wanted(names, figures, form)
     with connect(target, read_only=True) as (service, namespace):
         experiments = [read_experiment(service, namespace, name) for name in names]
-        pictures = _pictures(service, experiments, wanted, choice, strict=bool(figures) or form != "html")
-    is_report = form == "html"
-    write(path, report_html(experiments, pictures).encode() if is_report else figure_bytes(pictures[0].figure, form))
+        if len(experiments) > 1:
+            pictures = [comparison_of(experiments, choice)]
+        else:
+            strict = bool(figures) or form != "html"
+            pictures = pictures_of(service, experiments[0], wanted, choice, strict=strict)
+    if form == "html":
+        from katib.ui.report import report_html
+
+        write(path, report_html(experiments, pictures).encode())
+    else:
+        write(path, figure_bytes(pictures[0].figure, form))
     drawn = [picture.name for picture in pictures if picture.figure is not None]
     click.echo(f"{path}: {', '.join(drawn) or 'no figure can be drawn yet; the file says why'}")
 
@@ -105,33 +107,6 @@ def _wanted(names: Sequence[str], figures: Sequence[str], form: str) -> Sequence
         cause = f"a .{form} file holds one figure, and {len(chosen)} are asked for"
         raise invalid("--output", cause, "write an .html file, or take one --figure", "figure-file-single")
     return chosen or (FIGURES[0].name,)
-
-
-def _pictures(
-    service: TuningService,
-    experiments: Sequence[ExperimentData],
-    wanted: Sequence[str],
-    choice: Choice,
-    *,
-    strict: bool,
-) -> list[Picture]:
-    """Return figures; those that cannot be drawn with the reason, or with `strict` as an error."""
-    from katib.figures.catalogue import COMPARISON, check_choice, compare, draw, figure_named, why_impossible
-    from katib.figures.reading import with_curves
-    from katib.figures.report import Picture
-
-    if len(experiments) > 1:
-        figure = compare(experiments, choice)
-        return [Picture(COMPARISON.name, COMPARISON.title, COMPARISON.tells, figure)]
-    [data] = experiments
-    check_choice(data, choice)
-    pictures = []
-    for kind in map(figure_named, wanted):
-        read = with_curves(service, data, kind, choice)
-        obstacle = "" if strict else why_impossible(kind, read, choice)
-        figure = None if obstacle else draw(kind, read, choice)
-        pictures.append(Picture(kind.name, kind.title, kind.tells, figure, obstacle))
-    return pictures
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.signals import stop_on_signal
 from katib.errors import invalid
-from katib.rest.notes import TOKEN_FILE, account_directory, kept_token, noted
+from katib.rest.notes import SIGNED_OUT_FILE, TOKEN_FILE, account_directory, kept_token, noted
 
 if TYPE_CHECKING:
     from katib.controllers.metrics import Page
@@ -60,6 +61,13 @@ _GATEWAY = (
 )
 
 
+_OF_A_START = (
+    *("host", "port", "token", "no_token", "config", "containers", "context", "kubeconfig", "db_manager"),
+    *("gateway", "user_header", "user_prefix", "groups_header"),
+)
+"""Options that have no meaning for a server that runs already."""
+
+
 def _gateway_options(function: F) -> F:
     for option in reversed(_GATEWAY):
         function = option(function)
@@ -69,6 +77,7 @@ def _gateway_options(function: F) -> F:
 @click.command(
     epilog=options.examples(
         "katib serve",
+        "katib serve --stop",
         "KATIB_TOKEN=$(openssl rand -hex 16) katib serve --host 0.0.0.0",
         "katib serve --cluster --context production",
         "katib serve --cluster --gateway",
@@ -90,6 +99,12 @@ def _gateway_options(function: F) -> F:
     help="How long programs of trials go on without a server, after SIGTERM or kill -9, until the next one goes on "
     "with them; with 0 they end with the server.",
 )
+@click.option(
+    "--stop",
+    "stops",
+    is_flag=True,
+    help="Stop the server of the data directory, which may run in the background. With --orphans 0 its trials end too.",
+)
 @click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
 @options.cluster
 @_gateway_options
@@ -104,6 +119,7 @@ def serve(
     config: Path | None,
     containers: str | None,
     orphans: float,
+    stops: bool,
     on_cluster: bool,
     cluster: options.Cluster,
     gateway: bool,
@@ -120,12 +136,14 @@ def serve(
     machine the server listens only with a token that you give it. Unfinished experiments of the data directory go on.
 
     Ctrl-C ends all trials. After SIGTERM or kill -9 their programs go on for the time of --orphans; the next server or
-    `katib run` on the data directory goes on with them.
+    `katib run` on the data directory goes on with them. --stop does from anywhere what SIGTERM does.
 
     With --cluster, the experiments are those of a Kubernetes cluster, where they run; every request is made with the
     rights of the context, or in a pod with those of its service account. With --gateway as well, the cluster is asked
     for every request whether its user may; beyond this machine the gateway has to send the token.
     """
+    if stops:
+        return _stop_server(data_dir, orphans, quiet=quiet)
     if cluster and not on_cluster:
         raise click.UsageError("--context and --kubeconfig need --cluster", click.get_current_context())
     _check_gateway(gateway=gateway, on_cluster=on_cluster)
@@ -150,6 +168,21 @@ def serve(
         orphan_seconds=orphans,
         announce=_ignore if quiet else _announce,
     )
+
+
+def _stop_server(data_dir: Path | None, orphans: float, *, quiet: bool) -> int:
+    from katib.cli.stopping import stop_server
+
+    context = click.get_current_context()
+    options.refuse_beside("--stop", *_OF_A_START)
+    if context.params["on_cluster"]:
+        raise click.UsageError("--stop stops the server of a data directory; leave --cluster out", context)
+    is_given = context.get_parameter_source("orphans") is ParameterSource.COMMANDLINE
+    if is_given and orphans:
+        raise click.UsageError("the server was started with its --orphans; beside --stop only --orphans 0", context)
+    data = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
+    stop_server(data_dir or options.default_data_dir(), data, ends_trials=is_given, quiet=quiet)
+    return 0
 
 
 def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
@@ -226,9 +259,25 @@ def _listening(
     from katib.rest.server import Server
     from katib.ui import ui_routes
 
+    kept_in = access.directory or data_dir
     with (
-        Server(service, host=host, port=port, token=access.token(), pages=pages, ui=ui_routes) as server,
-        noted(server.address, access.file, data_dir, account_directory(), page=server.page),
+        Server(
+            service,
+            host=host,
+            port=port,
+            token=access.token(),
+            pages=pages,
+            ui=ui_routes,
+            signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
+        ) as server,
+        noted(
+            server.address,
+            access.file,
+            data_dir,
+            account_directory(),
+            page=server.page,
+            link_key=server.link_key,
+        ),
     ):
         yield server
 

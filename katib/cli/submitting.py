@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from katib.api.loading import FileText, holds_runtimes
 from katib.cli import failures, options
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
@@ -101,7 +102,6 @@ def apply(
     An experiment that exists and is unfinished goes on; one whose budget changed is updated. Where no server runs,
     files of training runtimes alone are stored in the data directory.
     """
-    from katib.api.loading import holds_runtimes
     from katib.cli.connection import connect
 
     paths = (*files, *more_files)
@@ -110,20 +110,20 @@ def apply(
     read, code = [], 0
     for path in paths:
         try:
-            text, source = options.read_file(path)
-            read.append((path, text, source, holds_runtimes(text, source)))
+            file = FileText(*options.read_file(path))
+            read.append((path, file, holds_runtimes(file)))
         except KatibError as error:
             code = _refuse(path, error, code)
     if not read:
         return code
     nothing_to_run = all(runtimes for *_, runtimes in read)
     with connect(target, read_only=False, nothing_to_run=nothing_to_run) as (service, namespace):
-        for path, text, source, runtimes in read:
+        for path, file, runtimes in read:
             try:
                 if runtimes:
-                    _show_runtimes(service.store_runtimes(text, source=source, namespace=namespace), form)
+                    _show_runtimes(service.store_runtimes(file, source=file.source, namespace=namespace), form)
                 else:
-                    _show_submission(service.submit(text, source=source, namespace=namespace), form)
+                    _show_submission(service.submit(file, source=file.source, namespace=namespace), form)
             except KatibError as error:
                 code = _refuse(path, error, code)
     return code

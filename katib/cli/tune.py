@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from katib.api.loading import FileText
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
@@ -28,7 +30,7 @@ from katib.tuning.drafting import (
     parse_parameter,
     variable_of,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
 _SOURCE = "command line"
@@ -97,7 +99,7 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
-    choice: again.Choice,
+    choice: Choice,
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
@@ -117,7 +119,7 @@ def tune(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
-    options.set_up_logging(verbose, quiet=quiet)
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     space = _parsed(parameters)
     source = parse_metrics(metrics)
     template = command_template(command, space, source, timeout_seconds=timeout)
@@ -133,19 +135,22 @@ def tune(
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
-    text, what = with_earlier(json.dumps(experiment), _SOURCE, warm_start)
+    file = with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start)
     if save or dry_run:
-        _save(text, save)
+        _save(file, save)
         if dry_run:
-            return _check(text, namespace)
+            from katib.local import validate_document
+
+            for notice in validate_document(file, source=file.source, namespace=namespace):
+                click.echo(f"note: {notice}", err=True)
+            return 0
     if not quiet:
         for parameter in template.unused:
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
     return run_here(
-        _from_here(text),
-        what,
+        _from_here(file),
         data_dir,
         namespace,
         None,
@@ -158,11 +163,11 @@ def tune(
     )
 
 
-def _from_here(text: str) -> str:
+def _from_here(file: FileText) -> FileText:
     """Return the experiment with the directory that relative paths of its command start from."""
-    experiment = json.loads(text)
-    experiment["metadata"].setdefault("annotations", {})[WORKSPACE_ANNOTATION] = str(Path.cwd())
-    return json.dumps(experiment)
+    (experiment,) = file.documents
+    metadata = {**experiment.data["metadata"], "annotations": {WORKSPACE_ANNOTATION: str(Path.cwd())}}
+    return FileText.of([replace(experiment, data={**experiment.data, "metadata": metadata})], file.source)
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:
@@ -212,24 +217,17 @@ def _holds(stored: Any, drafted: Any) -> bool:
     return bool(stored == drafted)
 
 
-def _save(text: str, path: Path | None) -> None:
+def _save(file: FileText, path: Path | None) -> None:
     """Write the experiment file, or print it."""
     from katib.api.yaml_text import dump_yaml
 
-    head = f"# Drafted by: {options.typed_line()}\n"
+    (experiment,) = file.documents
+    text = f"# Drafted by: {options.typed_line()}\n{dump_yaml(experiment.data)}"
     if path is None:
-        click.echo(head + dump_yaml(json.loads(text)), nl=False)
+        click.echo(text, nl=False)
         return
     try:
-        path.write_text(head + dump_yaml(json.loads(text)))
+        path.write_text(text)
     except OSError as error:
         cause = (error.strerror or str(error)).lower()
         raise invalid(str(path), cause, "choose another file for --save", "file-unwritable") from error
-
-
-def _check(text: str, namespace: str | None) -> int:
-    from katib.local import validate_document
-
-    for notice in validate_document(text, source=_SOURCE, namespace=namespace):
-        click.echo(f"note: {notice}", err=True)
-    return 0

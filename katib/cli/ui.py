@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import webbrowser
 from html import escape
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
 from katib.rest.notes import Note, account_directory, running_servers, write_privately
+from katib.rest.sessions import new_ticket
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 
@@ -36,8 +38,8 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
     stop it.
 
-    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Do not
-    share the link: anyone who has it can run commands as you.
+    The link lets a browser in without a token, for an hour; the browser stays signed in after that. Do not share the
+    link: anyone who has it can run commands as you.
     """
     directory = data_dir or options.default_data_dir()
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""
@@ -48,7 +50,7 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
         return serve_page(directory, lambda link: _show(_noted(directory, data_dir, link), page))
     note = _chosen(notes, server, data_dir)
     if print_only:
-        click.echo(_link(note.page, page))
+        click.echo(_link(note, page))
     else:
         _show(note, page)
     return 0
@@ -56,7 +58,7 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
 
 def _show(note: Note, page: str) -> None:
     """Open a page in a browser, and report it."""
-    link = _link(note.page, page)
+    link = _link(note, page)
     if _open(note, link):
         click.echo(f"opening the page of {note.url}; if no browser appears, open this link yourself:", err=True)
     else:
@@ -70,8 +72,11 @@ def _noted(directory: Path, data_dir: Path | None, link: str) -> Note:
     return next(note for note in notes if note.page == link)
 
 
-def _link(link: str, page: str) -> str:
-    """Return the link to a page: what lets the browser in, and where it goes then."""
+def _link(note: Note, page: str) -> str:
+    """Return a new link to a page: what lets the browser in, and where it goes then."""
+    link = note.page
+    if note.link_key:
+        link = f"{link.partition('?')[0]}?ticket={new_ticket(note.link_key, time.time())}"
     if not page:
         return link
     return f"{link}&page={quote(page, safe='')}" if "?" in link else f"{link}{page}"

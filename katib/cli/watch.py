@@ -55,9 +55,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
     from katib.cli.connection import connect
 
     directory = target.data_dir or options.default_data_dir()
-    place = str(target.cluster) or (f" --server {target.server}" if target.server else "")
-    if not place and target.data_dir is not None:
-        place = f" --data-dir {target.data_dir}"
+    place = target.place
     if not target.cluster and target.server is None:
         note = next(iter(running_servers(directory)), None)
         if note is not None:

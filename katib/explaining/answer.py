@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import PurePath
 from statistics import fmean, median
 
-from katib.api.types import Condition, Experiment
+from katib.api.types import Condition, Experiment, Resource
 from katib.explaining.evidence import Evidence, JobFacts, Place
 from katib.tuning.reading import (
     assignments_of,
@@ -50,6 +50,12 @@ class Answer:
             remedies=tuple(dict.fromkeys(self.remedies)),
             log_tail=tuple(self.log_tail)[-_SHOWN_LINES:],
         )
+
+
+def namespace_option(obj: Resource, evidence: Evidence) -> str:
+    """Return the option that names the namespace of an object in a command; empty where it goes without saying."""
+    namespace = obj.namespace
+    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
 
 
 def since(moment: datetime, now: datetime) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from katib.api.metrics import MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import API_VERSION, Experiment, Resource, Suggestion, Trial
 from katib.controllers.kinds import TRIAL, key_of
 from katib.errors import ForbiddenError, NotFoundError, UnavailableError
-from katib.explaining import LOCAL, Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
+from katib.explaining import Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
 from katib.explaining.answer import SAVINGS_SAMPLE, savings_sentence
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.ports import EventReader
+from katib.runtime.objects import Key, Kind, Object
+from katib.tuning.ports import Records
 from katib.tuning.reading import is_completed, metric_of, state_of, stops_early
 from katib.tuning.service import Diagnosis, RecordedEvent
 
@@ -27,9 +27,27 @@ _DETAILED = 20
 """Trials whose jobs and output are looked at: more would cost a request each and change no answer."""
 _UNEXPLAINED = ("Pending", "Running", "Failed", "MetricsUnavailable")
 
-JobFactsOf = Callable[[Trial], JobFacts]
-ServiceFactsOf = Callable[[Suggestion | Experiment], Iterable[ServiceFacts]]
 R = TypeVar("R", bound=Resource)
+
+
+class HomeFacts(Protocol):
+    """What a home knows of what runs there, beyond what it keeps of experiments. Thread-safe."""
+
+    @property
+    def place(self) -> Place:
+        """What things are called there."""
+
+    def job(self, trial: Trial) -> JobFacts:
+        """Return what is known of the job of a Trial."""
+
+    def services(self, asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
+        """Return what is known of the services of a Suggestion, or of an Experiment that has none yet."""
+
+    def is_at_work(self) -> bool:
+        """Return whether controllers work on the objects, here or elsewhere."""
+
+    def disk_is_full(self) -> bool:
+        """Return whether nothing can be stored for want of room; events do not say so then, they are not stored."""
 
 
 class Diagnostician:
@@ -38,39 +56,17 @@ class Diagnostician:
     What cannot be read at the moment, or may not be, is left out of the answer and does not fail it.
 
     Args:
-        store: Objects.
-        observations: Metrics.
-        events: Notable moments.
+        records: What is kept of experiments.
+        facts: What the home knows of what runs there.
         clock: Tells now.
-        jobs: What is known of the job of a Trial.
-        services: What is known of the services of a Suggestion.
-        is_at_work: Whether controllers work on the objects, here or elsewhere.
-        disk_is_full: Whether nothing can be stored for want of room; events do not say so then, they are not stored.
-        place: What things are called where the experiments run.
     """
 
-    def __init__(
-        self,
-        *,
-        store: ObjectStore,
-        observations: ObservationReader,
-        events: EventReader,
-        clock: Clock,
-        jobs: JobFactsOf,
-        services: ServiceFactsOf = lambda _suggestion: (),
-        is_at_work: Callable[[], bool] = lambda: True,
-        disk_is_full: Callable[[], bool] = lambda: False,
-        place: Place = LOCAL,
-    ) -> None:
-        self._store = store
-        self._observations = observations
-        self._events = events
+    def __init__(self, records: Records, facts: HomeFacts, clock: Clock) -> None:
+        self._store = records.store
+        self._observations = records.observations
+        self._events = records.events
+        self._facts = facts
         self._clock = clock
-        self._jobs = jobs
-        self._services = services
-        self._is_at_work = is_at_work
-        self._disk_is_full = disk_is_full
-        self._place = place
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment, or a trial of that name.
@@ -106,15 +102,15 @@ class Diagnostician:
             suggestion=suggestion,
             trials=trials,
             best=self._find(Trial, Key(key.namespace, best_name)) if best_name else None,
-            jobs={trial.name: self._jobs(trial) for trial in _doubtful(trials)},
+            jobs={trial.name: self._facts.job(trial) for trial in _doubtful(trials)},
             services=self._services_of(suggestion, experiment),
             events=self._events_of(key),
             readings=readings.newest,
             reading_counts=readings.counts,
             readings_error=readings.error,
-            controllers_running=self._is_at_work(),
-            disk_is_full=self._disk_is_full(),
-            place=self._place,
+            controllers_running=self._facts.is_at_work(),
+            disk_is_full=self._facts.disk_is_full(),
+            place=self._facts.place,
         )
 
     def _savings(self, experiment: Experiment, sample: _Sample) -> str:
@@ -134,7 +130,7 @@ class Diagnostician:
     def _services_of(self, suggestion: Suggestion | None, experiment: Experiment | None) -> tuple[ServiceFacts, ...]:
         """Ask for the services of a suggestion; before there is one, by the experiment, which bears the same name."""
         asked = suggestion or experiment
-        return () if asked is None else tuple(self._services(asked))
+        return () if asked is None else tuple(self._facts.services(asked))
 
     def _events_of(self, key: Key) -> tuple[RecordedEvent, ...]:
         with suppress(ForbiddenError, UnavailableError):

@@ -73,7 +73,8 @@ def _goal_sentence(experiment: Experiment, evidence: Evidence) -> str:
     if has_several_objectives(experiment):
         return f"one trial reached all goals ({objective_words(experiment)})."
     metric, best = metric_of(experiment), evidence.best
-    goal = None if experiment.spec.objective is None else experiment.spec.objective.goal
+    objective = experiment.spec.objective
+    goal = "" if objective is None or objective.goal is None else f"{objective.goal:g}"
     if best is None:
         return f"the goal {metric}={goal} was reached."
     return f"{best.name} reached the goal with {metric}={objective_value(best)} (goal {goal})."
@@ -85,14 +86,17 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
     Args:
         experiment: As it ended.
         default_namespace: The namespace that a command means which names none.
-        at_work: Whether a server or another run works on its data directory, so that no run can be started there.
+        at_work: Whether a server or another run works on its data directory: then its budget can be changed.
     """
     name, limit = experiment.name, experiment.spec.max_trial_count or 1
-    if not at_work and (again := run_again(experiment, f"--more {limit}")):
+    again = run_again(experiment, f"--more {limit}")
+    if again and not at_work:
         return f"`{again}` runs {limit} more."
     if experiment.spec.resume_policy in ("LongRunning", "FromVolume"):
         option = _option(experiment, default_namespace)
         return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
+    if again:
+        return f"`{again}` runs {limit} more."
     return "For more trials, submit it under a new name; its resumePolicy does not let it go on."
 
 
@@ -156,7 +160,8 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
     answer.remedies.extend(details.remedies)
     option = _option(experiment, evidence.place.default_namespace)
     answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
-    if again := run_again(experiment):
+    has_value = evidence.best is not None or experiment.status.trials_succeeded
+    if again := run_again(experiment, "--retry-failed" if has_value else ""):
         answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")
     answer.log_tail = details.log_tail
 

@@ -78,7 +78,7 @@ class Place:
     """What things are called in one home, so that every remedy can be followed there.
 
     Attributes:
-        nobody_works: Why nothing progresses while no controller is at work; follows `because` or `and`.
+        idle: Why nothing progresses while no controller is at work; follows `because` or `and`.
         start: How to have one at work again.
         disk: Whose disk has to be freed when it is full.
         database: Where to look when the database does not answer.
@@ -92,7 +92,7 @@ class Place:
         default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
     """
 
-    nobody_works: str
+    idle: str
     start: str
     disk: str
     database: str
@@ -111,7 +111,7 @@ class Place:
 
 
 LOCAL = Place(
-    nobody_works="no engine is running on this data directory",
+    idle="no engine is running on this data directory",
     start="Start `katib serve`, or `katib run` with the same file: both go on where it stopped.",
     disk="Free space on the disk of the data directory; the work goes on by itself.",
     database="Look for another process that locks it; the work goes on by itself.",

@@ -17,11 +17,12 @@ from katib.explaining.answer import (
     best_sentences,
     condition_words,
     finding_of_event,
+    namespace_option,
     pick_warnings,
     progress_sentence,
     since,
 )
-from katib.explaining.ended import explain_ended
+from katib.explaining.ended import explain_ended, run_again
 from katib.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.explaining.trial import diagnose_trial
 from katib.tuning.reading import algorithm_of, condition_of, is_completed, running_condition, state_of
@@ -71,7 +72,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
     """Return what an experiment waits for, or that it progresses."""
     checks: tuple[Callable[[Experiment, Evidence], Answer | None], ...] = (
         _deleting,
-        _nobody_works,
+        _no_controller_works,
         _storage_fails,
         _is_stopped,
         _template_is_missing,
@@ -113,17 +114,18 @@ def _deleting(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if experiment.metadata.deletion_timestamp is None:
         return None
     if not evidence.controllers_running:
-        sentence = f"{experiment.name} is being deleted, and {evidence.place.nobody_works}."
+        sentence = f"{experiment.name} is being deleted, and {evidence.place.idle}."
         return Answer(sentence, remedies=[evidence.place.start])
     return Answer(f"{experiment.name} is being deleted; its trials go first.")
 
 
-def _nobody_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _no_controller_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if evidence.controllers_running:
         return None
+    command = run_again(experiment)
     return Answer(
-        f"{experiment.name} is unfinished, and {evidence.place.nobody_works}.",
-        remedies=[evidence.place.start],
+        f"{experiment.name} is unfinished, and {evidence.place.idle}.",
+        remedies=[f"`{command}` goes on with it."] if command else [evidence.place.start],
     )
 
 
@@ -144,13 +146,13 @@ def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
     )
 
 
-def _is_stopped(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+def _is_stopped(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if running_condition(experiment).reason != EXPERIMENT_STOPPED:
         return None
     return Answer(
         f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
-        remedies=[f"`katib resume {experiment.name}` lets it go on."],
+        remedies=[f"`katib resume {experiment.name}{namespace_option(experiment, evidence)}` lets it go on."],
     )
 
 

@@ -180,7 +180,7 @@ class Progress:
         return self.deleted or (self.completed and not active_count(self.experiment))
 
     @property
-    def all_told(self) -> bool:
+    def all_reported(self) -> bool:
         """Whether every trial that the experiment counts as ended was seen: its own changes may overtake theirs."""
         return self.deleted or self._ended >= completed_count(self.experiment)
 
@@ -292,7 +292,7 @@ class Progress:
         if self._better is None:
             return
         moment, trials = self._better
-        if self.all_told or all(self._states.get(name, "Pending") not in ("Pending", "Running") for name in trials):
+        if self.all_reported or all(self._states.get(name, "Pending") not in ("Pending", "Running") for name in trials):
             self._better = None
             yield moment
 

@@ -9,7 +9,15 @@ from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
 from katib.api.types import Condition, Trial
-from katib.explaining.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
+from katib.explaining.answer import (
+    Answer,
+    condition_words,
+    finding_of_event,
+    known_remedy,
+    namespace_option,
+    pick_warnings,
+    since,
+)
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.replicas import failed_replica, last_words, replica_findings
 from katib.tuning.reading import (
@@ -63,7 +71,7 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         return Answer(f"{name} is being deleted; its job and its metrics go first.")
     if not evidence.controllers_running:
         return Answer(
-            f"{name} does not progress because {evidence.place.nobody_works}.",
+            f"{name} does not progress because {evidence.place.idle}.",
             remedies=[evidence.place.start],
         )
     held = (
@@ -123,7 +131,7 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
         field = ".".join(suspend_field(job))
         return Answer(
             f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
-            remedies=[f"`katib resume {name}{_option(trial, evidence)}` lets it start."] if field else [],
+            remedies=[f"`katib resume {name}{namespace_option(trial, evidence)}` lets it start."] if field else [],
         )
     if facts.waiting:
         return Answer(
@@ -178,7 +186,7 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         answer.findings.append(f"Its metrics cannot be read now: {evidence.readings_error.rstrip('.')}.")
     elif reading is None:
         answer.findings.append(f"It has not reported {metric} yet.")
-        answer.remedies.append(f"{_look_at_output(trial, evidence)} -f")
+        answer.remedies.append(f"`{_logs_command(trial, evidence)} -f` shows its output.")
     else:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
@@ -283,14 +291,8 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _option(trial: Trial, evidence: Evidence) -> str:
-    """Return the option that names the namespace of a trial in a command; empty where it goes without saying."""
-    namespace = trial.namespace
-    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
-
-
-def _look_at_output(trial: Trial, evidence: Evidence) -> str:
-    return f"Look at its output: katib logs {trial.name}{_option(trial, evidence)}"
+def _logs_command(trial: Trial, evidence: Evidence) -> str:
+    return f"katib logs {trial.name}{namespace_option(trial, evidence)}"
 
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
@@ -312,7 +314,7 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     if remedy := known_remedy(failure_of(trial), facts, place, workspace):
         return remedy
     if not facts.log_tail:
-        return _look_at_output(trial, evidence)
+        return f"`{_logs_command(trial, evidence)}` shows its output."
     return "Fix the cause shown in the output below and run the file again."
 
 

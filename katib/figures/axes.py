@@ -223,6 +223,8 @@ _FENCE = 1.5
 _OUTLYING = 4.0
 """An axis is cut where it would be so many times as long with the outliers."""
 _VALUE_MARGIN = 0.08
+_WORTH_ZOOMING = 1.5
+"""An axis of all values would have to be so many times as long as that of the good ones."""
 _LARGEST_SINGLE = 1e30
 _SMALLEST_SINGLE = 1e-30
 _LARGEST_OF_SPREAD = 1e4
@@ -279,6 +281,26 @@ def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
     margin = _VALUE_MARGIN * (high - low)
     note = f"{beyond:,} {'values lie' if beyond != 1 else 'value lies'} beyond the axis; a double click shows them"
     return ValueAxis({"range": [low - margin, high + margin]}, note)
+
+
+def good_end(values: Floats, *, maximize: bool) -> tuple[float, float] | None:
+    """Return from where to where the good values lie, in the order of an axis; None where all of them do.
+
+    From the best to as far behind the median as the best is before it: where values come close to the best, that is
+    where trials differ. It is None also where the rest would take less than a third of the axis.
+    """
+    finite = values[np.isfinite(values)]
+    if len(finite) < _FEWEST:
+        return None
+    sign = -1.0 if maximize else 1.0
+    costs = sign * finite
+    best, worst, median = float(costs.min()), float(costs.max()), float(np.median(costs))
+    last = median + (median - best)
+    if last <= best or worst - best < _WORTH_ZOOMING * (last - best):
+        return None
+    margin = _VALUE_MARGIN * (last - best)
+    low, high = best - margin, last + margin
+    return (low, high) if not maximize else (-high, -low)
 
 
 def time_unit(seconds: float) -> TimeUnit:

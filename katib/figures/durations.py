@@ -13,13 +13,13 @@ from katib.figures.style import (
     STATE_COLOURS,
     STATE_MARKS,
     add_note,
+    fair_rows,
     html_safe,
     new_figure,
     places,
     shown_words,
-    thinned_rows,
 )
-from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.figures.trials import STATES, Floats, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -92,7 +92,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
             fillcolor="rgba(127,127,127,0.12)",
             width=0.7,
         )
-    drawn = thinned_rows(durations, rows, _MOST_OF_A_STATE)
+    drawn = fair_rows(rows, _MOST_OF_A_STATE, rows[[np.argmin(found), np.argmax(found)]] if len(rows) else rows)
     figure.add_scatter(
         x=compact(place + _JITTER * (np.arange(len(drawn)) * GOLDEN % 1.0 * 2 - 1)),
         y=compact(durations[drawn]),
@@ -108,9 +108,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
 def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, durations: Floats, unit: TimeUnit) -> str:
     """Add the picture on the right; return what a reader has to know of it."""
     rows = places(measure.drawn & np.isfinite(durations))
-    drawn: Rows = np.union1d(
-        thinned_rows(measure.values, rows, _MOST_MEASURED // 2), thinned_rows(durations, rows, _MOST_MEASURED // 2)
-    )
+    drawn = fair_rows(rows, _MOST_MEASURED, rows[rows == measure.best])
     for state in ("Succeeded", "EarlyStopped"):
         shown = drawn[trials.in_states(state)[drawn]]
         if len(shown):

@@ -33,10 +33,19 @@ def form_of(path: Path) -> str:
         )
         remedy = f"end the name with {', '.join(f'.{form}' for form in FORMS[:-1])} or .{FORMS[-1]}"
         raise invalid(str(path), cause, remedy, "figure-file-suffix")
+    check_place(path)
+    return form
+
+
+def check_place(path: Path) -> None:
+    """Check that a file can have this name.
+
+    Raises:
+        InvalidError: It is that of a directory, or the directory is missing.
+    """
     if path.is_dir() or not path.parent.is_dir():
         cause = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
         raise invalid(str(path), cause, "name a file in a directory that exists", "figure-file-directory")
-    return form
 
 
 def write(path: Path, content: bytes) -> None:

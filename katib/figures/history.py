@@ -6,35 +6,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import compact, value_axis
+from katib.figures.axes import compact, good_end, shown, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
     BLUE,
     GREEN,
     GREY,
+    MOST_POINTS,
     ORANGE,
     PURPLE,
     STATE_COLOURS,
     STATE_MARKS,
     add_level,
     add_note,
+    fair_rows,
     html_safe,
     new_figure,
     places,
     shown_words,
     spaced,
-    thinned_rows,
 )
+from katib.figures.targets import most_telling
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_RUG = 0.02
-"""Height of the marks of trials without a value, as a share of the figure."""
-_MOST_IN_RUG = 100
-"""Marks of one state at the bottom: more would be a line."""
-_MOST_MEASURED = 1_500
+_STRIP, _VALUES = (0.0, 0.07), (0.13, 1.0)
+"""Parts of the height: trials without a value stand in a strip of their own, not on the axis of values."""
+_EDGE = 0.02
+"""Where marks of values beyond the axis stand, as a share of its height."""
+_MOST_NAMED = 1_000
+"""Up to so many marks name the parameters of their trials: more would double what a page fetches."""
+_NAMED_PARAMETERS = 6
+_MOST_IN_STRIP = 100
+"""Marks of one state in it: more would be a line."""
 _MEDIANS = 50
 _MOST_STEPS = 1_000
 _FEWEST_FOR_HALVES = 20
@@ -42,10 +48,10 @@ _FEWEST_FOR_HALVES = 20
 
 
 def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the history: a mark per trial, a line of the best so far, the goal, trials without a value at the bottom.
+    """Return the history: a mark per trial, a line of the best so far, the goal, and trials without a value below.
 
-    Of more than 1,500 measured trials so many are drawn, all extremes among them, and a line of the median beside them;
-    the line of the best is exact.
+    Of more than 2,000 measured trials a fair sample is drawn with those that were the best when they ended, and a line
+    of the median beside them; the line of the best is exact.
     Without a direction, as other metrics than objectives have none, there is no best.
     """
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
@@ -53,23 +59,76 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
     figure.update_layout(yaxis=axis.layout)
-    drawn = thinned_rows(measure.values, places(measure.drawn), _MOST_MEASURED)
+    drawn = fair_rows(places(measure.drawn), MOST_POINTS, improvements(measure.costs)[::-1])
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
-        _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state)
-        _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True)
+        named = _NAMED_PARAMETERS if len(drawn) <= _MOST_NAMED else 0
+        _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state, named=named)
+        _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True, named=named)
     if len(drawn) < measure.drawn.sum():
         _add_median(figure, measure)
     _add_best(figure, measure)
     if measure.goal is not None and len(trials):
         add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
-    _add_rug(figure, trials, measure)
-    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
+    _add_strip(figure, trials, measure)
+    beyond = _zoom(figure, trials, measure, drawn)
+    note = beyond or axis.note
+    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), note)
     return figure
 
 
+def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) -> str:
+    """Show the good end of the values, with a mark at the edge for each drawn trial beyond; return the note of it.
+
+    The marks lie on an axis of their own, so that they stay at the edge; a page shows all values when one is clicked.
+    """
+    if measure.maximize is None or measure.best is None:
+        return ""
+    is_log = figure.layout.yaxis.type == "log"
+    values = np.log10(measure.values) if is_log else measure.values
+    span = good_end(values[measure.eligible], maximize=measure.maximize)
+    if span is None:
+        return ""
+    low, high = span
+    axis = {"yaxis": {"range": [low, high], "autorange": False}}
+    with np.errstate(invalid="ignore"):
+        is_beyond = measure.drawn & ((values < low) | (values > high))
+    rows = drawn[is_beyond[drawn]]
+    if not len(rows):
+        figure.update_layout(axis)
+        return ""
+    bad_side = values[rows] > high
+    figure.add_scatter(
+        x=rows + 1,
+        y=np.where(bad_side, 1 - _EDGE, _EDGE),
+        yaxis="y3",
+        mode="markers",
+        name=f"beyond the axis ({int(is_beyond.sum()):,})",
+        marker={
+            "color": GREY,
+            "symbol": ["triangle-up-open" if above else "triangle-down-open" for above in bad_side],
+            "size": 7,
+        },
+        text=[f"{value:.6g}" for value in measure.values[rows]],
+        customdata=html_safe(list(trials.names[rows])),
+        hovertemplate="%{customdata}<br>trial %{x}: %{text}<br>a click shows all<extra>beyond the axis</extra>",
+        meta={"kind": "beyond"},
+    )
+    edge = {"range": [0, 1], "overlaying": "y", "visible": False, "fixedrange": True}
+    figure.update_layout(axis, yaxis3=edge)
+    count = int(is_beyond.sum())
+    return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis; a double click shows them"
+
+
 def _add_marks(
-    figure: go.Figure, trials: TrialTable, measure: Measure, rows: Rows, state: str, *, infeasible: bool = False
+    figure: go.Figure,
+    trials: TrialTable,
+    measure: Measure,
+    rows: Rows,
+    state: str,
+    *,
+    infeasible: bool = False,
+    named: int = 0,
 ) -> None:
     if not len(rows):
         return
@@ -82,8 +141,23 @@ def _add_marks(
         name=name,
         marker={"color": GREY if infeasible else STATE_COLOURS[state], "symbol": mark, "size": 7, "opacity": 0.8},
         customdata=html_safe(list(trials.names[rows])),
-        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}<extra>" + name + "</extra>",
+        text=_parameter_texts(trials, rows, named) if named else None,
+        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}" + "<br>%{text}" * bool(named) + f"<extra>{name}</extra>",
     )
+
+
+def _parameter_texts(trials: TrialTable, rows: Rows, most: int) -> list[str]:
+    """Return the values of at most so many parameters of some trials, each in a line."""
+    names = most_telling(trials, most)
+    columns = []
+    for name in names:
+        [title] = html_safe([name])
+        if trials.parameter(name).is_categorical:
+            texts = html_safe([shown(trials.parameter_text(name, int(row))) for row in rows])
+        else:
+            texts = ["" if np.isnan(value) else f"{value:.4g}" for value in trials.values[name][rows].tolist()]
+        columns.append([f"{title} {text}" if text else "" for text in texts])
+    return ["<br>".join(filter(None, texts)) for texts in zip(*columns, strict=True)] if columns else [""] * len(rows)
 
 
 def _add_median(figure: go.Figure, measure: Measure) -> None:
@@ -118,17 +192,19 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
     )
 
 
-def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
-    """Add the trials that have no value, at the bottom: those that run, and those that would be missing otherwise."""
+def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
+    """Add a strip below with the trials that have no value: those that run, and those that ended without."""
+    if measure.drawn.all():
+        return
     for state in STATES:
         rows = places(trials.in_states(state) & ~measure.drawn)
         if not len(rows):
             continue
         name = state if state not in {"Succeeded", "EarlyStopped"} else f"{state} without a value"
-        rows = spaced(rows, _MOST_IN_RUG)
+        rows = spaced(rows, _MOST_IN_STRIP)
         figure.add_scatter(
             x=rows + 1,
-            y=np.full(len(rows), _RUG, dtype=np.float32),
+            y=np.full(len(rows), 0.5, dtype=np.float32),
             yaxis="y2",
             mode="markers",
             name=name,
@@ -136,7 +212,9 @@ def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
             customdata=html_safe(list(trials.names[rows])),
             hovertemplate="%{customdata}<br>trial %{x}<extra>" + name + "</extra>",
         )
-        figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+    strip = {"domain": _STRIP, "range": [0, 1], "fixedrange": True, "showgrid": False, "zeroline": False}
+    strip |= {"tickvals": [0.5], "ticktext": ["no value"], "title": {"text": ""}}
+    figure.update_layout(yaxis={"domain": _VALUES}, yaxis2=strip, xaxis={"anchor": "y2"})
 
 
 def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:

@@ -48,7 +48,7 @@ def draw_intermediate(data: ExperimentData, choice: Choice) -> go.Figure:
     vertical = value_axis(values, maximize=measure.maximize)
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: intermediate values", x=axis.title, y=title)
-    figure.update_layout(yaxis=vertical.layout)
+    figure.update_layout(yaxis=vertical.layout, meta={"by": axis.by})
     best = data.trials.names[measure.best] if measure.best is not None else ""
     for line in sorted(lines, key=lambda line: line.name == best):
         _add_line(figure, line, 0.45 if len(lines) > _FEW else 0.8, is_best=line.name == best)

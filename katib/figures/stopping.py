@@ -17,10 +17,10 @@ from katib.figures.style import (
     STATE_MARKS,
     add_level,
     add_note,
+    fair_rows,
     html_safe,
     new_figure,
     places,
-    thinned_rows,
 )
 from katib.figures.trials import Floats, Rows, TrialTable
 from katib.tuning.reading import stops_early
@@ -38,12 +38,14 @@ class _Work(NamedTuple):
         done: Of each trial; NaN where it is not known or the trial is of no concern.
         title: Of the axis.
         word: What is saved: `steps`, `readings` or `time`.
+        by: What is counted: `step`, `reading` or `time`.
         note: What a reader has to know of it.
     """
 
     done: Floats
     title: str
     word: str
+    by: str
     note: str = ""
 
 
@@ -60,7 +62,7 @@ def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
         note = "the programs report no steps, so the time stands for them" if choice.by == "step" else ""
         work = _work_by_time(trials, note)
     figure = new_figure(title=f"{data.name}: early stopping", x="trial", y=work.title)
-    figure.update_layout(yaxis={"rangemode": "tozero"})
+    figure.update_layout(yaxis={"rangemode": "tozero"}, meta={"by": work.by})
     for state, mask in (("Succeeded", complete), ("EarlyStopped", stopped)):
         _add_state(figure, trials, work.done, places(mask & np.isfinite(work.done)), state)
     sentence = f"{int(stopped.sum()):,} of {len(trials):,} trials were stopped early"
@@ -111,7 +113,7 @@ def _work_by_step(data: ExperimentData) -> _Work | None:
         for name, curve in data.curves.items()
         if curve.steps is not None and np.isfinite(curve.steps).any()
     }
-    return _work_of_some(data.trials, last, "last step", "steps") if last else None
+    return _work_of_some(data.trials, last, "last step", "step") if last else None
 
 
 def _work_by_reading(data: ExperimentData) -> _Work | None:
@@ -119,27 +121,27 @@ def _work_by_reading(data: ExperimentData) -> _Work | None:
     counts = {name: float(len(curve.values)) for name, curve in data.curves.items()}
     if not counts or max(counts.values()) >= CURVE_POINTS:
         return None
-    return _work_of_some(data.trials, counts, "readings", "readings")
+    return _work_of_some(data.trials, counts, "readings", "reading")
 
 
-def _work_of_some(trials: TrialTable, found: Mapping[str, float], title: str, word: str) -> _Work:
+def _work_of_some(trials: TrialTable, found: Mapping[str, float], title: str, by: str) -> _Work:
     done = np.full(len(trials), np.nan)
     rows = rows_of(trials, found)
     for name, row in rows.items():
         done[row] = found[name]
     ended = int(trials.in_states("EarlyStopped", "Succeeded").sum())
-    return _Work(done, title, word, f"{len(rows):,} of {ended:,} trials drawn" if len(rows) < ended else "")
+    return _Work(done, title, f"{by}s", by, f"{len(rows):,} of {ended:,} trials drawn" if len(rows) < ended else "")
 
 
 def _work_by_time(trials: TrialTable, note: str) -> _Work:
     durations = np.maximum(trials.durations, 0.0)
     durations[~trials.in_states("EarlyStopped", "Succeeded")] = np.nan
     unit = time_unit(float(np.nanmax(durations)) if np.isfinite(durations).any() else 0.0)
-    return _Work(durations / unit.seconds, f"{unit.name} run", "time", note)
+    return _Work(durations / unit.seconds, f"{unit.name} run", "time", "time", note)
 
 
 def _add_state(figure: go.Figure, trials: TrialTable, done: Floats, rows: Rows, state: str) -> None:
-    drawn = thinned_rows(done, rows, _MOST_OF_A_STATE)
+    drawn = fair_rows(rows, _MOST_OF_A_STATE)
     if len(drawn):
         figure.add_scatter(
             x=drawn + 1,

@@ -96,7 +96,7 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
 
 def shown_words(shown: int, total: int, what: str = "trials") -> str:
     """Return how many of all are drawn, where it is not all of them; empty where it is."""
-    return "" if shown >= total else f"{shown:,} of {total:,} {what} drawn; the extremes are among them"
+    return "" if shown >= total else f"{shown:,} of {total:,} {what} shown: a fair sample, and the best"
 
 
 def add_note(figure: go.Figure, *texts: str) -> None:
@@ -148,6 +148,27 @@ def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
         part = drawn[first:end]
         kept |= {int(first + np.argmin(part)), int(first + np.argmax(part))}
     return rows[np.array(sorted(kept), dtype=np.int64)]
+
+
+def fair_rows(rows: Rows, most: int, kept: Rows | None = None) -> Rows:
+    """Return at most so many of some trials, in their order: some for certain, and of the others a fair sample.
+
+    The sample does not look at values, so a cloud has the density that it has with all trials; a choice of extremes
+    would show a wider one. Whether a trial is in the sample depends on its own place, so it hardly changes while trials
+    are added.
+
+    Args:
+        rows: Trials that could be drawn.
+        most: Returned at most.
+        kept: Some of `rows` that are always drawn; the first ones where they are too many.
+    """
+    if len(rows) <= most:
+        return rows
+    certain = np.unique(kept[:most]) if kept is not None else rows[:0]
+    others = np.setdiff1d(rows, certain, assume_unique=True)
+    room = min(most - len(certain), len(others))
+    drawn = others[np.argsort(others * GOLDEN % 1.0, kind="stable")[:room]]
+    return np.sort(np.concatenate((certain, drawn)))
 
 
 def spaced(rows: Rows, most: int) -> Rows:

@@ -83,7 +83,7 @@ def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look
     )
     for number, (name, curve) in enumerate(list(curves.items())[:MOST_TRIALS]):
         _add_curve(figure, name, curve, axis, look, number, alone=len(curves) == 1)
-    _say_what_is_missing(figure, curves, look)
+    _say_what_is_missing(figure, curves, look, axis)
     return figure
 
 
@@ -162,12 +162,14 @@ def _axis(curves: Sequence[Curve], by: str) -> CurveAxis:
         return CurveAxis("step", "step", time_unit(0.0))
     if has_times and (by == "time" or not all(curve.is_whole for curve in curves)):
         unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
-        return CurveAxis("time", f"{unit.name} since the start of the trial", unit)
-    return CurveAxis("reading", "reading", time_unit(0.0))
+        note = "not every reading has a step, so the time stands for it" if by == "step" else ""
+        return CurveAxis("time", f"{unit.name} since the start of the trial", unit, note)
+    missing = "" if not curves else f"not every reading has a {by}, so the readings are counted"
+    return CurveAxis("reading", "reading", time_unit(0.0), missing)
 
 
-def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: CurveLook) -> None:
-    notes = []
+def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: CurveLook, axis: CurveAxis) -> None:
+    notes = [axis.note]
     if empty := [name for name, curve in curves.items() if not len(curve.values)]:
         notes.append("no readings yet" if len(curves) == 1 else f"without readings: {', '.join(html_safe(empty))}")
     if len(curves) > MOST_TRIALS:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterS
 from katib.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
+    extreme_of,
     shown_text,
     state_of,
 )
@@ -30,6 +32,9 @@ from katib.tuning.reading import (
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 """Places of trials in the columns."""
+
+AT_BEST = "at the best"
+"""What a further metric is called whose value is what it was at the best reading of the objective."""
 
 STATES = TRIAL_STATES
 """The column of states holds places in this tuple."""
@@ -93,6 +98,7 @@ class TrialTable:
         feasible: Whether the constraints are known to hold; True without constraints.
         parameters: The axes of the search space.
         objectives: What is optimized, the first one first.
+        strategies: Which of a metric's readings its column holds, in a word or two by its name: `max`, `at the best`.
     """
 
     names: npt.NDArray[np.object_]
@@ -105,6 +111,7 @@ class TrialTable:
     feasible: npt.NDArray[np.bool_]
     parameters: tuple[Parameter, ...]
     objectives: tuple[Objective, ...]
+    strategies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -261,6 +268,7 @@ class TrialRows:
             feasible,
             tuple(self._axes.values()),
             objectives_of(self.experiment),
+            {name: strategy_words(self.experiment, name) for name in self._metrics},
         )
 
     def _add_axis(self, parameter: Parameter) -> None:
@@ -287,6 +295,16 @@ def objectives_of(obj: Experiment | Trial) -> tuple[Objective, ...]:
     """Return what an experiment optimizes; one at least."""
     objective = obj.spec.objective or ObjectiveSpec()
     return tuple(Objective(term.name, term.type == ObjectiveType.MAXIMIZE, term.goal) for term in objective.terms)
+
+
+def strategy_words(obj: Experiment | Trial, metric: str) -> str:
+    """Return which reading of a metric is its value: `max`, `min` or `latest`, of a further metric `at the best`."""
+    objective = obj.spec.objective or ObjectiveSpec()
+    strategy = objective.strategy_of(metric)
+    for term in objective.terms:
+        if term.name == metric:
+            return strategy or extreme_of(term.type)
+    return AT_BEST if strategy in ("", extreme_of(objective.type)) else strategy
 
 
 def parameters_of_space(experiment: Experiment) -> Sequence[Parameter]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog
     from katib.controllers.metrics import ControllerMetrics
     from katib.local.engine import Engine
-    from katib.tuning.service import TuningService
+    from katib.tuning.service import Document, TuningService
 
 __all__ = ["open_catalog", "open_engine", "open_offline", "validate_document"]
 
@@ -73,7 +73,7 @@ def open_catalog(config: Path | None = None) -> AlgorithmCatalog:
 
 
 def validate_document(
-    document: str,
+    document: Document,
     *,
     source: str,
     namespace: str | None = None,
@@ -106,6 +106,6 @@ def validate_document(
     settings = ServicesConfig() if config is None else read_config(config)
     in_images = runs_images(chosen(containers, settings), os.environ)
     host = replace(HostCapacity.detect(), runs_images=in_images, names_pods=in_images)
-    gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None))
+    gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None, knows_experiments=False))
     admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
     return () if admitted is None else admitted.notices

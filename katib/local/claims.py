@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from katib.errors import TerminalError
 
@@ -27,6 +28,13 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """What file systems answer that know no locks, as some of networks."""
 
 _held: set[int] = set()
+
+
+class Holder(NamedTuple):
+    """The process that holds a data directory, and its command."""
+
+    pid: int
+    command: str
 
 
 @contextmanager
@@ -48,6 +56,23 @@ def claimed(directory: Path) -> Iterator[None]:
         yield
     finally:
         close_now(descriptor)
+
+
+def holder_of(directory: Path) -> Holder | None:
+    """Return which process holds a data directory; None when none does, or in the moment before it is written down."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def close_in_children(descriptor: int) -> None:
@@ -85,14 +110,20 @@ def _write_holder(descriptor: int) -> None:
         os.pwrite(descriptor, text.encode(), 0)
 
 
-def _holder(descriptor: int) -> str:
-    """Return who holds the lock, as part of a sentence; empty in the moment before it is written down."""
+def _read_holder(descriptor: int) -> Holder | None:
     try:
         holder = json.loads(os.pread(descriptor, 65_536, 0))
-        pid, command = int(holder["pid"]), str(holder["command"])
+        return Holder(int(holder["pid"]), str(holder["command"]))
     except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _holder(descriptor: int) -> str:
+    """Return who holds the lock, as part of a sentence; empty in the moment before it is written down."""
+    holder = _read_holder(descriptor)
+    if holder is None:
         return ""
-    return " of this process" if pid == os.getpid() else f" (process {pid}: {command})"
+    return " of this process" if holder.pid == os.getpid() else f" (process {holder.pid}: {holder.command})"
 
 
 def _forget_in_child() -> None:

@@ -78,6 +78,8 @@ class EndedExperiments:
         Raises:
             UnavailableError: The caches take too long.
         """
+        if experiment not in self._hidden:  # without the lock, which is held while the caches read another one
+            return
         with self._lock:
             if experiment not in self._hidden:
                 return

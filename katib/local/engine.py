@@ -11,18 +11,20 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Resource, Trial
+from katib.api.types import Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
@@ -34,13 +36,13 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
-from katib.explaining import ServiceFacts
 from katib.explaining.diagnostician import Diagnostician
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
@@ -58,7 +60,7 @@ from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.submission import LocalHome
-from katib.local.trials.facts import LocalJobs
+from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
 from katib.local.trials.log_access import LogServers
@@ -73,16 +75,19 @@ from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
+from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD
-from katib.tuning.service import TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Document
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import Gate, StoredObjects
+from katib.tuning.submission import Admitted, Gate, StoredObjects
 from katib.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
 
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
+
+T = TypeVar("T")
 
 CLOSE_SECONDS = 1.0
 """For readings that wait as everything stops: they are of trials that were cut off, and begin again."""
@@ -120,6 +125,7 @@ class Engine:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
         self._config = ServicesConfig() if config is None else read_config(config)
+        self._catalog = Catalog(self._config.infos())
         self._config_directory = Path.cwd() if config is None else config.absolute().parent
         self._containers = chosen(containers, self._config)
         self._settings = settings
@@ -130,6 +136,8 @@ class Engine:
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
+        self._starting = threading.Lock()
+        self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -143,7 +151,6 @@ class Engine:
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
-            self._catalog = Catalog(self._config.infos())
             self._log_servers = LogServers(self._observations, self._config.plans(self._config_directory))
             stack.callback(self._log_servers.close)
             self._services = ServiceHost(
@@ -156,7 +163,7 @@ class Engine:
             )
             stack.callback(self._services.close)
             self._assemble(stack, machine)
-            self.service: TuningService = self._tuning_service()
+            self.service = self._tuning_service()
             self._open = stack.pop_all()
         return self
 
@@ -165,15 +172,26 @@ class Engine:
         self.stop()
         self._open.close()
 
-    @property
-    def repeats(self) -> Repeats:
-        """What runs experiments of the data directory once more, before the engine is started."""
-        return Repeats(self._store, self._observations.delete, self._events.rename, self._clock)
+    def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
+        """Return the experiment of a document as the engine would store it where nothing is stored yet.
+
+        The engine need not be open: what it would refuse then leaves no data directory behind.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+            TerminalError: The runtime that is to run images does not answer.
+        """
+        gate = Gate(self._catalog, LocalHome(self._host), StoredObjects(None))
+        return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
     def start(self) -> None:
         """Set everything to work; unfinished experiments of the data directory go on."""
-        if self._started:
-            return
+        with self._starting:
+            if not self._started:
+                self._start()
+                self._started = True
+
+    def _start(self) -> None:
         if self._own_process:
             tune_interpreter()
         if self._config.metrics_retention == RetentionConfig():  # old logs are looked for in the caches
@@ -194,7 +212,6 @@ class Engine:
             stack.callback(self._stop_jobs)
             self._jobs.start()
             self._running = stack.pop_all()
-        self._started = True
 
     def stop(self) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
@@ -228,15 +245,24 @@ class Engine:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _machine(self, stack: ExitStack) -> Machine:
-        """Return what trials run on: processes or images, and what may be leased."""
-        images = choose(self._containers, os.environ, self._layout.root)
-        self._host = replace(
+    @cached_property
+    def _images(self) -> Runtime | None:
+        """What runs the images of trials; None: they run as processes."""
+        return choose(self._containers, os.environ, self._layout.root)
+
+    @cached_property
+    def _host(self) -> HostCapacity:
+        images = self._images
+        return replace(
             HostCapacity.detect(),
             runs_images=images is not None,
             names_pods=images is not None and images.has_names,
             limits=images.abilities.limits if images is not None else frozenset(),
         )
+
+    def _machine(self, stack: ExitStack) -> Machine:
+        """Return what trials run on: processes or images, and what may be leased."""
+        images = self._images.prepared() if self._images is not None else None
         self._processes = processes = Processes(
             self._layout.run,
             adopt_orphans=self._own_process,
@@ -291,6 +317,7 @@ class Engine:
         self._caches.trials.add_handler(self._trial_changed)
         self._queues = queues = Queues.of(self._clock)
         self._reporter.on_stored = self._readings_stored
+        self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
         self._services.on_change(queues.wake_suggestion)
         self._jobs = JobController(
             self._store,
@@ -338,37 +365,39 @@ class Engine:
         """Have the early stopping of experiments look at new readings at once."""
         self._look_at_readings({experiment_of(trial) for trial in self._monitors.followed(trial_names)})
 
+    def _reported(self, trial: Trial) -> None:
+        self._look_at_readings({experiment_of(trial)})
+
     def _look_at_readings(self, experiments: Iterable[Key]) -> None:
         for key in experiments:
             experiment = self._caches.experiments.get(key)
             if experiment is not None and experiment.spec.early_stopping is not None:
-                self._caches.stored_readings[key] += 1
+                with self._counting:  # threads of the reporter and of servers
+                    self._caches.stored_readings[key] += 1
                 self._queues.early_stopping.add(key)
 
-    def _tuning_service(self) -> TuningService:
-        events = RecordedEvents(self._events)
-        diagnostician = Diagnostician(
-            store=self._store,
-            observations=self._observations,
-            events=events,
-            clock=self._clock,
-            jobs=LocalJobs(self._store, self._files, self._jobs.waiting_reason),
-            services=self._service_facts,
-            disk_is_full=self._layout.is_full,
-        )
+    def _undisturbed(self, experiment: Key, work: Callable[[], T]) -> T:
+        """Call a function that writes an experiment, while no controller does; return what it returns."""
+        with self._starting:
+            if not self._started:
+                return work()
+        self._ended.show(experiment)
+        return self._thread.call(work)
+
+    def _tuning_service(self) -> ObjectTuningService:
+        callers = CallersLog(self._observations, self._reported)
+        records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
+        facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
-            store=self._ended.written(),
-            observations=self._observations,
-            events=events,
-            gate=Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
-            output=self._files,
-            explain=diagnostician.explain,
-            catalog=self._catalog,
-            clock=self._clock,
+            replace(records, store=self._ended.written()),
+            Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
+            Diagnostician(records, facts, self._clock).explain,
+            self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
-            log=self._observations,
-            on_report=lambda trial: self._look_at_readings({experiment_of(trial)}),
+            repeats=Repeats(
+                self._store, self._observations.delete, self._events.rename, self._clock, self._undisturbed
+            ),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
@@ -388,16 +417,6 @@ class Engine:
     def _prewarm(self, algorithm: str) -> None:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
-
-    def _service_facts(self, asked: Resource) -> Iterator[ServiceFacts]:
-        for state in self._services.states_of(asked.namespace, asked.name):
-            yield ServiceFacts(
-                algorithm=state.service.algorithm,
-                state=state.state,
-                attempts=state.attempts,
-                last_error=state.last_error,
-                address=state.address,
-            )
 
     def _note_resumed(self) -> None:
         """Say of every unfinished experiment that an engine has taken it up again."""

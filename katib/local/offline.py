@@ -11,12 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from katib.api.marks import MarkChanges
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.databases.sqlite import Database, OutdatedError, open_copy, open_database
 from katib.errors import InvalidError, NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
+from katib.tuning.ports import Records
+from katib.tuning.service import NO_CHOICE, Choice
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.trial_pages import TRIAL_FACTS
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from katib.local.trials.files import TrialFiles
     from katib.observations.sql import SqlObservationLog
     from katib.tuning.ports import EventReader
-    from katib.tuning.service import Diagnosis, TuningService
+    from katib.tuning.service import Diagnosis, Document, TuningService
 
 T = TypeVar("T")
 
@@ -41,33 +44,37 @@ def open_offline(data_dir: Path) -> TuningService:
     if not layout.database.is_file():
         raise NotFoundError(f"{data_dir} holds no experiments; run one with `katib run FILE`, or give --data-dir")
     parts = _Parts(layout)
-    return OfflineService(
-        store=parts.store,
-        observations=_when_asked(lambda: parts.observations),
-        events=_when_asked(lambda: parts.events),
-        output=_when_asked(lambda: parts.files),
-        explain=parts.explain,
-        catalog=_when_asked(lambda: parts.catalog),
-        clock=parts.clock,
-    )
+    return OfflineService(parts.records, parts.explain, _when_asked(lambda: parts.catalog), parts.clock)
 
 
 class OfflineService(ObjectReadingService):
     """Fits `katib.tuning.service.TuningService`, and refuses whatever would change something."""
 
-    def validate(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def validate(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse: checking needs no data directory."""
         raise _read_only()
 
-    def submit(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def submit(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()
 
-    def preview(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def run(
+        self,
+        _document: Document,
+        *,
+        source: str,  # noqa: ARG002 - of the protocol
+        namespace: str | None = None,  # noqa: ARG002 - of the protocol
+        choice: Choice = NO_CHOICE,  # noqa: ARG002 - of the protocol
+        command: str = "",  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+    def preview(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse: that needs no data directory."""
         raise _read_only()
 
-    def store_runtimes(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+    def store_runtimes(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()
 
@@ -82,6 +89,7 @@ class OfflineService(ObjectReadingService):
         *,
         counts: Mapping[str, int | None],  # noqa: ARG002 - of the protocol
         stopped: bool | None = None,  # noqa: ARG002 - of the protocol
+        marks: MarkChanges | None = None,  # noqa: ARG002 - of the protocol
     ) -> NoReturn:
         """Refuse."""
         raise _read_only()
@@ -165,6 +173,15 @@ class _Parts:
         self.clock = SystemClock()
 
     @cached_property
+    def records(self) -> Records:
+        return Records(
+            self.store,
+            _when_asked(lambda: self.observations),
+            _when_asked(lambda: self.events),
+            _when_asked(lambda: self.files),
+        )
+
+    @cached_property
     def store(self) -> SqlStore:
         kinds = {EXPERIMENT, SUGGESTION, TRIAL}
         return self._opened(lambda database: SqlStore(database, kinds, facts=TRIAL_FACTS, clock=self.clock))
@@ -196,19 +213,10 @@ class _Parts:
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
         from katib.explaining.diagnostician import Diagnostician
-        from katib.local.processes.client import RECORD_FILE
-        from katib.local.processes.remains import is_engine_at_work
-        from katib.local.trials.facts import LocalJobs
+        from katib.local.trials.facts import LocalFacts
 
-        return Diagnostician(
-            store=self.store,
-            observations=self.observations,
-            events=self.events,
-            clock=self.clock,
-            jobs=LocalJobs(self.store, self.files),
-            is_at_work=lambda: is_engine_at_work(self._layout.run / RECORD_FILE),
-            disk_is_full=self._layout.is_full,
-        ).explain(namespace, name)
+        facts = LocalFacts(self.store, self.files, self._layout)
+        return Diagnostician(self.records, facts, self.clock).explain(namespace, name)
 
     def _opened(self, build: Callable[[Database], T]) -> T:
         """Build on the file, or on a copy when its tables have to be brought up to date: reading changes nothing."""

@@ -1,17 +1,17 @@
 """Running an experiment once more: from its start, its failed trials only, or with a larger budget.
 
-All of it happens in a data directory whose engine is open and not started: no controller writes meanwhile. A crash
-between two writes loses nothing: an experiment that has not gone on yet is taken up by the next call, and one that was
-being set aside is there twice, its new form stopped and with a part of the trials.
+All of it happens while no controller writes: before the engine is started, or between the turns of its controllers. A
+crash between two writes loses nothing: an experiment that has not gone on yet is taken up by the next call, and one
+that was being set aside is there twice, its new form stopped and with a part of the trials.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
@@ -42,23 +42,40 @@ from katib.controllers.suggestion.replies import waiting_assignments
 from katib.controllers.suggestion.states import restarting
 from katib.controllers.trial.plan import killed
 from katib.errors import NotFoundError, invalid
+from katib.local.program import PACKAGES, changed_files, program_now
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore
 
 REPLACED = "ExperimentReplaced"
 """Reason of the condition Failed of an experiment that was unfinished when it was restarted."""
 
+T = TypeVar("T")
+
+
+class Undisturbed(Protocol):
+    """Calls functions while no controller writes."""
+
+    def __call__(self, experiment: Key, work: Callable[[], T], /) -> T:
+        """Call a function that writes an experiment; return what it returns."""
+
+
+def at_once(_experiment: Key, work: Callable[[], T]) -> T:
+    """Call a function where no controller runs."""
+    return work()
+
+
 _LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE, TrialState.KILLED)
 
 
 class Repeats:
-    """Repeats experiments of one data directory.
+    """Repeats experiments of one data directory. Fits `katib.tuning.repeating.Repeats`.
 
     Args:
         store: Their objects.
         forget_readings: Removes the readings of a trial.
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
         clock: Stamps conditions.
+        undisturbed: Calls what writes.
     """
 
     def __init__(
@@ -67,16 +84,32 @@ class Repeats:
         forget_readings: Callable[[str], None],
         rename_events: Callable[[str, str, str], None],
         clock: Clock,
+        undisturbed: Undisturbed = at_once,
     ) -> None:
         self._store = store
         self._forget_readings = forget_readings
         self._rename_events = rename_events
         self._clock = clock
+        self._undisturbed = undisturbed
 
     def note_command(self, key: Key, command: str) -> None:
         """Keep the command that runs an experiment, so that what explains it can name it."""
         found = self._store.get(EXPERIMENT, key)
         self._store.patch(found, {"metadata": {"annotations": {COMMAND_ANNOTATION: command}}})
+
+    def undisturbed(self, key: Key, work: Callable[[], T]) -> T:
+        """Call a function that writes an experiment, while no controller does; return what it returns."""
+        return self._undisturbed(key, work)
+
+    def program_of(self, experiment: Experiment) -> Mapping[str, str]:
+        """Return the files of its program now."""
+        return program_now(experiment)
+
+    def changed_files(self, experiment: Experiment, *, with_packages: bool) -> Sequence[str]:
+        """Return which files of its program changed since it was submitted, or ran again."""
+        kept = experiment.metadata.annotations.get(PROGRAM_ANNOTATION, "")
+        changed = changed_files(kept, program_now(experiment)) if kept else []
+        return [name for name in changed if with_packages or name != PACKAGES]
 
     def set_aside(self, key: Key) -> str:
         """Give an experiment, with its trials, the first free name with a number, and return that name.
@@ -113,16 +146,14 @@ class Repeats:
         self._store.patch(copy, {"metadata": {"annotations": {STOPPED_ANNOTATION: stopped}}})
         return aside.name
 
-    def run_again(
-        self, key: Key, *, failed: bool = False, more: int = 0, program: Mapping[str, str] | None = None
-    ) -> Experiment:
+    def run_again(self, key: Key, program: Mapping[str, str], *, failed: bool = False, more: int = 0) -> Experiment:
         """Let an experiment that has ended go on; return it.
 
         Args:
             key: Of the experiment.
+            program: The files of its program now; where there are none, what is kept of them stays.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.
-            program: The files of its program now; None leaves what is kept of them.
 
         Raises:
             InvalidError: It cannot go on.

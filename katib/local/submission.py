@@ -114,7 +114,7 @@ def card_notices(source: Mapping[str, Any], path: str, kinds: tuple[JobKind, ...
     written = json.dumps(pods, default=str)
     if not pods or any(f'"{name}"' in written for name in GPU_RESOURCES):
         return []
-    sees = "see none" if capacity.runs_images else "share those that nobody has leased"
+    sees = "see none" if capacity.runs_images else "share those that no trial has leased"
     way = f"resources.limits of a container with {GPU_RESOURCES[0]}: 1 leases one to each trial"
     return [f"{path}: no GPU is requested, so trials {sees}; {way}"]
 

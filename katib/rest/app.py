@@ -60,8 +60,7 @@ MakePages = Callable[[Closing], PageRouter]
 def create_app(
     service: TuningService | Gateway,
     *,
-    token: str | None = None,
-    ticket: str = "",
+    sessions: Sessions | None = None,
     allowed_hosts: Collection[str] | None = LOOPBACK_HOSTS,
     closing: Closing | None = None,
     pages: Mapping[str, Page] = MappingProxyType({}),
@@ -71,8 +70,7 @@ def create_app(
 
     Args:
         service: What answers: one service for all requests, or behind a gateway one for each user.
-        token: Token that requests must carry; None only on loopback.
-        ticket: What a link carries that lets a browser in; empty: no link does.
+        sessions: The token that requests must carry, and how browsers get in without it; None only on loopback.
         allowed_hosts: Names under which the server may be addressed; None: any.
         closing: Ends all streams when the server is about to stop.
         pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
@@ -90,7 +88,6 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         responses=_PROBLEM,
     )
-    sessions = Sessions(token.encode(), ticket) if token else None
     answer_with(app, service)
     app.state.pages = pages
     let_in_by(app, sessions)

@@ -7,7 +7,8 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -17,6 +18,7 @@ import httpx
 from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Trial
 from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
@@ -26,9 +28,13 @@ from katib.rest.problems import error_of
 from katib.tuning.service import (
     BOOKMARK,
     DEFAULT_LEASE_SECONDS,
+    LONGEST_COMMAND,
+    NO_CHOICE,
     CallerAnswer,
     Change,
+    Choice,
     Diagnosis,
+    Document,
     GivenTrial,
     Json,
     NewReadings,
@@ -36,9 +42,11 @@ from katib.tuning.service import (
     Preview,
     R,
     RecordedEvent,
+    RunOutcome,
     StoredRuntime,
     Submission,
     TrialOrder,
+    WaysOn,
 )
 
 _CONNECT_SECONDS = 5.0
@@ -85,20 +93,46 @@ class HttpTuningService:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
         body = self._post("experiments", document, source, namespace)
         return Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment; one that has ended runs once more where that is wanted."""
+        query: Query = {
+            "restart": "true" if choice.restart else "",
+            "retryFailed": "true" if choice.retry_failed else "",
+            "more": choice.more or "",
+            "command": command if len(command) <= LONGEST_COMMAND else "",
+        }
+        body = self._post("run", document, source, namespace, query)
+        shown = partial(_renamed, self._source(source), source)
+        ways = _read(WaysOn, body["ways"]) if body["ways"] is not None else None
+        if ways is not None:
+            ways = replace(ways, changes=tuple(map(shown, ways.changes)))
+        submission = Submission(Experiment.read(body["experiment"]), body["outcome"], tuple(body["notices"]))
+        return RunOutcome(submission, tuple(map(shown, body["notes"])), ways)
+
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
         return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
@@ -200,10 +234,18 @@ class HttpTuningService:
         return int(answer["before"])
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on."""
-        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        """Change the counts of an experiment, stop it, let it go on, or mark it."""
+        body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        if marks is not None:
+            body |= {name: value for name, value in asdict(marks).items() if value is not None}
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
@@ -286,14 +328,16 @@ class HttpTuningService:
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._call("GET", path, params=_drop_empty(query or {}))
 
-    def _post(self, path: str, document: str, source: str, namespace: str | None) -> Any:
+    def _post(
+        self, path: str, document: Document, source: str, namespace: str | None, query: Query | None = None
+    ) -> Any:
         shared = self._source(source)
         try:
             return self._call(
                 "POST",
                 path,
-                params=_drop_empty({"namespace": namespace or "", "source": shared}),
-                content=document.encode(),
+                params=_drop_empty({"namespace": namespace or "", "source": shared, **(query or {})}),
+                content=str(document).encode(),
                 headers={"content-type": "application/yaml"},
             )
         except InvalidError as error:
@@ -366,6 +410,11 @@ class HttpTuningService:
         if status == HTTPStatus.NOT_FOUND:
             return NotFoundError(f"what listens at {self._url} is no katib server; check --server")
         return InternalError(f"{self._url} answered {status} with something else than JSON")
+
+
+def _renamed(shared: str, source: str, text: str) -> str:
+    """Return a text in which a file has the name that the user knows."""
+    return text.replace(f" in {shared}", f" in {source}")
 
 
 def _read(kind: type[T], body: Any) -> T:

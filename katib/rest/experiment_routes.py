@@ -11,11 +11,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import TypeAdapter
 
+from katib.api.marks import MarkChanges
 from katib.api.types import Experiment, Suggestion
+from katib.api.validation.update import COUNTS
 from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
 from katib.rest.routing import (
     LONGEST_NAME,
+    MAX_INT,
     OBJECT_NAME,
     SCHEMAS,
     AddedTrial,
@@ -28,6 +32,7 @@ from katib.rest.routing import (
     Notices,
     ParetoSetObject,
     PodList,
+    RunExperiment,
     Service,
     SubmittedExperiment,
     SuggestionObject,
@@ -41,12 +46,15 @@ from katib.tuning.asking import ASK_PAUSES
 from katib.tuning.service import (
     DEFAULT_LEASE_SECONDS,
     DEFAULT_NAMESPACE,
+    LONGEST_COMMAND,
+    Choice,
     Diagnosis,
     Preview,
     RecordedEvent,
     StoredRuntime,
     TrialOrder,
     TuningService,
+    WaysOn,
 )
 
 OtherNamespace = Annotated[
@@ -80,6 +88,7 @@ Sent = Annotated[_Sent, Depends(read_sent)]
 State = Literal["Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Killed", "MetricsUnavailable"]
 
 MAX_PAGE = 5000
+_WAYS = TypeAdapter(WaysOn)
 
 
 def experiment_routes(closing: Closing) -> APIRouter:
@@ -95,6 +104,7 @@ def experiment_routes(closing: Closing) -> APIRouter:
 
 def _add_submission(router: APIRouter) -> None:
     created: dict[int | str, dict[str, Any]] = {201: {"model": SubmittedExperiment, "description": "It was created."}}
+    ran: dict[int | str, dict[str, Any]] = {201: {"model": RunExperiment, "description": "It was created."}}
 
     def submitted(
         service: TuningService, document: str, source: str, namespace: str, *, inside: bool = False
@@ -127,6 +137,32 @@ def _add_submission(router: APIRouter) -> None:
         """Create an experiment in this namespace, or resume or update the one of that name."""
         await run_in_threadpool(check_namespace, document, namespace)
         return await run_in_threadpool(submitted, service, document, source, namespace, inside=True)
+
+    @router.post("/run", response_model=RunExperiment, responses=ran, openapi_extra=REQUEST_BODY)
+    async def run_experiment(
+        service: Service,
+        sent: Sent,
+        restart: Annotated[bool, Query(description="Run all of it again; the old one is kept as NAME-1.")] = False,
+        retry_failed: Annotated[
+            bool, Query(alias="retryFailed", description="Run its failed trials again, with the same values.")
+        ] = False,
+        more: Annotated[int, Query(ge=0, le=MAX_INT, description="Add so many trials to its budget.")] = 0,
+        command: Annotated[
+            str, Query(description="What a user types to run it, for later explanations.", max_length=LONGEST_COMMAND)
+        ] = "",
+    ) -> JSONResponse:
+        """Submit an experiment as `katib run` does: one that has ended runs once more where that is wanted."""
+        choice = Choice(restart, retry_failed, more)
+        outcome = await run_in_threadpool(service.run, **sent._asdict(), choice=choice, command=command)
+        submission, ways = outcome.submission, outcome.ways
+        body = {
+            "experiment": submission.experiment.encode(),
+            "outcome": submission.outcome,
+            "notices": submission.notices,
+            "notes": outcome.notes,
+            "ways": None if ways is None else _WAYS.dump_python(ways, by_alias=True),
+        }
+        return JSONResponse(body, HTTPStatus.CREATED if submission.outcome == "created" else HTTPStatus.OK)
 
     @router.post("/runtimes", tags=["runtimes"], openapi_extra=RUNTIMES_BODY)
     async def store_runtimes(service: Service, sent: Sent) -> Items[StoredRuntime]:
@@ -207,10 +243,13 @@ def _add_reading(router: APIRouter) -> None:
 def _add_changes(router: APIRouter) -> None:
     @router.patch("/namespaces/{namespace}/experiments/{name}")
     def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
-        """Change the counts of an experiment, stop it, or let it go on."""
-        stopped = edit.get("stopped")
-        counts: dict[str, int | None] = {key: edit.get(key) for key in edit if key != "stopped"}  # type: ignore[misc]  # the rest are counts
-        return service.edit(namespace, name, counts=counts, stopped=stopped).encode()
+        """Change the counts of an experiment, stop it, let it go on, or mark it with tags, notes and a project."""
+        tags = edit.get("tags")
+        marks = MarkChanges(
+            None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
+        )
+        counts: dict[str, int | None] = {key: edit[key] for key in COUNTS if key in edit}  # type: ignore[literal-required]  # fields of the edit
+        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks).encode()
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:

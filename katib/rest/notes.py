@@ -1,8 +1,8 @@
 """The token of a server on this machine, and how a client of the same account finds it.
 
 The token is made at the first start and kept in the server's data directory, for its owner only. While a server runs,
-it leaves a note there and in a directory of the account: its address, where its token is, and the link that lets a
-browser in. So a command finds the server of its account from any directory.
+it leaves a note there and in a directory of the account: its address, where its token is, the link that lets a browser
+in, and the key of further links. So a command finds the server of its account from any directory.
 
 A client sends the token only to the server that wrote the note: a server holds a lock on its note, and without
 one the note is not believed. Whatever listens at that address then may be another account's, in wait for the token.
@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from katib.errors import TerminalError
 
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file
+SIGNED_OUT_FILE = "signed-out"
 _TOKEN_BYTES = 32
 _LONGEST_NOTE = 65_536
 _LOCK_ATTEMPTS = 20
@@ -45,17 +46,36 @@ class Note:
         token: What it asks for; None: it asks for none, or was given one that stands in no file.
         page: Link to its page for people; empty: it has none.
         directory: Where the note is.
+        pid: Its process; 0 where the note does not say it.
+        started: When that process was started, in ticks of the kernel: another process may get its number.
+        link_key: Makes further links; empty: there is the one.
     """
 
     url: str
     token: str | None
     page: str = ""
     directory: Path | None = None
+    pid: int = 0
+    started: int = 0
+    link_key: str = ""
 
     @property
     def opening_file(self) -> Path | None:
         """Where a file may stand that a browser opens instead of the link; it goes with the note."""
         return None if self.directory is None else self.directory / _opening_name(self.url)
+
+    def open_process(self) -> int | None:
+        """Return a descriptor of the server's process, to be closed; None where it has ended, or is not known."""
+        if not self.pid or not self.started:
+            return None
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return None
+        if _start_of(self.pid) != self.started:
+            os.close(descriptor)
+            return None
+        return descriptor
 
 
 def account_directory() -> Path | None:
@@ -92,7 +112,9 @@ def kept_token(directory: Path) -> str:
 
 
 @contextmanager
-def noted(url: str, token_file: Path | None, *directories: Path | None, page: str = "") -> Iterator[None]:
+def noted(
+    url: str, token_file: Path | None, *directories: Path | None, page: str = "", link_key: str = ""
+) -> Iterator[None]:
     """Leave a note of a server in directories while it runs; one that cannot be written to is passed over.
 
     Args:
@@ -100,9 +122,12 @@ def noted(url: str, token_file: Path | None, *directories: Path | None, page: st
         token_file: Where its token is; None: in no file.
         directories: Where to leave the note.
         page: Link to its page for people; empty: it has none.
+        link_key: Makes further links; empty: there is the one.
     """
     file = token_file and str(token_file.absolute())
-    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": file, "page": page})
+    process = {"pid": os.getpid(), "started": _start_of(os.getpid())}
+    facts = {"url": url, "machine": platform.node(), "tokenFile": file, "page": page, "linkKey": link_key}
+    text = json.dumps({**facts, **process})
     with ExitStack() as stack:
         for directory in directories:
             if directory is not None:
@@ -202,7 +227,9 @@ def _read_note(path: Path) -> Note | None:
             return None  # a home of several machines
         token_file = content["tokenFile"]
         token = Path(token_file).read_text().strip() if token_file else None
-        return Note(str(content["url"]), token, str(content.get("page") or ""), path.parent)
+        process = {name: int(content.get(name) or 0) for name in ("pid", "started")}
+        page, link_key = (str(content.get(name) or "") for name in ("page", "linkKey"))
+        return Note(str(content["url"]), token, page, path.parent, link_key=link_key, **process)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -214,3 +241,11 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def _start_of(pid: int) -> int:
+    """Return when a process was started, in ticks of the kernel; 0 when there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -80,6 +80,22 @@ class SubmittedExperiment(TypedDict):
     notices: list[str]
 
 
+class WaysOnward(TypedDict):
+    """What may be chosen for an experiment that has ended and was left as it is."""
+
+    changes: Annotated[list[str], Field(description="What changed since: files of its program, fields of it.")]
+    lost: Annotated[int, Field(description="How many of its trials ended without a value.")]
+    canRetry: Annotated[bool, Field(description="Whether `retryFailed` is possible.")]
+    mayHaveMore: Annotated[bool, Field(description="Whether `more` is possible.")]
+
+
+class RunExperiment(SubmittedExperiment):
+    """What became of an experiment that was to run."""
+
+    notes: Annotated[list[str], Field(description="Sentences about an experiment that runs once more.")]
+    ways: Annotated[WaysOnward | None, Field(description="Where it has ended and was left as it is; null otherwise.")]
+
+
 class ChosenValue(TypedDict):
     """A parameter and the value chosen for it."""
 
@@ -94,12 +110,16 @@ class ChosenTrial(TypedDict):
 
 
 class ExperimentEdit(TypedDict):
-    """What to change of an experiment; what is left out stays. null takes a limit away."""
+    """What to change of an experiment; what is left out stays. null takes a limit away, an empty text a mark."""
 
     maxTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
+    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
+    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
+    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
+    project: NotRequired[Annotated[str, Field(description="What it belongs to.")]]
 
 
 class TrialEdit(TypedDict):

@@ -7,7 +7,9 @@ import ipaddress
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
@@ -17,14 +19,15 @@ from katib.controllers.metrics import Page
 from katib.errors import FieldError, InvalidError
 from katib.rest.app import MakePages, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
-from katib.rest.sessions import Sessions
+from katib.rest.sessions import Sessions, new_ticket
+from katib.rest.signed_out import SignedOut
 from katib.rest.streams import Closing
 from katib.rest.users import Gateway
 from katib.rest.visits import UI_PREFIX
 from katib.tuning.service import TuningService
 
 _DRAIN_SECONDS = 5
-_TICKET_BYTES = 24
+_LINK_KEY_BYTES = 24
 _BESIDE = "::1"
 
 
@@ -38,13 +41,15 @@ class Server:
         token: Required when the host is not a loopback address; behind a gateway it is the gateway that carries it.
         pages: What monitoring reads, by path (`create_app`).
         ui: The page for people (`create_app`).
+        signed_out: File that keeps who signed out; None: a restart forgets it.
 
     Attributes:
         url: Where it listens, as its host was named.
         address: Where it listens, as an address.
         port: Its port.
         page: Address of the page for people, as a link that lets a browser in where a token is asked for; empty where
-            there is no page, or its address is not known here.
+            there is no page, or its address is not known here. A link opens for an hour.
+        link_key: Makes further links (`katib.rest.sessions.new_ticket`); empty where no link needs one.
         is_open: Whether every client that reaches it may do everything.
 
     Raises:
@@ -60,6 +65,7 @@ class Server:
         token: str | None = None,
         pages: Mapping[str, Page] = MappingProxyType({}),
         ui: MakePages | None = None,
+        signed_out: Path | None = None,
     ) -> None:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
@@ -69,20 +75,19 @@ class Server:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}"
         self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
-        ticket = secrets.token_urlsafe(_TICKET_BYTES) if token else ""
-        own_name = self._take_own_name(Sessions(token.encode())) if token else ""
+        self.link_key = secrets.token_urlsafe(_LINK_KEY_BYTES) if token else ""
+        sessions = Sessions(token.encode(), self.link_key, SignedOut(signed_out)) if token else None
+        own_name = self._take_own_name(sessions) if sessions else ""
         # This machine reaches by its loopback address a server that listens at all addresses.
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, shown)  # noqa: S104 - compared with, not listened on
         base = f"http://{own_name or here}:{self.port}"
-        way_in = f"open?ticket={ticket}" if ticket else ""
+        way_in = f"open?ticket={new_ticket(self.link_key, time.time())}" if sessions else ""
         self.page = f"{base}{UI_PREFIX}/{way_in}" if ui and not behind_gateway else ""
         self.is_open = not token and not behind_gateway
         self._closing = Closing()
         # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
         hosts = LOOPBACK_HOSTS | {host, own_name} - {""} if loopback and not behind_gateway else None
-        app = create_app(
-            service, token=token, ticket=ticket, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui
-        )
+        app = create_app(service, sessions=sessions, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,

@@ -1,13 +1,13 @@
 """How a browser gets in where a token is asked for, and stays in without carrying the token.
 
-A link with the server's ticket, or the token typed into a form, is exchanged for a cookie. A new ticket is made at
-each start, so a link that was left behind in a terminal or a browser's history opens nothing later. The cookie is
-signed with the token and says when it ends: it survives a restart of the server, ends with the token, and does not
-reveal it.
+A link with a ticket, or the token typed into a form, is exchanged for a cookie. A ticket is signed with a key that each
+start makes, and is good for an hour or until someone signs out, so a link that was left behind in a terminal or a
+browser's history opens nothing later. The cookie is signed with the token and says when it ends: it survives a restart
+of the server, ends with the token or when its browser signs out, and does not reveal the token.
 
 Browsers send the cookies of a host to all its ports, so also to a server that another account runs on this machine.
 Therefore the link names the server by a host name of its own below `localhost`, which cannot be guessed without the
-token. Pure: time is handed in.
+token. Time is handed in.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from katib.rest.signed_out import SignedOut
 
 LIFETIME_SECONDS = 30 * 86_400
 """A cookie that gets into wrong hands is of use for so long at most."""
+
+LINK_SECONDS = 3_600
+"""A link opens for so long after it was made; `katib ui` makes another."""
 
 MOST_VALUES = 8
 """So many cookies of our name are looked at: a server on another port of the same host can set more beside ours."""
 
 _COOKIE = re.compile(r"(?P<end>[0-9]{1,12})\.(?P<mac>[0-9a-f]{64})")
+_TICKET = re.compile(r"(?P<made>[0-9]{1,15})\.(?P<mac>[0-9a-f]{64})")
 _HOST_DIGITS = 16
 
 
@@ -34,19 +40,33 @@ class Sessions:
 
     Attributes:
         token: Of the server.
-        ticket: What the link of this start carries; empty: there is no link.
+        link_key: Signs the tickets of links to this start of the server; empty: no link opens it.
+        signed_out: What browsers that signed out may not use any more.
     """
 
     token: bytes
-    ticket: str = ""
+    link_key: str = ""
+    signed_out: SignedOut = field(default_factory=SignedOut)
 
     def is_token(self, given: bytes) -> bool:
         """Return whether this is the server's token."""
         return hmac.compare_digest(given, self.token)
 
-    def is_ticket(self, given: str) -> bool:
-        """Return whether this is the ticket of the running server."""
-        return bool(self.ticket) and hmac.compare_digest(given.encode(), self.ticket.encode())
+    def is_ticket(self, given: str, now: float) -> bool:
+        """Return whether a link with this ticket opens the running server now.
+
+        Args:
+            given: What the link carries.
+            now: Seconds since 1970.
+        """
+        match = _TICKET.fullmatch(given)
+        if match is None or not self.link_key:
+            return False
+        expected = _digest(self.link_key.encode(), "link", match["made"])
+        if not hmac.compare_digest(match["mac"], expected):
+            return False
+        made = int(match["made"]) / 1000
+        return made > self.signed_out.links_until and now - LINK_SECONDS < made
 
     def new_value(self, now: float) -> str:
         """Return the value of a cookie that is good from now on.
@@ -54,16 +74,30 @@ class Sessions:
         Args:
             now: Seconds since 1970.
         """
-        end = str(int(now) + LIFETIME_SECONDS)
-        return f"{end}.{_digest(self.token, 'session', end)}"
+        end = int(now) + LIFETIME_SECONDS
+        while (value := f"{end}.{_digest(self.token, 'session', str(end))}") in self.signed_out:
+            end -= 1  # signed out within this second
+        return value
 
     def is_valid(self, values: Iterable[str], now: float) -> bool:
-        """Return whether one of the values of a cookie is ours and has not ended."""
-        return any(self._is_ours(value, now) for value, _ in zip(values, range(MOST_VALUES), strict=False))
+        """Return whether one of the values of a cookie is ours, has not ended and was not signed out."""
+        return bool(self._valid(values, now))
+
+    def sign_out(self, values: Iterable[str], now: float) -> None:
+        """End the sessions of these values of a cookie, copies included, and the links that were made until now.
+
+        Values that let no browser in end nothing.
+        """
+        for value in self._valid(values, now):
+            self.signed_out.add(value, int(value.partition(".")[0]), now)
 
     def host_name(self) -> str:
         """Return the name of the server's own below `localhost`: browsers take it for this machine."""
         return f"katib-{_digest(self.token, 'host')[:_HOST_DIGITS]}.localhost"
+
+    def _valid(self, values: Iterable[str], now: float) -> list[str]:
+        some = (value for value, _ in zip(values, range(MOST_VALUES), strict=False))
+        return [value for value in some if self._is_ours(value, now) and value not in self.signed_out]
 
     def _is_ours(self, value: str, now: float) -> bool:
         match = _COOKIE.fullmatch(value)
@@ -71,6 +105,17 @@ class Sessions:
             return False
         expected = _digest(self.token, "session", match["end"])
         return hmac.compare_digest(match["mac"], expected) and now < int(match["end"]) <= now + LIFETIME_SECONDS
+
+
+def new_ticket(link_key: str, now: float) -> str:
+    """Return what a link carries that is made now.
+
+    Args:
+        link_key: Of the running server.
+        now: Seconds since 1970.
+    """
+    made = str(int(now * 1000))
+    return f"{made}.{_digest(link_key.encode(), 'link', made)}"
 
 
 def cookie_name(port: str) -> str:

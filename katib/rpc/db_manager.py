@@ -44,6 +44,14 @@ OnCall = Callable[[Exception | None], None]
 """Takes how a call ended; None: well."""
 
 
+OnReport = Callable[[str], None]
+"""Takes the name of a trial of which readings were just stored."""
+
+
+def ignore_report(_trial_name: str) -> None:
+    """Do nothing."""
+
+
 class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer):
     """Answers from a log: Katib's calls, what the controllers ask beyond them, and whether the log answers.
 
@@ -51,12 +59,20 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
         log: Has the readings.
         guard: Authenticates callers; None: every caller may do everything.
         on_call: Called after each call.
+        on_report: Called when readings were stored.
     """
 
-    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, on_call: OnCall | None = None) -> None:
+    def __init__(
+        self,
+        log: ObservationLog,
+        guard: LogGuard | None = None,
+        on_call: OnCall | None = None,
+        on_report: OnReport = ignore_report,
+    ) -> None:
         self._log = log
         self._guard = guard
         self._on_call = on_call
+        self._on_report = on_report
 
     # --- Katib's calls ------------------------------------------------------------------------------------------------
 
@@ -67,6 +83,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
         with self._answered(context):
             trial = self._reportable(request, context)
             self._log.report(trial, _readings(request.observation_log))
+            self._on_report(trial)
             return pb.ReportObservationLogReply()
 
     def GetObservationLog(  # noqa: N802 - as above
@@ -118,6 +135,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             trial = self._reportable(request, context)
             if readings := _our_readings(request.readings):
                 self._log.report(trial, readings, _batch_id(request))
+                self._on_report(trial)
             knows = bool(readings) or self._log.knows_batches(trial)
         if not knows:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "the table of this log has no place for numbers of readings")
@@ -282,6 +300,7 @@ def serve_db_manager(
     credentials: grpc.ServerCredentials | None = None,
     plain_address: str = "",
     on_call: OnCall | None = None,
+    on_report: OnReport = ignore_report,
 ) -> DbManagerServer:
     """Serve a log; messages may be of any size.
 
@@ -293,6 +312,7 @@ def serve_db_manager(
         plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
             port.
         on_call: Called after each call, on the thread that served it.
+        on_report: Called with the name of a trial when readings of it were stored, on the thread that stored them.
 
     Raises:
         UnavailableError: The address cannot be listened on.
@@ -300,7 +320,7 @@ def serve_db_manager(
     # Without so_reuseport=0 two servers would share a port and take calls by turns.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
-    servicer = DbManagerServicer(log, guard, on_call)
+    servicer = DbManagerServicer(log, guard, on_call, on_report)
     add_DBManagerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
     add_ObservationsServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
     add_HealthServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated

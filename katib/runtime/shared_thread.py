@@ -20,12 +20,17 @@ import logging
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from operator import attrgetter
+from typing import Any, TypeVar
 
+from katib.errors import UnavailableError
 from katib.runtime.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Turn = Callable[[], float | None]
 """Does a bounded piece of work; returns in how many seconds to go on, None: not before it is woken."""
@@ -74,6 +79,7 @@ class SharedThread:
         self._pausing: set[Participant] = set()
         self._next_due = math.inf  # no pause ends before
         self._current: Participant | None = None
+        self._calls: set[Future[Any]] = set()  # of other threads, not begun
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -88,10 +94,41 @@ class SharedThread:
             self._condition.notify_all()
         if self._thread.ident is not None:
             self._thread.join()
+        for call in tuple(self._calls):
+            call.cancel()
 
     def participant(self, turn: Turn, *, first: bool = False) -> Participant:
         """Return one more that takes turns, as soon as it is woken."""
         return Participant(self, turn, first=first)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call a function between the turns of others, and return what it returns; the function is short, as a turn.
+
+        Raises:
+            UnavailableError: The thread ends before the function is called.
+        """
+        if threading.current_thread() is self._thread:
+            return work()
+        call: Future[T] = Future()
+
+        def turn() -> None:
+            self._calls.discard(call)
+            if call.set_running_or_notify_cancel():
+                try:
+                    call.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                    call.set_exception(error)
+
+        with self._lock:
+            if self._stopping:
+                call.cancel()
+            else:
+                self._calls.add(call)
+        self.participant(turn).wake()
+        try:
+            return call.result()
+        except CancelledError:
+            raise UnavailableError("the controllers are being stopped; try again when they are started") from None
 
     def leave(self, participant: Participant) -> None:
         """Do what `Participant.leave` says."""

@@ -26,7 +26,7 @@ from katib.sdk.drawing import Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.reading import assignments_of, is_completed, last_condition
-from katib.tuning.service import CallerAnswer, TuningService
+from katib.tuning.service import CallerAnswer, GivenTrial, TuningService
 
 if TYPE_CHECKING:
     from katib.sdk.coroutines import AsyncExperiment
@@ -232,16 +232,18 @@ class Experiment:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             left = _LOOK_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LOOK_SECONDS)
-            given = self.call(
-                lambda service, namespace, wait=left: service.ask(
+
+            def request(service: TuningService, namespace: str, wait_seconds: float = left) -> GivenTrial:
+                return service.ask(
                     namespace,
                     self.name,
                     request_id=request_id,
                     client=self._client,
                     lease_seconds=self._lease_seconds,
-                    wait_seconds=wait,
+                    wait_seconds=wait_seconds,
                 )
-            )
+
+            given = self.call(request)
             if given.trial is not None:
                 return self._taken(given.trial, request_id)
             if given.is_over or (deadline is not None and time.monotonic() >= deadline):

@@ -29,6 +29,10 @@ _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
 
 _MAX_AGE_SECONDS = 0.1
+_FIRST_AGE_SECONDS = 0.01
+"""Of a reading after a pause: early stopping hears of it at once, and a program that reports without end sends no more
+often."""
+
 _PIPE_BYTES = 1 << 20
 """What a program may write between two looks without waiting: about 20,000 readings."""
 
@@ -69,7 +73,11 @@ class PushedReadings:
         self._dropped = 0
         self._rest = b""
         self._reporter = Reporter(
-            self._store, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS, max_waiting=max_waiting
+            self._store,
+            max_batch=_MAX_BATCH,
+            max_age_seconds=_MAX_AGE_SECONDS,
+            first_age_seconds=_FIRST_AGE_SECONDS,
+            max_waiting=max_waiting,
         )
 
     def take(self, data: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
@@ -39,14 +39,17 @@ def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> i
     errors = point_errors(experiment, chosen)
     if errors:
         raise InvalidError(errors)
-    _check_goes_on(experiment)
+    if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+        where, cause = f"experiment {experiment.name}", "it has ended"
+        raise invalid(where, cause, "raise spec.maxTrialCount first", "add-trial-ended")
 
     def attempt() -> int:
         found = _suggestion_of(store, key)
         suggestion = Suggestion.decode(found)
         _check_room(experiment, suggestion)
-        trials = [*_listed(found), InitialTrial(parameter_assignments=chosen).encode()]
-        store.patch(found, {"spec": {"initialTrials": trials}})
+        listed = found.get("spec", {}).get("initialTrials") or ()
+        added = InitialTrial(parameter_assignments=chosen).encode()
+        store.patch(found, {"spec": {"initialTrials": [*listed, added]}})
         return initial_trials_left(suggestion)
 
     return until_written(attempt, key.name, "add the trial again")
@@ -59,12 +62,6 @@ def point_errors(experiment: Experiment, chosen: tuple[ParameterAssignment, ...]
         return [FieldError(_PATH, cause, "leave it to the algorithm", "initial-trials-nas")]
     errors = list(check_names(experiment.spec, chosen, _PATH))
     return errors or check_assignments(experiment.spec.parameters, chosen)
-
-
-def _check_goes_on(experiment: Experiment) -> None:
-    if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
-        cause = "it has ended"
-        raise invalid(f"experiment {experiment.name}", cause, "raise spec.maxTrialCount first", "add-trial-ended")
 
 
 def _check_room(experiment: Experiment, suggestion: Suggestion) -> None:
@@ -83,7 +80,3 @@ def _suggestion_of(store: ObjectStore, key: Key) -> Object:
         return store.get(SUGGESTION, key)
     except NotFoundError:
         raise UnavailableError(f'experiment "{key.name}" has not started yet; add the trial in a moment') from None
-
-
-def _listed(found: Object) -> Iterable[Object]:
-    return found.get("spec", {}).get("initialTrials") or ()

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.leases import Lease, Outcome, asked_count, fails_when_lost, is_asked, is_callers, lease_of, outcome_of
-from katib.api.loading import experiment_of, load_documents
-from katib.api.metrics import BatchId, MetricLog, ObservationLog, ObservationReader, parse_value
+from katib.api.loading import FileText, experiment_of
+from katib.api.metrics import BatchId, MetricLog, parse_value
 from katib.api.names import ASK_LABEL, ASKED_ANNOTATION, EXPERIMENT_LABEL, LEASE_ANNOTATION, OUTCOME_ANNOTATION
 from katib.api.trials import ACTIVE, TrialState, objective_names, trial_state
 from katib.api.types import CollectorKind, Experiment, Trial
@@ -31,6 +31,7 @@ from katib.controllers.trial.plan import STOPPING_WORDS, is_stopping
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.ports import Namespaces, Records
 from katib.tuning.reading import last_condition, running_condition, state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, CallerAnswer, GivenTrial
 from katib.tuning.trial_pages import find_trials
@@ -64,29 +65,18 @@ class CallersTrials:
     """Gives trials to callers and takes what they say of them. Thread-safe.
 
     Args:
-        scoped: Returns the store as seen through a namespace.
-        observations: Reads metrics.
-        log: Takes the readings of callers; None: this home takes none.
+        namespaces: The objects of each namespace.
+        records: Metrics, and what takes the readings of callers.
         catalog: Says which algorithms learn from trials that ended.
         clock: Measures leases.
-        on_report: Called with a trial of which readings were stored.
     """
 
-    def __init__(
-        self,
-        scoped: Callable[[str], ObjectStore],
-        observations: ObservationReader,
-        log: ObservationLog | None,
-        catalog: AlgorithmCatalog,
-        clock: Clock,
-        on_report: Callable[[Trial], None] = lambda _trial: None,
-    ) -> None:
-        self._scoped = scoped
-        self._observations = observations
-        self._log = log
+    def __init__(self, namespaces: Namespaces, records: Records, catalog: AlgorithmCatalog, clock: Clock) -> None:
+        self._scoped = namespaces.store_of
+        self._observations = records.observations
+        self._callers = records.callers
         self._catalog = catalog
         self._clock = clock
-        self._on_report = on_report
         self._lock = threading.Lock()
         self._counted: OrderedDict[str, None] = OrderedDict()  # requests for which a trial was asked for already
 
@@ -137,13 +127,13 @@ class CallersTrials:
             cause = f"its caller has ended it ({state_of(trial)})"
             raise invalid(f"trial {key.name}", cause, "report before you tell", "report-ended")
         self._check_holder(trial, ask_id)
-        if self._log is None:
+        if self._callers is None:
             raise TerminalError("this service takes no readings of callers; give the last ones with `tell`")
         now = self._clock.now()
         readings = [MetricLog(now, name, text, step) for name, text in texts.items()]
         batch = BatchId(request_id, 0) if request_id else None
-        self._log.within(key.namespace).report(key.name, readings, batch)
-        self._on_report(trial)
+        self._callers.log.within(key.namespace).report(key.name, readings, batch)
+        self._callers.on_report(trial)
         return self._alive(key, trial, ask_id)
 
     def tell(
@@ -276,14 +266,14 @@ class CallersTrials:
             )
 
 
-def check_runs_by_itself(document: str, source: str) -> None:
+def check_runs_by_itself(file: FileText) -> None:
     """Refuse an experiment that nothing but a caller would evaluate; what else is wrong with it is left to others.
 
     Raises:
         InvalidError: It has no trial template.
     """
     try:
-        submission = experiment_of(load_documents(document, source), source, DEFAULT_NAMESPACE)
+        submission = experiment_of(file.documents, file.source, DEFAULT_NAMESPACE)
     except InvalidError:
         return
     if is_asked(submission.experiment) and not submission.errors:

@@ -10,9 +10,10 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from katib.api.loading import load_documents
+from katib.api.loading import FileText
 from katib.api.trials import metric_text
 from katib.api.types import ExperimentSpec, ObjectiveSpec, Observation, Trial
 from katib.errors import invalid
@@ -22,28 +23,26 @@ Json = dict[str, Any]
 Row = Mapping[str, Any]
 
 
-def with_earlier_trials(document: str, source: str, table: str, table_source: str) -> str:
+def with_earlier_trials(file: FileText, table: str, table_source: str) -> FileText:
     """Return an experiment file to which the trials of another file were added, as `spec.warmStart.trials`.
 
     Args:
-        document: The text of the experiment file.
-        source: What to call it in errors.
+        file: The experiment file.
         table: The text of the file with the trials.
         table_source: What to call that one.
 
     Raises:
         InvalidError: One of the two cannot be read, or the trials have no parameter or no metric of the experiment.
     """
-    documents = [loaded.data for loaded in load_documents(document, source)]
-    experiment = next((data for data in documents if data.get("kind") == "Experiment"), None)
-    spec = experiment.get("spec") if experiment is not None else None
-    if not isinstance(spec, dict):
-        return document  # what is wrong with it is reported when it is submitted
+    experiment = next((loaded for loaded in file.documents if loaded.kind == "Experiment"), None)
+    spec = experiment.data.get("spec") if experiment is not None else None
+    if experiment is None or not isinstance(spec, dict):
+        return file  # what is wrong with it is reported when it is submitted
     rows = read_rows(table, table_source)
     start = spec.get("warmStart") or {}
     trials = [*(start.get("trials") or ()), *earlier_trials(rows, ExperimentSpec.decode(_readable(spec)), table_source)]
-    spec["warmStart"] = {**start, "trials": trials}
-    return "\n---\n".join(json.dumps(data) for data in documents)
+    changed = replace(experiment, data={**experiment.data, "spec": {**spec, "warmStart": {**start, "trials": trials}}})
+    return FileText.of([changed if loaded is experiment else loaded for loaded in file.documents], file.source)
 
 
 def _readable(spec: Json) -> Json:

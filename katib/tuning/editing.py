@@ -1,4 +1,4 @@
-"""Changing an experiment that exists: its counts, and whether it goes on."""
+"""Changing an experiment that exists: its counts, whether it goes on, and its marks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_snake
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
+from katib.api.marks import MarkChanges, annotations_of, validate_marks
 from katib.api.names import STOPPED, STOPPED_ANNOTATION
 from katib.api.types import Experiment
 from katib.api.validation import validate_update
@@ -24,9 +25,14 @@ from katib.tuning.writing import until_written
 
 
 def edit_experiment(
-    store: ObjectStore, key: Key, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    store: ObjectStore,
+    key: Key,
+    *,
+    counts: Mapping[str, int | None],
+    stopped: bool | None = None,
+    marks: MarkChanges | None = None,
 ) -> Object:
-    """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+    """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
 
     One that is stopped makes no further trial; those that run go on to their ends. Raising `maxTrialCount` of one that
     has used up its budget takes it up again where its resume policy allows that.
@@ -36,6 +42,7 @@ def edit_experiment(
         key: Of the experiment.
         counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
         stopped: Whether it is to be stopped; None leaves that as it is.
+        marks: What to note on it; None leaves that as it is.
 
     Raises:
         InvalidError: The change is not allowed.
@@ -45,18 +52,21 @@ def edit_experiment(
         if name not in COUNTS:
             raise invalid(f"spec.{name}", "it cannot be changed", f"change {one_of(COUNTS)}", "update-immutable")
 
+    if marks is not None and (errors := validate_marks(marks)):
+        raise InvalidError(errors)
+
     def attempt() -> Object:
         found = store.get(EXPERIMENT, key)
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted')
-        changes = _changes(old, counts, stopped)
+        changes = _changes(old, counts, stopped, marks or MarkChanges())
         return store.patch(found, changes) if changes else found
 
     return until_written(attempt, key.name, "try again")
 
 
-def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None) -> Object:
+def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None, marks: MarkChanges) -> Object:
     """Return what to patch, checked; empty when everything is so already."""
     spec = structs.replace(old.spec, **{to_snake(name): value for name, value in counts.items()})
     errors = validate_update(old, with_defaults(structs.replace(old, spec=spec)))
@@ -66,8 +76,12 @@ def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | 
     differ = {name: value for name, value in counts.items() if getattr(old.spec, to_snake(name)) != value}
     if differ:
         changes["spec"] = differ
+    held = old.metadata.annotations
+    annotations = {name: text for name, text in annotations_of(marks).items() if held.get(name) != text}
     if stopped is not None and stopped != is_stopped(old):
         if stopped and true_types(old.status.conditions) & COMPLETED_EXPERIMENT:
             raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
-        changes["metadata"] = {"annotations": {STOPPED_ANNOTATION: STOPPED if stopped else None}}
+        annotations[STOPPED_ANNOTATION] = STOPPED if stopped else None
+    if annotations:
+        changes["metadata"] = {"annotations": annotations}
     return changes

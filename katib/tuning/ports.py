@@ -1,12 +1,16 @@
-"""What the tuning service and the diagnostician need of a home beside its object store."""
+"""What the tuning service and the diagnostician need of a home."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from katib.runtime.objects import Key, Object
-from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.api.metrics import ObservationLog, ObservationReader
+from katib.api.types import Trial
+from katib.controllers.kinds import EXPERIMENT
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
 
 
 class EventReader(Protocol):
@@ -21,7 +25,7 @@ class TrialOutput(Protocol):
 
     def read(
         self,
-        trial: Object,
+        trial: Trial,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
@@ -31,8 +35,8 @@ class TrialOutput(Protocol):
         """Yield the output of one container of a trial in chunks.
 
         Args:
-            trial: The Trial object.
-            follow: Tells whether more may come; None: what is there now is all. While a followed trial is silent, an
+            trial: Whose output is read.
+            follow: Returns whether more may come; None: what is there now is all. While a followed trial is silent, an
                 empty chunk comes every second or so.
             tail_lines: Only so many last lines of what is there now.
             replica: Which pod, as `worker-1` or by its name; empty: a primary one.
@@ -42,8 +46,65 @@ class TrialOutput(Protocol):
             NotFoundError: There is no output, with what to do about it.
         """
 
-    def past_pods(self, trial: Object) -> Sequence[Object]:
+    def past_pods(self, trial: Trial) -> Sequence[Object]:
         """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
+
+
+def _ignore(_trial: Trial) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CallersLog:
+    """Where a home keeps the readings of those who evaluate trials themselves.
+
+    Attributes:
+        log: Takes the readings.
+        on_report: Called with a trial of which readings were stored.
+    """
+
+    log: ObservationLog
+    on_report: Callable[[Trial], None] = _ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a home keeps of experiments.
+
+    Attributes:
+        store: Objects.
+        observations: Metrics.
+        events: Notable moments.
+        output: What trials print.
+        callers: Takes readings of callers; None: they can only tell the end of a trial.
+    """
+
+    store: ObjectStore
+    observations: ObservationReader
+    events: EventReader
+    output: TrialOutput
+    callers: CallersLog | None = None
+
+
+class Namespaces:
+    """The namespaces of a home, and the objects in each. In this home every user may see all of them. Thread-safe.
+
+    Args:
+        store: Objects of all namespaces.
+        default: Where a document goes that names no namespace and is given none.
+    """
+
+    def __init__(self, store: ObjectStore, default: str = DEFAULT_NAMESPACE) -> None:
+        self._store = store
+        self.default = default
+
+    def names(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
+        return sorted({self.default, *(Key.of(obj).namespace for obj in self._store.list(EXPERIMENT).items)})
+
+    def store_of(self, _namespace: str) -> ObjectStore:
+        """Return the store as seen through one namespace: all that the changes of an experiment need to watch."""
+        return self._store
 
 
 Explain = Callable[[str, str], Diagnosis]
@@ -54,7 +115,7 @@ class Aftermath(Protocol):
     """What is left of an experiment when its objects are gone. Thread-safe."""
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
-        """Wait until nothing of the deleted trials runs any more; tell whether that was in time."""
+        """Wait until nothing of the deleted trials runs any more; return whether that was in time."""
 
     def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
         """Remove what outlives the objects: events, files. The trials are those whose names are free again."""

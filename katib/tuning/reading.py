@@ -161,6 +161,11 @@ def space_words(parameter: ParameterSpec) -> str:
     return " ".join([parameter.parameter_type, values, *more, *filter(None, [space.distribution])])
 
 
+def extreme_of(direction: str) -> str:
+    """Return the strategy of an objective that names none: `min` of one to minimize, `max` of one to maximize."""
+    return _EXTREMES.get(direction, "")
+
+
 def shown_text(trial: Trial, name: str) -> str | None:
     """Return the value of a metric that is shown of a trial; None when it was not read.
 
@@ -170,7 +175,7 @@ def shown_text(trial: Trial, name: str) -> str | None:
     objective, observation = trial.spec.objective, trial.status.observation
     if objective is None or observation is None:
         return None
-    by_default = objective.strategy_of(name) in ("", _EXTREMES.get(objective.type))
+    by_default = objective.strategy_of(name) in ("", extreme_of(objective.type))
     at_best = next((m.value for m in observation.at_best if m.name == name), "")
     return at_best if at_best and by_default else metric_text(objective, observation, name)
 
@@ -335,6 +340,18 @@ def format_duration(seconds: float) -> str:
     if days < 1:
         return _two_units(hours, "h", minutes % 60, "m")
     return _two_units(days, "d", hours % 24, "h")
+
+
+def format_run(seconds: float) -> str:
+    """Return how long something ran: as `format_duration`, below ten seconds with one decimal where there is one.
+
+    Times of objects are whole seconds, so a run that began and ended within one is `<1s`.
+    """
+    if 0 <= seconds < 0.05:  # noqa: PLR2004 - what one decimal would write as 0.0
+        return "<1s"
+    if (rounded := round(seconds, 1)) < 10 and not rounded.is_integer():  # noqa: PLR2004 - see above
+        return f"{max(rounded, 0.0):.1f}s"
+    return format_duration(seconds)
 
 
 def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:

@@ -57,11 +57,10 @@ def _joined(*parts: str | None) -> str:
     return "-".join(part for part in parts if part)
 
 
-def is_primary(pod: Object, trial: Object) -> bool:
+def is_primary(pod: Object, trial: Trial) -> bool:
     """Return whether the metrics of a trial come from this pod."""
-    wanted: Mapping[str, str] = (trial.get("spec") or {}).get("primaryPodLabels") or {}
     labels: Mapping[str, str] = (pod.get("metadata") or {}).get("labels") or {}
-    return all(labels.get(name) == value for name, value in wanted.items())
+    return trial.spec.primary_pod_labels.items() <= labels.items()
 
 
 def newest_of_each(pods: Iterable[Json]) -> list[Json]:

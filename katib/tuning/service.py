@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from katib.api import types
 from katib.api.metrics import MetricLog
@@ -14,12 +14,17 @@ from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.api.loading import FileText
+    from katib.api.marks import MarkChanges
     from katib.api.types import Experiment, Resource, Trial
     from katib.tuning.offered_templates import OfferedTemplates
 
 R = TypeVar("R", bound="Resource")
 Json = dict[str, Any]
 """An object of another kind, such as a pod, or one of ours as it is stored."""
+
+Document: TypeAlias = "str | FileText"
+"""What users submit: YAML or JSON text, or a file, whose text is then read only once."""
 
 DEFAULT_NAMESPACE = "default"
 
@@ -41,6 +46,65 @@ class Submission:
     experiment: Experiment
     outcome: str
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to do with an experiment that is there already; false when nothing was chosen.
+
+    Attributes:
+        restart: Run all of it again; the old one is kept under a name with a number.
+        retry_failed: Run the failed trials again, with the same assignments.
+        more: How many trials to add to its budget.
+    """
+
+    restart: bool = False
+    retry_failed: bool = False
+    more: int = 0
+
+    def __bool__(self) -> bool:
+        return self.restart or self.retry_failed or self.more > 0
+
+
+NO_CHOICE = Choice()
+"""Nothing was chosen."""
+
+LONGEST_COMMAND = 16_384
+"""Characters of a command that travels with a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOn:
+    """What may be done with an experiment that has ended and was not run now.
+
+    Attributes:
+        changes: What changed since: files of its program, fields of its document.
+        lost: How many of its trials ended without a value.
+        can_retry: Whether these can run again.
+        may_have_more: Whether it can go on with a larger budget.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    changes: tuple[str, ...]
+    lost: int
+    can_retry: bool
+    may_have_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What became of an experiment that was to run.
+
+    Attributes:
+        submission: The experiment as stored, and what was done with it.
+        notes: Sentences about an experiment that runs once more.
+        ways: What may be chosen, where it has ended and was left as it is; None otherwise.
+    """
+
+    submission: Submission
+    notes: tuple[str, ...] = ()
+    ways: WaysOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +286,7 @@ class TuningService(Protocol):
     raises NotFoundError for a missing object and UnavailableError when the service cannot be reached.
     """
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment from YAML or JSON text, or resume or update the one of that name.
 
         Args:
@@ -235,7 +299,32 @@ class TuningService(Protocol):
                 way that cannot be resumed.
         """
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment as `submit` does; one of its name that has ended runs once more where that is wanted.
+
+        Without a choice, an experiment that brought nothing usable runs again when its document or its program changed
+        since; any other that has ended is left as it is. Experiments of a cluster run once only.
+
+        Args:
+            document: The text of the file.
+            source: What to call it in errors, such as the file name.
+            namespace: Used when the document names none.
+            choice: What the user chose.
+            command: What a user types to run it, for later explanations.
+
+        Raises:
+            InvalidError: Anything wrong with the document, or what was chosen is impossible.
+        """
+
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
 
         A document of training runtimes alone is checked as `store_runtimes` would.
@@ -244,14 +333,16 @@ class TuningService(Protocol):
             InvalidError: Anything wrong with it, all errors at once.
         """
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Check a document as `submit` would, store nothing, and return what its first trial would run.
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
         """
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes, so that TrainJobs can refer to them; return what became of each, in order.
 
         Args:
@@ -378,15 +469,22 @@ class TuningService(Protocol):
         """
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+        """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
 
         Args:
             namespace: Of the experiment.
             experiment: Its name.
             counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
             stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+            marks: Tags, notes, project and favourite; None leaves all of them as they are.
 
         Raises:
             InvalidError: The change is not allowed.

@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from katib.api import types
-from katib.api.metrics import BEFORE_THE_LAST, MetricLog, ObservationReader
+from katib.api.metrics import BEFORE_THE_LAST, MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.changes import stream_changes
-from katib.tuning.ports import EventReader, Explain, TrialOutput
+from katib.tuning.ports import Explain, Namespaces, Records
 from katib.tuning.reading import metric_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, R, RecordedEvent, TrialOrder
@@ -34,36 +34,29 @@ class ObjectReadingService:
     """The part of `katib.tuning.service.TuningService` that changes nothing. Thread-safe.
 
     Args:
-        store: Objects.
-        observations: Metrics.
-        events: Notable moments.
-        output: What trials print.
+        records: What is kept of experiments.
         explain: Says why something does not progress.
         catalog: Algorithms.
         clock: Measures timeouts.
-        scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
+        namespaces: Those that there are; left out: those with experiments.
     """
 
     def __init__(
         self,
-        *,
-        store: ObjectStore,
-        observations: ObservationReader,
-        events: EventReader,
-        output: TrialOutput,
+        records: Records,
         explain: Explain,
         catalog: AlgorithmCatalog,
         clock: Clock,
-        scoped: Callable[[str], ObjectStore] | None = None,
+        namespaces: Namespaces | None = None,
     ) -> None:
-        self._store = store
-        self._observations = observations
-        self._events = events
-        self._output = output
+        self._store = records.store
+        self._observations = records.observations
+        self._events = records.events
+        self._output = records.output
         self._explain = explain
         self._catalog = catalog
         self._clock = clock
-        self._scoped = scoped or (lambda _namespace: store)
+        self._namespaces = namespaces or Namespaces(records.store)
 
     def get(self, kind: type[R], namespace: str, name: str) -> R:
         """Return an object."""
@@ -118,11 +111,11 @@ class ObjectReadingService:
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a trial or an experiment."""
-        obj = self._require(Kind(API_VERSION, kind), Key(namespace, name))
+        owner = self._require(Kind(API_VERSION, kind), Key(namespace, name))
         label = EXPERIMENT_LABEL if kind == EXPERIMENT.kind else TRIAL_LABEL
         found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(pod)]
         if not found and kind == TRIAL.kind:
-            found = list(self._output.past_pods(obj))
+            found = list(self._output.past_pods(types.Trial.read(owner)))
         return [{**POD_HEADER, **pod} for pod in found]
 
     def logs(
@@ -136,10 +129,9 @@ class ObjectReadingService:
         container: str = "",
     ) -> Iterator[bytes]:
         """Yield what the trial printed."""
-        key = Key(namespace, trial)
-        obj = self._require(TRIAL, key)
-        goes_on = self._goes_on(key) if follow else None
-        return self._output.read(obj, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
+        found = self.get(types.Trial, namespace, trial)
+        goes_on = self._goes_on(Key(namespace, trial)) if follow else None
+        return self._output.read(found, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:
@@ -167,7 +159,7 @@ class ObjectReadingService:
         """Yield the state, then every change."""
         key = Key(namespace, experiment)
         self._require(EXPERIMENT, key)
-        store = self._scoped(namespace)
+        store = self._namespaces.store_of(namespace)
         yield from stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)
 
     def _find(self, kind: Kind, key: Key) -> Object | None:

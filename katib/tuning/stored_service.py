@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
-from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
-from katib.api.metrics import ObservationLog, ObservationReader
+from katib.api.marks import MarkChanges
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.errors import (
-    AlreadyExistsError,
-    ForbiddenError,
-    InvalidError,
-)
+from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.adding import add_trial
 from katib.tuning.asking import ASK_PAUSES, CallersTrials
 from katib.tuning.budgets import with_raised_budget
@@ -31,24 +26,22 @@ from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment
 from katib.tuning.offered_templates import OfferedTemplates
-from katib.tuning.ports import (
-    Aftermath,
-    EventReader,
-    Explain,
-    NoAftermath,
-    TrialOutput,
-)
+from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
+from katib.tuning.repeating import Repeating, Repeats, Wanted
 from katib.tuning.service import (
     DEFAULT_LEASE_SECONDS,
-    DEFAULT_NAMESPACE,
+    NO_CHOICE,
     CallerAnswer,
+    Choice,
+    Document,
     GivenTrial,
     Preview,
+    RunOutcome,
     StoredRuntime,
     Submission,
 )
 from katib.tuning.stored_reading import ObjectReadingService
-from katib.tuning.submission import Gate
+from katib.tuning.submission import Admitted, Candidate, Gate
 from katib.tuning.suspending import suspend_trial
 from katib.tuning.writing import until_written
 
@@ -60,85 +53,75 @@ class ObjectTuningService(ObjectReadingService):
     """Fits `katib.tuning.service.TuningService` over any object store. Thread-safe.
 
     Args:
-        store: Objects.
-        observations: Metrics.
-        events: Notable moments.
-        gate: Checks what is submitted.
-        output: What trials print.
+        records: What is kept of experiments.
+        gate: Checks what is submitted, and knows the algorithms.
         explain: Says why something does not progress.
-        catalog: Algorithms.
         clock: Measures timeouts.
-        namespace: Where a document goes that names no namespace and is given none.
+        namespaces: Those that there are; left out: those with experiments.
         aftermath: What is left of a deleted experiment beside its objects.
-        scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
-        try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
         templates: Trial templates that ConfigMaps offer; left out: those of the store.
-        namespaces: Names the namespaces that the user may know of; left out: those with experiments.
-        log: Takes the readings of those who evaluate trials; left out: they can only tell the end of a trial.
-        on_report: Called with a trial of which such readings were stored.
+        repeats: Runs experiments once more; left out: each runs once.
     """
 
     def __init__(
         self,
-        *,
-        store: ObjectStore,
-        observations: ObservationReader,
-        events: EventReader,
+        records: Records,
         gate: Gate,
-        output: TrialOutput,
         explain: Explain,
-        catalog: AlgorithmCatalog,
         clock: Clock,
-        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        namespaces: Namespaces | None = None,
         aftermath: Aftermath | None = None,
-        scoped: Callable[[str], ObjectStore] | None = None,
-        try_create: Callable[[Object], None] = lambda _obj: None,
         templates: OfferedTemplates | None = None,
-        namespaces: Callable[[], Sequence[str]] | None = None,
-        log: ObservationLog | None = None,
-        on_report: Callable[[Trial], None] = lambda _trial: None,
+        repeats: Repeats | None = None,
     ) -> None:
-        super().__init__(
-            store=store,
-            observations=observations,
-            events=events,
-            output=output,
-            explain=explain,
-            catalog=catalog,
-            clock=clock,
-            scoped=scoped,
-        )
+        super().__init__(records, explain, gate.catalog, clock, namespaces)
         self._gate = gate
-        self._namespace = namespace
         self._aftermath = aftermath or NoAftermath()
-        self._try_create = try_create
-        self.templates = templates or OfferedTemplates(store)
-        self._name_namespaces = namespaces
-        self._callers = CallersTrials(self._scoped, observations, log, catalog, clock, on_report)
+        self.templates = templates or OfferedTemplates(records.store)
+        self._repeating = None if repeats is None else Repeating(self, repeats)
+        self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
-        if self._name_namespaces is not None:
-            return self._name_namespaces()
-        return sorted({self._namespace, *(experiment.namespace for experiment in self.experiments())})
+        return self._namespaces.names()
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
-        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespace)
-        if admitted is None:
-            return ()
-        if not admitted.companions:  # they would have to be stored before the experiment could be tried
-            self._try_create(admitted.experiment.encode())
-        return admitted.notices
+        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespaces.default)
+        return () if admitted is None else admitted.notices
 
-    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
         """Render the first trial of a document."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        return self._gate.preview(submission)
+        return self._gate.preview(self.load(document, source=source, namespace=namespace))
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        return self.take(self.load(document, source=source, namespace=namespace))
+
+    def load(self, document: Document, *, source: str, namespace: str | None = None) -> Loaded:
+        """Read a document, for `admit` and `take`.
+
+        Raises:
+            InvalidError: It cannot be read, or holds no experiment.
+        """
+        return self._gate.load(document, source=source, namespace=namespace or self._namespaces.default)
+
+    def admit(self, candidate: Candidate) -> Admitted:
+        """Return a new experiment, checked as `submit` would, for `take`; one that is admitted already is not checked.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+        """
+        return candidate if isinstance(candidate, Admitted) else self._gate.admit(candidate)
+
+    def take(self, candidate: Candidate) -> Submission:
+        """Create, resume or update an experiment as `submit` does, of a document that was read or admitted before."""
+        if isinstance(candidate, Admitted):
+            submission = candidate.submission
+            self._gate.expect(submission)  # it may come from a door that starts no service
+        else:
+            submission = candidate
         key = Key(submission.experiment.namespace, submission.experiment.name)
 
         def attempt() -> Submission | None:
@@ -147,15 +130,39 @@ class ObjectTuningService(ObjectReadingService):
 
         if (submitted := until_written(attempt, key.name, "submit it again")) is not None:
             return submitted
-        admitted = self._gate.admit(submission)
-        for companion in admitted.companions:
+        admitted = self.admit(candidate)
+        for companion in submission.companions:
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(types.Experiment.read(stored), "created", admitted.notices)
 
-    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+    def run(
+        self,
+        document: Document,
+        *,
+        source: str,
+        namespace: str | None = None,
+        choice: Choice = NO_CHOICE,
+        command: str = "",
+    ) -> RunOutcome:
+        """Submit an experiment; one that has ended runs once more where that is wanted."""
+        candidate = self.load(document, source=source, namespace=namespace)
+        return self.repeat(candidate, source=source, choice=choice, command=command)
+
+    def repeat(self, candidate: Candidate, *, source: str, choice: Choice = NO_CHOICE, command: str = "") -> RunOutcome:
+        """Do what `run` does with an experiment that was read or admitted before."""
+        if self._repeating is not None:
+            return self._repeating.run(Wanted(candidate, source), choice, command)
+        if choice:
+            remedy = "submit it under another name"
+            raise invalid("experiment", "one of a cluster runs once only", remedy, "choice-of-a-cluster")
+        return RunOutcome(self.take(candidate))
+
+    def store_runtimes(
+        self, document: Document, *, source: str, namespace: str | None = None
+    ) -> Sequence[StoredRuntime]:
         """Store training runtimes."""
-        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespace)
+        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespaces.default)
         return tuple(map(self._store_runtime, found))
 
     def _store_runtime(self, runtime: Mapping[str, Any]) -> StoredRuntime:
@@ -216,19 +223,26 @@ class ObjectTuningService(ObjectReadingService):
 
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
         """Have a trial run before those that the algorithm proposes next."""
-        return add_trial(self._scoped(namespace), Key(namespace, experiment), assignments)
+        return add_trial(self._namespaces.store_of(namespace), Key(namespace, experiment), assignments)
 
     def edit(
-        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        counts: Mapping[str, int | None],
+        stopped: bool | None = None,
+        marks: MarkChanges | None = None,
     ) -> Experiment:
-        """Change the counts, stop or resume."""
+        """Change the counts, stop, resume or mark."""
         key = Key(namespace, experiment)
-        edited = edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped)
+        store = self._namespaces.store_of(namespace)
+        edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
-        return suspend_trial(self._scoped(namespace), Key(namespace, trial), suspended=suspended)
+        return suspend_trial(self._namespaces.store_of(namespace), Key(namespace, trial), suspended=suspended)
 
     def ask(
         self,
@@ -293,4 +307,4 @@ class ObjectTuningService(ObjectReadingService):
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""
         found = self._require(EXPERIMENT, Key(namespace, experiment))
-        Deletion(self._scoped(namespace), found, self._aftermath, self._clock).run()
+        Deletion(self._namespaces.store_of(namespace), found, self._aftermath, self._clock).run()

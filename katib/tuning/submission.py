@@ -13,7 +13,7 @@ from msgspec import structs
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
 from katib.api.leases import is_asked
-from katib.api.loading import LoadedDocument, Submission, are_runtimes, experiment_of, load_documents, runtimes_of
+from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -31,7 +31,7 @@ from katib.templates.job_schema import check_job_schema
 from katib.templates.render import prepare
 from katib.templates.source import template_path, template_text, usable_data
 from katib.tuning.preview import preview_trial
-from katib.tuning.service import Preview
+from katib.tuning.service import Document, Preview
 
 JOB = Kind("batch/v1", "Job")
 
@@ -87,6 +87,9 @@ class Home:
         """Return a ConfigMap that came with the installation; one that is stored comes before it."""
         return None
 
+    def try_create(self, _experiment: Experiment) -> None:
+        """Raise what would keep a new experiment from being stored, beyond what the gate knows; store nothing."""
+
     def prewarm(self, _algorithm: str) -> None:
         """Take note that a document asks for an algorithm, so that its service can come up meanwhile."""
 
@@ -96,12 +99,12 @@ class StoredObjects:
 
     Args:
         store: Where it is stored; None: nothing is.
-        knows_experiments: Whether experiments can be looked up there; where they cannot, others check warm starts.
+        knows_experiments: Whether those are all experiments; where they are not, others check warm starts.
     """
 
     def __init__(self, store: ObjectStore | None, *, knows_experiments: bool = True) -> None:
         self._store = store
-        self._knows_experiments = store is not None and knows_experiments
+        self._knows_experiments = knows_experiments
 
     def find(self, kind: Kind, key: Key) -> Object | None:
         """Return an object, None when there is none."""
@@ -117,16 +120,21 @@ class StoredObjects:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An experiment that may be stored.
+    """A new experiment that may be stored as it is.
 
     Attributes:
-        companions: ConfigMaps, Secrets and training runtimes from the same file.
+        experiment: With defaults and with what its home notes.
+        submission: What it was made of, with the ConfigMaps, Secrets and training runtimes from the same file.
         notices: What will be done otherwise than the author may expect.
     """
 
     experiment: Experiment
-    companions: tuple[dict[str, Any], ...]
+    submission: Submission
     notices: tuple[str, ...]
+
+
+Candidate = Submission | Admitted
+"""An experiment of a document that was read, and perhaps admitted, so that neither has to be done again."""
 
 
 class Gate:
@@ -139,25 +147,27 @@ class Gate:
     """
 
     def __init__(self, catalog: AlgorithmCatalog, home: Home, stored: StoredObjects) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._home = home
         self._stored = stored
 
-    def load(self, document: str, *, source: str, namespace: str) -> Submission:
+    def load(self, document: Document, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
-        return self._load(load_documents(document, source), source, namespace)
-
-    def _load(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> Submission:
-        submission = self._with_primary_labels(experiment_of(documents, source, namespace))
-        algorithm = default_algorithm(submission.experiment.spec)
-        if algorithm is not None:
-            self._home.prewarm(algorithm.algorithm_name)
+        submission = experiment_of(file_of(document, source).documents, source, namespace)
+        submission = self._with_primary_labels(submission)
+        self.expect(submission)
         if not self._home.notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
             return submission
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
         experiment = structs.replace(submission.experiment, metadata=structs.replace(metadata, annotations=annotations))
         return Submission(submission.raw, experiment, submission.companions, submission.errors)
+
+    def expect(self, submission: Submission) -> None:
+        """Have the home take note of the algorithm of an experiment, so that its service can come up meanwhile."""
+        algorithm = default_algorithm(submission.experiment.spec)
+        if algorithm is not None:
+            self._home.prewarm(algorithm.algorithm_name)
 
     def _with_primary_labels(self, submission: Submission) -> Submission:
         """Fill in which pods are primary where that is known only with what the template refers to."""
@@ -172,32 +182,32 @@ class Gate:
         spec = structs.replace(experiment.spec, trial_template=template)
         return replace(submission, experiment=structs.replace(experiment, spec=spec))
 
-    def runtimes(self, document: str, *, source: str, namespace: str) -> tuple[dict[str, Any], ...]:
+    def runtimes(self, document: Document, *, source: str, namespace: str) -> tuple[dict[str, Any], ...]:
         """Return the training runtimes of a document that holds nothing else.
 
         Raises:
             InvalidError: With everything that is wrong with them.
         """
-        return self._runtimes(load_documents(document, source), source, namespace)
-
-    def _runtimes(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> tuple[dict[str, Any], ...]:
-        found = runtimes_of(documents, source, namespace)
+        found = runtimes_of(file_of(document, source).documents, source, namespace)
         errors = [error for place, runtime in found for error in self._home.check_runtime(runtime, place)]
         if errors:
             raise InvalidError(errors)
         return tuple(runtime for _, runtime in found)
 
-    def check(self, document: str, *, source: str, namespace: str) -> Admitted | None:
+    def check(self, document: Document, *, source: str, namespace: str) -> Admitted | None:
         """Check a document and return what it holds; None for one of training runtimes alone.
 
         Raises:
             InvalidError: With everything that is wrong with it.
         """
-        documents = load_documents(document, source)
-        if are_runtimes(documents):
-            self._runtimes(documents, source, namespace)
+        file = file_of(document, source)
+        if are_runtimes(file.documents):
+            self.runtimes(file, source=source, namespace=namespace)
             return None
-        return self.admit(self._load(documents, source, namespace))
+        admitted = self.admit(self.load(file, source=source, namespace=namespace))
+        if not admitted.submission.companions:  # they would have to be stored before the experiment could be tried
+            self._home.try_create(admitted.experiment)
+        return admitted
 
     def admit(self, submission: Submission) -> Admitted:
         """Return a new experiment, ready to be created.
@@ -216,7 +226,7 @@ class Gate:
 
         experiment = admit(
             submission,
-            catalog=self._catalog,
+            catalog=self.catalog,
             check_template=check,
             check_point=check_assignments,
             collectors=self._home.collectors,
@@ -224,7 +234,7 @@ class Gate:
         self._check_earlier_experiments(experiment)
         notices += [_CALLERS] if is_asked(experiment) else []
         experiment = self._with_annotations(experiment)
-        return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
+        return Admitted(experiment, submission, tuple(dict.fromkeys(notices)))
 
     def _with_annotations(self, experiment: Experiment) -> Experiment:
         """Return an experiment with what its home notes of a new one; what its author wrote stays."""

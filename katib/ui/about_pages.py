@@ -18,7 +18,7 @@ from katib.api.types import Experiment, Suggestion
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
 from katib.rest.routing import Service
-from katib.tuning.reading import algorithm_of, is_completed, last_condition, state_of
+from katib.tuning.reading import algorithm_of, is_completed, is_stopped, last_condition, state_of
 from katib.tuning.service import Json, TuningService
 from katib.ui.rendering import render
 
@@ -133,14 +133,17 @@ def _services(service: TuningService, experiments: list[Experiment]) -> Iterator
 
 
 def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
-    """Yield what does not progress, or failed, each with why."""
-    doubtful = [one for one in experiments if not is_completed(one) or state_of(one) == "Failed"]
+    """Yield what waits or failed, each with why; what only progresses, or was stopped by its user, is no problem."""
+    doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_stopped(one))]
+    doubtful.sort(key=_has_running_trials)  # those that wait or failed come first
     for experiment in doubtful[:_MOST_EXPLAINED]:
         namespace, name = experiment.namespace, experiment.name
         try:
             why = service.why(namespace, name)
         except KatibError as error:
             yield {"namespace": namespace, "name": name, "state": "", "verdict": str(error), "remedies": ()}
+            continue
+        if _has_running_trials(experiment) and not why.remedies:
             continue
         yield {
             "namespace": namespace,
@@ -149,6 +152,10 @@ def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator
             "verdict": why.verdict,
             "remedies": why.remedies,
         }
+
+
+def _has_running_trials(experiment: Experiment) -> bool:
+    return not is_completed(experiment) and experiment.status.trials_running > 0
 
 
 def _versions() -> dict[str, str]:

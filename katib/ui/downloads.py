@@ -51,6 +51,18 @@ def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column],
     return _WRITERS[form](table, columns, rows)
 
 
+def values_of(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
+    """Return values as JSON has them. It has no word for infinities: they are texts."""
+    if column.kind is Kind.TEXT:
+        return list(table.names[rows])
+    numbers = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.CHOICE:
+        return [_choice(column, value) for value in numbers]
+    if column.kind is Kind.TIME:
+        return [iso_time(value) or None for value in numbers]
+    return [_json_number(value) for value in numbers]
+
+
 def _write_csv(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)
@@ -66,7 +78,7 @@ def _write_csv(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iter
 def _write_json(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
     keys, before = [column.key for column in columns], "[\n"
     for part in _parts(rows, _PART_ROWS):
-        cells = zip(*(_values(table, column, part) for column in columns), strict=True)
+        cells = zip(*(values_of(table, column, part) for column in columns), strict=True)
         yield (before + ",\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in cells)).encode()
         before = ",\n"
     yield b"[]\n" if not len(rows) else b"\n]\n"
@@ -148,21 +160,9 @@ def _texts(table: TrialTable, column: Column, rows: Rows) -> list[str]:
     return [iso_time(value) for value in numbers] if column.kind is Kind.TIME else [exact(value) for value in numbers]
 
 
-def _values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
-    """Return values as JSON has them. It has no word for infinities: they are texts."""
-    if column.kind is Kind.TEXT:
-        return list(table.names[rows])
-    numbers = numbers_of(table, column)[rows].tolist()
-    if column.kind is Kind.CHOICE:
-        return [_choice(column, value) for value in numbers]
-    if column.kind is Kind.TIME:
-        return [iso_time(value) or None for value in numbers]
-    return [_json_number(value) for value in numbers]
-
-
 def _parquet_values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
     if column.kind in (Kind.TEXT, Kind.CHOICE):
-        return _values(table, column, rows)
+        return values_of(table, column, rows)
     numbers = numbers_of(table, column)[rows].tolist()
     if column.kind is Kind.TIME:
         return [None if math.isnan(value) else round(value * 1e6) for value in numbers]

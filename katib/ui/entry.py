@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from katib.rest.guard import session_cookie
 from katib.rest.problems import Problem
 from katib.rest.routing import sessions_of
-from katib.rest.sessions import LIFETIME_SECONDS, set_cookie
+from katib.rest.sessions import LIFETIME_SECONDS, cookie_values, set_cookie
 from katib.rest.visits import Headers, is_own_site
 from katib.ui.rendering import here_of, render
 
@@ -22,7 +22,7 @@ HOME = "./"
 _PAGE = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|\?|$))(?:[\w.~-]+(?:/[\w.~-]*)*)?(?:\?[\w.~!$&'()*+,;=:@/?%-]*)?", re.ASCII)
 _CAUSES = {
     "token": "That is not the token of this server.",
-    "ticket": "This link is not valid any more: it was for an earlier start of the server.",
+    "ticket": "This link is not valid any more: links open for an hour, until you sign out or the server stops.",
 }
 
 
@@ -35,7 +35,7 @@ def entry_routes() -> APIRouter:
         sessions, place = sessions_of(request), f"{HOME}{page_within(page)}"
         if sessions is None:
             return _go(place)
-        if not sessions.is_ticket(ticket):
+        if not sessions.is_ticket(ticket, time.time()):
             return _sign_in(request, page, cause=_CAUSES["ticket"])
         answer = _go(place) if is_typed(Headers(request.scope["headers"])) else _again(request, place)
         return _with_session(request, answer, sessions.new_value(time.time()), LIFETIME_SECONDS)
@@ -58,6 +58,9 @@ def entry_routes() -> APIRouter:
 
     @router.post("/sign-out")
     def sign_out(request: Request) -> Response:
+        headers = Headers(request.scope["headers"])
+        if (sessions := sessions_of(request)) is not None:
+            sessions.sign_out(cookie_values(headers.get("cookie"), session_cookie(headers)), time.time())
         return _with_session(request, _go("sign-in"), "", 0)
 
     return router

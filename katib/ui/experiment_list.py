@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -24,6 +25,7 @@ SORTS: dict[str, tuple[str, Order]] = {
     "progress": ("Trials", lambda row: row["done"] / (row["limit"] or 1)),
     "best": ("Best", lambda row: number_of(row["best"]["value"])),
     "algorithm": ("Algorithm", lambda row: row["algorithm"]),
+    "active": ("Active", lambda row: row["active"]),
     "age": ("Age", lambda row: row["created"]),
 }
 """Title and key of each column."""
@@ -34,9 +36,12 @@ class ListQuery:
     """The experiments that a user asks to see.
 
     Attributes:
-        text: Part of the name, the algorithm or the metric, in any case.
+        text: Part of the name, the algorithm, the metric, a tag, the project or the notes, in any case.
         states: Only experiments in one of these; empty: in any.
         namespaces: Only those of these namespaces; empty: of all.
+        tags: Only those that have all of these.
+        favourites: Only those that are kept at hand.
+        grouped: Whether those of one project stand together.
         sort: Column to order by; empty: the newest first.
         descending: Whether the largest comes first.
         page: Counted from 1.
@@ -45,6 +50,9 @@ class ListQuery:
     text: str = ""
     states: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    favourites: bool = False
+    grouped: bool = False
     sort: str = ""
     descending: bool = False
     page: int = 1
@@ -58,6 +66,8 @@ class ListQuery:
         pairs = [(key, value) for key, value in plain.items() if value]
         pairs += [("state", state) for state in query.states]
         pairs += [("namespace", namespace) for namespace in query.namespaces]
+        pairs += [("tag", tag) for tag in query.tags]
+        pairs += [(key, "yes") for key, on in (("favourites", query.favourites), ("grouped", query.grouped)) if on]
         return urlencode(pairs)
 
 
@@ -73,6 +83,8 @@ class ListPage:
         pages: How many pages there are, one at least.
         states: Those that there are, with how many are in each.
         namespaces: Those that there are.
+        tags: Those that there are, the most frequent first.
+        projects: Those that there are.
     """
 
     query: ListQuery
@@ -82,6 +94,15 @@ class ListPage:
     pages: int
     states: tuple[tuple[str, int], ...]
     namespaces: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+
+    def tag_address(self, tag: str) -> str:
+        """Return the question that shows only what has a tag, too, or no longer if it is asked now."""
+        held = self.query.tags
+        return self.query.address(
+            tags=tuple(one for one in held if one != tag) if tag in held else (*held, tag), page=1
+        )
 
     def sort_address(self, column: str) -> str:
         """Return the question that orders by a column, the other way round if it is ordered by it now."""
@@ -113,6 +134,8 @@ def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
         pages=pages,
         states=tuple(sorted(counts.items())),
         namespaces=tuple(sorted({row["namespace"] for row in rows})),
+        tags=tuple(tag for tag, _ in Counter(tag for row in rows for tag in row["tags"]).most_common()),
+        projects=tuple(sorted({row["project"] for row in rows if row["project"]})),
     )
 
 
@@ -121,12 +144,25 @@ def _passes(row: Summary, query: ListQuery) -> bool:
     return (
         (not query.states or row["state"] in query.states)
         and (not query.namespaces or row["namespace"] in query.namespaces)
-        and any(text in row[field].casefold() for field in ("name", "algorithm", "metric"))
+        and set(query.tags) <= set(row["tags"])
+        and (row["favourite"] or not query.favourites)
+        and any(text in word.casefold() for word in _words(row))
     )
 
 
+def _words(row: Summary) -> Iterator[str]:
+    for name in ("name", "algorithm", "metric", "project", "notes"):
+        yield row[name]
+    yield from row["tags"]
+
+
 def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
-    """Return rows in order: equal ones newest first, those without a value last."""
+    """Return rows in order: equal ones newest first, those without a value or a project last."""
+    found = _sorted(rows, query)
+    return sorted(found, key=lambda row: (not row["project"], row["project"])) if query.grouped else found
+
+
+def _sorted(rows: list[Summary], query: ListQuery) -> list[Summary]:
     newest_first = rows[::-1]
     if not query.sort:
         return newest_first

@@ -16,6 +16,7 @@ from katib.ui.experiment_list import SORTS, ListQuery, list_page
 from katib.ui.experiment_watch import ExperimentWatch, Look, RowKey, Watches
 from katib.ui.live import STREAM_HEADERS, Changes, event
 from katib.ui.rendering import fragment, render
+from katib.ui.sparks import MOST_ASKED, Sparks
 from katib.ui.tables import Viewer
 
 _LONGEST = 4_096
@@ -30,13 +31,18 @@ def read_list_query(
     text: Text = "",
     state: Texts = [],  # noqa: B006 - FastAPI copies it
     namespace: Texts = [],  # noqa: B006
+    tag: Texts = [],  # noqa: B006
+    favourites: bool = False,
+    grouped: bool = False,
     sort: Text = "",
     order: Annotated[str, Query(pattern="^(up|down|)$")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000_000)] = 1,
 ) -> ListQuery:
     """Return what an address asks of the list."""
-    chosen = tuple(filter(None, state)), tuple(filter(None, namespace))
-    return ListQuery(text.strip(), *chosen, sort, order == "down", page)
+    states, namespaces, tags = (tuple(filter(None, chosen)) for chosen in (state, namespace, tag))
+    return ListQuery(
+        text.strip(), states, namespaces, tags, favourites, grouped, sort, descending=order == "down", page=page
+    )
 
 
 Asked = Annotated[ListQuery, Depends(read_list_query)]
@@ -44,7 +50,7 @@ Asked = Annotated[ListQuery, Depends(read_list_query)]
 
 def experiment_list_routes(closing: Closing) -> APIRouter:
     """Return the routes of the list."""
-    watches = Watches(closing)
+    watches, sparks = Watches(closing), Sparks()
     router = APIRouter()
 
     def shown(service: TuningService, user: Hashable, query: ListQuery) -> dict[str, Any]:
@@ -61,6 +67,15 @@ def experiment_list_routes(closing: Closing) -> APIRouter:
     def show_rows(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:
         """Answer with the part of the page that holds the rows."""
         return render(request, "parts/experiment_table.html", **shown(service, user, query))
+
+    @router.get("/data/list/sparks")
+    def show_sparks(
+        service: Service,
+        user: Viewer,
+        of: Annotated[list[Annotated[str, Query(max_length=_LONGEST)]], Query(max_length=MOST_ASKED)] = [],  # noqa: B006
+    ) -> dict[str, str]:
+        """Answer with the line of the best so far of experiments, by the ids of their rows; empty without a value."""
+        return {row: sparks.path(service, user, *row.partition("/")[::2]) for row in of}
 
     @router.get("/data/list/live")
     def follow(service: Service, user: Viewer) -> StreamingResponse:

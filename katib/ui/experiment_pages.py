@@ -11,12 +11,13 @@ from fastapi.responses import HTMLResponse
 
 from katib.api.types import Experiment
 from katib.errors import InvalidError, UnavailableError
-from katib.figures.catalogue import FIGURES
+from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import stops_early
+from katib.tuning.reading import has_several_objectives, stops_early
+from katib.ui.head import head_figures
 from katib.ui.rendering import render
-from katib.ui.tables import Snapshot, Tables, Viewer
+from katib.ui.tables import LiveTable, Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
 from katib.ui.trial_table import SIZES, TableQuery, page_of
 from katib.ui.trial_table_routes import Asked
@@ -26,6 +27,8 @@ TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "eve
 _PATIENCE_SECONDS = 0.15
 """A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
 _BRIEF_ROWS = 10
+_OVERVIEW = ("history", "parallel")
+_OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
 _MOST_EVENTS = 500
 
 
@@ -44,26 +47,24 @@ def experiment_pages(tables: Tables) -> APIRouter:
         tab: Annotated[str, Query(max_length=20)] = "overview",
     ) -> HTMLResponse:
         tab = tab if tab in TABS else "overview"
-        experiment = service.get(Experiment, namespace, name)
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        snapshot = _snapshot(tables.table(service, user, namespace, name))
         values: dict[str, Any] = {
             "tabs": TABS,
             "tab": tab,
             "namespace": namespace,
             "name": name,
-            "experiment": experiment_head(experiment, datetime.now(UTC)),
+            "experiment": experiment_head(experiment, now),
             "fields": action_fields(experiment),
             "table_version": 0,
             "early_stopping": stops_early(experiment),
             "expected": experiment.status.trials,
-            "figures": FIGURES,
+            "figures": head_figures(experiment, _all_of(snapshot), now),
+            "analysis": _figures_of(experiment),
+            "overview": _overview_of(experiment),
         }
         if tab in ("overview", "trials"):
-            live = tables.table(service, user, namespace, name)
             given = set(request.query_params)
-            try:
-                snapshot = live.snapshot(wait_seconds=_PATIENCE_SECONDS)
-            except UnavailableError:
-                snapshot = None
             values |= _first_table(experiment, snapshot, query, tab, given)
             values["table_version"] = snapshot.version if snapshot and snapshot.complete else 0
         elif tab == "analysis":
@@ -80,10 +81,14 @@ def experiment_pages(tables: Tables) -> APIRouter:
     data = "/data/experiments/{namespace}/{name}"
 
     @router.get(f"{data}/head")
-    def show_head(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+    def show_head(request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name) -> HTMLResponse:
         """Answer with the part of the page that says how the experiment is doing."""
-        head = experiment_head(service.get(Experiment, namespace, name), datetime.now(UTC))
-        return render(request, "parts/experiment_head.html", experiment=head)
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
+        figures = head_figures(experiment, trials, now)
+        return render(
+            request, "parts/experiment_head.html", experiment=experiment_head(experiment, now), figures=figures
+        )
 
     @router.get(f"{data}/events")
     def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
@@ -97,6 +102,31 @@ def experiment_pages(tables: Tables) -> APIRouter:
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+def _snapshot(live: LiveTable) -> Snapshot | None:
+    """Return the trials of an experiment; None while none is read."""
+    try:
+        return live.snapshot(wait_seconds=_PATIENCE_SECONDS)
+    except UnavailableError:
+        return None
+
+
+def _all_of(snapshot: Snapshot | None) -> TrialTable | None:
+    """Return all trials; None until they are all read."""
+    return snapshot.trials if snapshot is not None and snapshot.complete else None
+
+
+def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the analysis: without those of several objectives where there is one."""
+    several = has_several_objectives(experiment)
+    return tuple(figure for figure in FIGURES if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
+
+
+def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the overview: with several objectives the front of Pareto is the first."""
+    names = ("pareto", *_OVERVIEW) if has_several_objectives(experiment) else _OVERVIEW
+    return tuple(map(figure_named, names))
 
 
 def _first_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +15,7 @@ from katib.rest.guard import is_signed_in
 from katib.rest.visits import UI_PREFIX
 from katib.tuning.reading import short
 from katib.ui.assets import assets_version
+from katib.ui.numbers import shown_number
 from katib.ui.views import progress_parts, progress_words
 from katib.version import __version__
 
@@ -23,6 +25,8 @@ _POLICY = (
 )
 """Scripts only from this server and none in a page: what a trial is called or prints cannot run. Plotly sets styles
 of elements, which takes 'unsafe-inline' for styles. A dashboard of the same origin may show the page in a frame."""
+
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 HEADERS = {
     "content-security-policy": _POLICY,
@@ -60,6 +64,14 @@ def fragment(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(values)
 
 
+def visible(text: str) -> str:
+    r"""Return output of a program with marks that turn the direction of text as escapes: `\u202e`.
+
+    A browser that obeys them shows a line that reads as what it is not.
+    """
+    return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def here_of(request: Request) -> str:
     """Return the address of the page that is asked for, relative to the root of all pages."""
     path = _path_of(request)
@@ -88,5 +100,11 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"short": short, "parts": progress_parts, "words": progress_words}
+    made.filters |= {
+        "short": short,
+        "four": shown_number,
+        "parts": progress_parts,
+        "words": progress_words,
+        "visible": visible,
+    }
     return made

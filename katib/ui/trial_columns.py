@@ -16,7 +16,8 @@ import numpy as np
 
 from katib.api.types import ParameterType
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
-from katib.tuning.reading import format_duration, short
+from katib.tuning.reading import format_run, short
+from katib.ui.numbers import four_digits
 
 
 class Kind(StrEnum):
@@ -48,6 +49,7 @@ class Column:
         group: What it is about.
         choices: Of a column of choices, which its numbers are places in.
         whole: Whether its numbers are whole ones.
+        strategy: Of a metric, which of its readings is shown; empty where that is not known.
     """
 
     key: str
@@ -56,11 +58,17 @@ class Column:
     group: Group
     choices: tuple[str, ...] = ()
     whole: bool = False
+    strategy: str = ""
 
     @property
     def title(self) -> str:
         """What stands above it."""
         return _TITLES[self.name] if self.group is Group.TRIAL else self.name
+
+    @property
+    def heading(self) -> str:
+        """What stands above it in a table: of a metric with the reading that is shown, such as `accuracy (max)`."""
+        return f"{self.title} ({self.strategy})" if self.strategy else self.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,16 @@ def columns_of(table: TrialTable) -> dict[str, Column]:
         kind, whole = Kind.CHOICE if axis.is_categorical else Kind.NUMBER, axis.type == ParameterType.INT
         parameters[axis.name] = Column(axis.name, axis.name, kind, Group.PARAMETER, axis.choices, whole=whole)
     taken = set(parameters)
-    metrics = [Column(_free(name, Group.METRIC, taken), name, Kind.NUMBER, Group.METRIC) for name in table.metrics]
+    metrics = [
+        Column(
+            _free(name, Group.METRIC, taken),
+            name,
+            Kind.NUMBER,
+            Group.METRIC,
+            strategy=table.strategies.get(name, ""),
+        )
+        for name in table.metrics
+    ]
     taken |= {column.key for column in metrics}
     fixed = {
         name: Column(
@@ -175,13 +192,13 @@ def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
     values: list[float] = numbers_of(table, column)[rows].tolist()
     if column.kind is Kind.DURATION:
         nothing = Cell("", "")
-        return [nothing if math.isnan(v) else Cell(format_duration(v), f"{exact(v)} s") for v in values]
+        return [nothing if math.isnan(v) else Cell(format_run(v), f"{exact(v)} s") for v in values]
     if column.kind is Kind.TIME:
         return [Cell(text, text) for text in map(iso_time, values)]
     if column.kind is Kind.CHOICE:
         texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
     else:
-        texts = list(map(exact, values))
+        return [Cell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
     return [Cell(short(text), text) for text in texts]
 
 

@@ -7,7 +7,8 @@ A question comes from an address. Filters are written
 - `optimizer=adam|sgd`: one of these; a backslash stands before a `|` or a backslash that is part of a value, and `\-`
   for trials without a value.
 
-All filters have to hold. A trial without a value of a column comes last in either order.
+All filters have to hold. A trial without a value of a column comes last in either order; before it in the order of an
+objective come trials that cannot be the best, as those outside of the constraints.
 """
 
 from __future__ import annotations
@@ -269,6 +270,8 @@ def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter
 def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
     """Return trials in the asked order; equal ones in the order of creation, those without a value last.
 
+    In the order of an objective, trials that cannot be the best come behind all that can.
+
     Raises:
         InvalidError: There is no such column.
     """
@@ -276,7 +279,11 @@ def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
         return rows[::-1] if query.descending else rows
     column = _column(columns_of(table), query.sort, "sort")
     order = order_of(table, column, rows)
-    return rows[np.argsort(-order if query.descending else order, kind="stable")]
+    order = -order if query.descending else order
+    if column.group is not Group.METRIC or column.name not in (objective.name for objective in table.objectives):
+        return rows[np.argsort(order, kind="stable")]
+    is_out = ~measure_of(table, column.name).eligible[rows]
+    return rows[np.lexsort((order, is_out, np.isnan(order)))]
 
 
 def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -18,13 +19,11 @@ from katib.tuning.reading import (
     assignments_of,
     best_trial_of,
     constraint_words,
-    duration_of,
-    early_stop_reason,
-    failure_of,
+    format_run,
     is_completed,
     is_suspended_trial,
-    message_of,
     objective_values,
+    seconds_run,
     short,
     state_of,
     time_text,
@@ -40,6 +39,7 @@ from katib.tuning.replicas import (
     state_words,
 )
 from katib.tuning.service import Json, RecordedEvent
+from katib.ui.words import trial_sentence
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200
@@ -65,7 +65,8 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
     status = trial.status
     best = None if experiment is None else best_trial_of(experiment)
     job = trial.spec.run_spec or {}
-    duration = duration_of(trial)
+    seconds = seconds_run(trial, datetime.now(UTC))
+    duration = "" if seconds is None else format_run(seconds)
     return {
         "name": trial.name,
         "namespace": trial.namespace,
@@ -93,11 +94,8 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
 
 
 def reason_of(trial: Trial) -> str:
-    """Return in a sentence why a trial is in its state; empty while that is not known."""
-    if failure := failure_of(trial):
-        return f"{failure}."
-    message = message_of(trial)
-    return early_stop_reason(message) if state_of(trial) == "EarlyStopped" else message
+    """Return in a sentence why a trial is in its state; empty while that is not known, or where the state says it."""
+    return trial_sentence(trial)
 
 
 def distance_words(trial: Trial, experiment: Experiment | None) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import yaml
 
+from katib.api.marks import marks_of
 from katib.api.metrics import is_usable
 from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
 from katib.api.types import Experiment, ParameterSpec, ParameterType
@@ -33,6 +34,8 @@ from katib.tuning.reading import (
     texts_of,
     time_text,
 )
+from katib.ui.numbers import shown_number
+from katib.ui.words import experiment_sentence
 
 Summary = dict[str, Any]
 """What a page shows of an experiment; all of it is JSON."""
@@ -72,6 +75,8 @@ def experiment_summary(experiment: Experiment) -> Summary:
         "parallel": spec.parallel_trial_count,
         "failures": spec.max_failed_trial_count,
         "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED,
+        "active": active_text(experiment),
+        **asdict(marks_of(metadata.annotations)),
         "counts": {state: getattr(status, field) for state, field in _COUNTS.items()},
         "best": {
             "trial": best.best_trial_name,
@@ -79,6 +84,19 @@ def experiment_summary(experiment: Experiment) -> Summary:
             "parameters": texts_of(best.parameter_assignments),
         },
     }
+
+
+NOW = "now"
+
+
+def active_text(experiment: Experiment) -> str:
+    """Return when something last happened to an experiment; NOW while trials run."""
+    status = experiment.status
+    if status.trials_running and not is_completed(experiment):
+        return NOW
+    changed = (moment for one in status.conditions for moment in (one.last_update_time, one.last_transition_time))
+    known = (experiment.metadata.creation_timestamp, status.start_time, status.completion_time, *changed)
+    return time_text(max(filter(None, known), default=None))
 
 
 def _reason_of(experiment: Experiment) -> str:
@@ -94,10 +112,11 @@ def experiment_head(experiment: Experiment, now: datetime) -> Summary:
     best: dict[str, str] = summary["best"]["parameters"]
     return {
         **summary,
+        "sentence": experiment_sentence(experiment, summary["reason"]),
         "time": time_words(experiment, now),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
-        "further": [(name, short(text), text) for name, text in further_values_of_best(experiment)],
-        "assignments": [(name, short(text), text) for name, text in best.items()],
+        "further": [(name, shown_number(text), text) for name, text in further_values_of_best(experiment)],
+        "assignments": [(name, short(shown_number(text)), text) for name, text in best.items()],
         "copies": copies_of(typed_assignments(experiment, best)),
     }
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from katib.api.types import Trial
 from katib.cluster.client.configuration import access
 from katib.cluster.client.port_forward import PortForward
 from katib.cluster.pods.logs import ClusterOutput, ServerLogs
 from katib.cluster.store import KubernetesStore
-from katib.controllers.kinds import EXPERIMENT
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
-from tests.support.cluster import said
 from tests.support.pod_cluster import IMAGE, Room, wait_for
+from tests.support.tuning import condition, make_trial, patched
 
 pytestmark = [
     pytest.mark.cluster,
@@ -58,14 +57,9 @@ def run_pod(room: Room, name: str, command: str, *, trial: str = "") -> None:
     )
 
 
-def trial_object(name: str, namespace: str) -> dict[str, Any]:
-    return {
-        "apiVersion": EXPERIMENT.api_version,
-        "kind": "Trial",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"primaryContainerName": "main"},
-        "status": {"conditions": [said("Running")]},
-    }
+def trial_of(name: str, namespace: str) -> Trial:
+    made = make_trial(name, condition("Running"), namespace=namespace)
+    return patched(made, spec={"primaryContainerName": "main"})
 
 
 def phase_of(room: Room, name: str) -> str:
@@ -79,7 +73,7 @@ def test_the_log_of_a_pod_is_followed_byte_for_byte(room: Room) -> None:
     run_pod(room, "talks", "for i in 1 2 3; do printf 'line %s' $i; sleep 1.2; echo; done; printf end", trial="talks")
     connection = room.cluster.connection
     output = ClusterOutput(KubernetesStore(connection), ServerLogs(connection))
-    trial = trial_object("talks", room.namespace)
+    trial = trial_of("talks", room.namespace)
     chunks = list(output.read(trial, follow=lambda: phase_of(room, "talks") != "Succeeded"))
 
     assert b"".join(chunks) == b"line 1\nline 2\nline 3\nend"

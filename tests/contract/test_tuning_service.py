@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.marks import MarkChanges, Marks, marks_of
 from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
@@ -24,7 +25,7 @@ from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.runtime.objects import Key
 from katib.tuning.reading import assignments_of, is_completed, objective_value, state_of
-from katib.tuning.service import NOW, TrialOrder, TuningService
+from katib.tuning.service import NO_CHOICE, NOW, Choice, RunOutcome, TrialOrder, TuningService, WaysOn
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
 
@@ -185,6 +186,28 @@ def test_config_maps_that_changed_after_the_end_are_refused_with_what_to_do(obje
 
 def test_submitting_a_finished_experiment_changes_nothing(finished: TuningService) -> None:
     assert finished.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
+
+
+def test_a_finished_experiment_runs_once_more_where_that_is_chosen(finished: TuningService, world: World) -> None:
+    def run(choice: Choice = NO_CHOICE) -> RunOutcome:
+        return finished.run(document("demo"), source="demo.yaml", choice=choice, command="katib run demo.yaml")
+
+    left = run()
+    if world.is_cluster:
+        with pytest.raises(InvalidError, match="one of a cluster runs once only"):
+            run(Choice(restart=True))
+        assert (left.submission.outcome, left.ways) == ("unchanged", None)
+        return
+    with pytest.raises(InvalidError, match="none of its trials failed; use --more N or --restart"):
+        run(Choice(retry_failed=True))
+    more, again = run(Choice(more=2)), run(Choice(restart=True))
+
+    assert left.submission.outcome == "unchanged"
+    assert left.ways == WaysOn((), lost=0, can_retry=False, may_have_more=True)
+    assert (more.submission.outcome, more.submission.experiment.spec.max_trial_count) == ("updated", 5)
+    assert (again.submission.outcome, again.ways) == ("created", None)
+    assert again.notes == ("demo starts again; the old one is demo-1 now",)
+    assert {e.name for e in finished.experiments()} == {"demo", "demo-1"}
 
 
 def test_a_broken_document_is_refused_with_field_errors(world: World) -> None:
@@ -419,6 +442,20 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
         world.service.edit(NS, "demo", counts={"parallelTrialCount": 0})
     with pytest.raises(NotFoundError):
         world.service.edit(NS, "ghost", counts={"maxTrialCount": 7})
+
+
+def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    marks = MarkChanges(tags=("baseline", "v2", "baseline"), notes="try\na larger model", project="vision")
+    world.service.edit(NS, "demo", counts={}, marks=marks)
+    edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(favourite=True, notes=""))
+    assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "", favourite=True, project="vision")
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+    stored = world.service.get(Experiment, NS, "demo")
+    assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
+    with pytest.raises(InvalidError, match="without a comma"):
+        world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
 
 
 def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:

@@ -360,7 +360,7 @@ class Pairs:
 def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, runtime: Installed) -> None:
     images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, tmp_path)
     assert images is not None
-    broken = replace(images, labels={"": ""}, path="/bin/false")
+    broken = replace(images.prepared(), labels={"": ""}, path="/bin/false")
     with home(tmp_path, machine={"images": broken}, store=MemoryStore({PAIR}), kinds=(Pairs(),)) as boxed:
         pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
         boxed.submit(pair)

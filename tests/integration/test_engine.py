@@ -432,3 +432,28 @@ def _interpreter_as_before() -> Iterator[None]:
     sys.setswitchinterval(interval)
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+
+
+def test_what_is_admitted_before_the_engine_opens_is_stored_as_it_is(tmp_path: Path) -> None:
+    directory = tmp_path / "new"
+    engine = open_engine(directory)
+    admitted = engine.admit(yaml.safe_dump(an_experiment()), source="demo.yaml")
+    assert not directory.exists()
+
+    with engine:
+        assert engine.service.take(admitted).outcome == "created"
+        assert engine.service.get(Experiment, NS, "demo").spec == admitted.experiment.spec
+        assert engine.service.take(admitted).outcome == "resumed"
+
+
+def test_a_wrong_file_leaves_no_new_directory_though_images_would_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "podman").write_text("""#!/bin/sh\necho '{"version": {"Version": "4.3.1"}}'\n""")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    raw = an_experiment(warmStart={"experiments": ["earlier"]}, algorithm={"algorithmName": "tpe"})
+
+    with pytest.raises(InvalidError, match='there is no experiment "earlier" in namespace default'):
+        open_engine(tmp_path / "new", containers="podman").admit(yaml.safe_dump(raw), source="demo.yaml")
+    assert not (tmp_path / "new").exists()

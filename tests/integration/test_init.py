@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.cli import katib, katib_here
+from tests.support.cli import KATIB, environment, katib, katib_here
+from tests.support.processes import Launch
 
 TRAIN = """
 import argparse
@@ -17,6 +21,16 @@ p.add_argument("--opt", choices=["adam", "sgd"], default="adam")
 a = p.parse_args()
 print(f"epoch=1 accuracy={1 - a.lr}")
 """
+
+
+QUESTIONS = {
+    "Command that trains once [python train.py]:": "",
+    "Parameters [lr=": "lr=0.001..0.1",
+    "Metric [accuracy]:": "",
+    "Direction [maximize]:": "minimize",
+    "Trials [20]:": "7",
+}
+"""What is asked, with what was found, and what is answered."""
 
 
 @pytest.fixture
@@ -56,6 +70,38 @@ def test_a_file_that_is_there_stays(directory: Path) -> None:
         2,
         "error: experiment.yaml: it is there already; add --force, or choose another one with --file\n",
     )
+
+
+def test_at_a_terminal_each_question_shows_what_was_found_and_an_answer_replaces_it(
+    directory: Path, launch: Launch
+) -> None:
+    controller, terminal = pty.openpty()
+    process = launch(
+        [*KATIB, "init"],
+        cwd=directory,
+        env=environment(),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        close_fds=True,
+    )
+    os.close(terminal)
+    shown, answers = "", dict(QUESTIONS)
+    with suppress(OSError):  # the other side of the terminal was closed
+        while chunk := os.read(controller, 65536):
+            shown += chunk.decode()
+            if (asked := next((question for question in answers if question in shown), None)) is not None:
+                os.write(controller, f"{answers.pop(asked)}\n".encode())
+    os.close(controller)
+    spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
+
+    assert process.wait(60) == 0
+    assert answers == {}
+    assert "running it once to see what it prints: python train.py" in shown
+    assert "`katib run experiment.yaml` runs it" in shown
+    assert spec["objective"] == {"type": "minimize", "objectiveMetricName": "accuracy"}
+    assert [parameter["name"] for parameter in spec["parameters"]] == ["lr"]
+    assert spec["maxTrialCount"] == 7
 
 
 def test_what_is_not_found_names_its_option(tmp_path: Path) -> None:

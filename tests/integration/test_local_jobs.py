@@ -613,7 +613,7 @@ class TestDisasters:
         with home(tmp_path, store=store) as h:
             assert h.wait_for_end()["type"] == "Complete"
             assert h.monitors.discarded == ["j"]
-            assert "started anew" in h.get()["metadata"]["annotations"][RESTARTED_ANNOTATION]
+            assert "restarted at" in h.get()["metadata"]["annotations"][RESTARTED_ANNOTATION]
 
     def test_a_finished_job_is_not_run_again_by_the_next_start(self, tmp_path: Path) -> None:
         store = MemoryStore({JOB})

@@ -18,6 +18,7 @@ from katib.tuning.replicas import POD, has_failed, place_words, replica_name, st
 from tests.support.faulty_store import FaultyStore
 from tests.support.gang_kind import GANG, GangKind, gang
 from tests.support.local_jobs import Home, home, job, shell
+from tests.support.tuning import make_trial, patched
 from tests.support.waiting import eventually
 
 KINDS = (GangKind(),)
@@ -217,7 +218,7 @@ def test_objects_of_an_engine_that_was_killed_go_when_the_next_one_starts(tmp_pa
 
 def test_the_end_of_each_replica_is_known_when_the_job_is_gone(tmp_path: Path) -> None:
     files = TrialFiles(Layout(tmp_path))
-    trial = {"metadata": {"name": "j", "namespace": "ns"}, "spec": {"primaryContainerName": "main"}}
+    trial = patched(make_trial("j", namespace="ns"), spec={"primaryContainerName": "main"})
     with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
         h.submit(gang("exit 0", "sleep 600"))
         eventually(lambda: end_of_gang(h))

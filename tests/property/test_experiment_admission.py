@@ -11,12 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from katib.api.defaults import with_defaults
-from katib.api.loading import load_experiment
 from katib.api.types import Experiment
 from katib.api.validation import admit_update, find_warnings
 from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError
-from tests.support.experiments import a_choice, an_experiment, an_int
+from tests.support.experiments import a_choice, an_experiment, an_int, load_experiment
 from tests.support.gate import admit_submission, admitted
 
 Result = TypeVar("Result")

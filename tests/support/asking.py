@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.types import Trial
 from katib.local.admission import HostCapacity
 from katib.local.submission import LocalHome
 from katib.runtime.objects import Object
+from katib.tuning.ports import CallersLog, Records
 from katib.tuning.service import Diagnosis, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import Gate, StoredObjects
@@ -33,7 +35,7 @@ class _Nothing:
     def read(self, *_arguments: object, **_options: object) -> Iterator[bytes]:
         return iter(())
 
-    def past_pods(self, _trial: Object) -> Sequence[Object]:
+    def past_pods(self, _trial: Trial) -> Sequence[Object]:
         return ()
 
     def explain(self, _namespace: str, name: str) -> Diagnosis:
@@ -51,13 +53,8 @@ def service_of(world: World) -> ObjectTuningService:
     """Return a tuning service over the store of a world."""
     nothing = _Nothing()
     return ObjectTuningService(
-        store=world.store,
-        observations=world.observations,
-        events=nothing,
-        gate=Gate(_Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(world.store)),
-        output=nothing,
-        explain=nothing.explain,
-        catalog=_Catalog(),
-        clock=world.clock,
-        log=world.observations,
+        Records(world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
+        Gate(_Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(world.store)),
+        nothing.explain,
+        world.clock,
     )

@@ -23,6 +23,7 @@ def home_of_boxes(
 ) -> Iterator[Home]:
     """Run a runner that leaves no container behind."""
     images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
+    images = images.prepared() if images is not None else None
     with home(root, machine={"images": images, **machine}, **options) as opened:
         yield opened
     assert runtime.containers(mine(root)) == []

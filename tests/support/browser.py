@@ -107,14 +107,17 @@ def shoot(context: BrowserContext, url: str, name: str) -> None:
 
 
 def serious_violations(page: Page) -> list[str]:
-    """Return what axe-core finds on a page that keeps people from using it, a line each."""
+    """Return what axe-core finds on a page that keeps people from using it, a line each.
+
+    Landmarks of one name count, too: a screen reader lists them, and they cannot be distinguished.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
     return [
         f"{violation['id']}: {node['html'][:200]} ({violation['help']})"
         for violation in found
-        if violation["impact"] in ("serious", "critical")
+        if violation["impact"] in ("serious", "critical") or violation["id"] == "landmark-unique"
         for node in violation["nodes"]
     ]
 

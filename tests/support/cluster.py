@@ -17,8 +17,10 @@ import pytest
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.cluster.access.events import ClusterEventReader, server_events
+from katib.cluster.access.facts import Core
 from katib.cluster.access.metrics import MetricsAccess
-from katib.cluster.access.tuning_service import make_tuning_service
+from katib.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
+from katib.cluster.pods.logs import ClusterOutput
 from katib.cluster.pods.reading import POD
 from katib.cluster.pods.refusals import ListEvents
 from katib.cluster.services.plan import DEPLOYMENT
@@ -250,7 +252,7 @@ def open_world(
     store: ObjectStore,
     events: ListEvents,
     scoped: Callable[[str], ObjectStore] | None = None,
-    try_create: Callable[[Object], None] = lambda _obj: None,
+    home: ServingHome | None = None,
 ) -> Iterator[ClusterWorld]:
     """Give a tuning service over a store, with a DB manager of its own."""
     with ExitStack() as stack:
@@ -259,27 +261,27 @@ def open_world(
         log = DbManagerClient(server.address)
         stack.callback(log.close)
         logs = KeptLogs()
+        core = Core(CORE, store)
         service = make_tuning_service(
-            store=store,
-            observations=stack.enter_context(MetricsAccess(server.address, store, CORE, _no_forward, SystemClock())),
-            events=ClusterEventReader(events, store),
-            logs=logs,
-            clock=SystemClock(),
-            namespace="default",
-            core_namespace=CORE,
-            scoped=scoped,
-            try_create=try_create,
+            store,
+            stack.enter_context(MetricsAccess(server.address, store, CORE, _no_forward, SystemClock())),
+            ClusterEventReader(events, store),
+            ClusterOutput(store, logs),
+            ClusterNamespaces(store, "default", core, scoped),
+            home or ServingHome(),
+            core,
+            SystemClock(),
         )
         yield ClusterWorld(service, StandIn(store, log, logs))
 
 
 @contextmanager
-def memory_world(try_create: Callable[[Object], None] = lambda _obj: None) -> Iterator[ClusterWorld]:
-    """Give a cluster in memory; `try_create` plays what its API server says to a dry run."""
+def memory_world(home: ServingHome | None = None) -> Iterator[ClusterWorld]:
+    """Give a cluster in memory; `home` plays what its API server says of experiments."""
     store = memory_cluster()
     faults: dict[Kind, Exception] = {}
     faulty = FaultyStore(store, lambda call: faults.get(call.kind) if call.verb in {"get", "list"} else None)
-    with open_world(faulty, events_in(store), try_create=try_create) as world:
+    with open_world(faulty, events_in(store), home=home) as world:
         yield replace(world, stand_in=StandIn(store, world.stand_in.log, world.stand_in.logs), faults=faults)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from katib.api.loading import Submission, experiment_of, load_documents
 from katib.api.types import API_VERSION
 
 COMMAND = "echo loss=${trialParameters.learningRate}"
@@ -83,3 +84,8 @@ def a_template(command: str = COMMAND, parameters: dict[str, str] | None = None,
         "trialSpec": a_job(command),
     }
     return {key: value for key, value in {**defaults, **fields}.items() if value is not None}
+
+
+def load_experiment(text: str | bytes, source: str, default_namespace: str) -> Submission:
+    """Read a file with one Experiment, as a gate does before it checks it."""
+    return experiment_of(load_documents(text, source), source, default_namespace)

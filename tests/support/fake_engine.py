@@ -2,7 +2,8 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_STOP how long it takes to stop.
+trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_START and FAKE_STOP how long it takes
+to start and to stop.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Self
 
 from katib.errors import FieldError, InvalidError
-from katib.local.repeating import Repeats
-from katib.runtime.clock import SystemClock
 from katib.tuning.reading import is_completed
-from katib.tuning.service import Submission, TuningService
+from katib.tuning.service import Document, Submission, TuningService
+from katib.tuning.submission import Admitted
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually
 
@@ -28,14 +29,33 @@ from tests.support.waiting import eventually
 class FakeEngine:
     """Plays every unfinished experiment once it is started; trials of experiments named `bad...` fail."""
 
-    def __init__(self, service: MemoryTuningService, pause_seconds: float, *, can_leave: bool = False) -> None:
+    def __init__(
+        self,
+        service: MemoryTuningService,
+        pause_seconds: float,
+        *,
+        can_leave: bool = False,
+        data_dir: Path | None = None,
+    ) -> None:
         self.service = service
-        self.repeats = Repeats(service.store, lambda _trial: None, lambda *_names: None, SystemClock())
+        self._data_dir = data_dir
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False
         self._pause = pause_seconds
 
+    def __enter__(self) -> Self:
+        if self._data_dir is not None:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
+        return self.service.admit(self.service.load(document, source=source, namespace=namespace))
+
     def start(self) -> None:
+        time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.started = True
         threading.Thread(target=self._play, daemon=True).start()
 
@@ -71,7 +91,6 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
     module = ModuleType("katib.local")
     engines: list[FakeEngine] = []
 
-    @contextmanager
     def open_engine(
         *,
         data_dir: Path,
@@ -79,24 +98,23 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         metrics: object = None,
         containers: str | None = None,
         orphan_seconds: float = 0.0,
-    ) -> Iterator[FakeEngine]:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0)
+    ) -> FakeEngine:
+        engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0, data_dir=data_dir)
         engines.append(engine)
-        yield engine
+        return engine
 
     def open_offline(data_dir: Path) -> TuningService:
         return service
 
     def validate_document(
-        text: str,
+        document: Document,
         *,
         source: str,
         namespace: str | None = None,
         config: Path | None = None,
         containers: str | None = None,
     ) -> Sequence[str]:
-        return service.validate(text, source=source, namespace=namespace)
+        return service.validate(document, source=source, namespace=namespace)
 
     def open_catalog(*, config: Path | None = None) -> Catalog:
         return Catalog()
@@ -114,7 +132,7 @@ class _Played:
         self._service = service
         self._pause = pause_seconds
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
         submission = self._service.submit(document, source=source, namespace=namespace)
         FakeEngine(self._service, self._pause).start()
         return submission

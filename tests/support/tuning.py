@@ -18,13 +18,15 @@ from katib.api.conditions import COMPLETED_TRIAL
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of
 from katib.errors import NotFoundError
 from katib.local.admission import HostCapacity
+from katib.local.repeating import Repeats
 from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
+from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
@@ -276,7 +278,7 @@ class _Kept:
 
     def read(
         self,
-        trial: Object,
+        trial: Trial,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
@@ -284,18 +286,18 @@ class _Kept:
         container: str = "",
     ) -> Iterator[bytes]:
         if replica or container:
-            pods = self._store.list(POD, Key.of(trial).namespace, labels={TRIAL_LABEL: Key.of(trial).name}).items
-            name = replica_name(find_replica(pods, replica, Key.of(trial).name)[0]) if replica else "primary"
+            pods = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
+            name = replica_name(find_replica(pods, replica, trial.name)[0]) if replica else "primary"
             yield f"{name} {container or 'main'}\n".encode()
             return
-        data = self.logs.get(Key.of(trial), b"")
+        data = self.logs.get(key_of(trial), b"")
         lines = data.splitlines(keepends=True)
         yield data if tail_lines is None else b"".join(lines[max(0, len(lines) - tail_lines) :])
         sent = len(data)
         while follow is not None:
             goes_on = follow()
             with self.changed:
-                fresh = self.logs.get(Key.of(trial), b"")[sent:]
+                fresh = self.logs.get(key_of(trial), b"")[sent:]
                 if not fresh and goes_on:
                     self.changed.wait(0.2)
             sent += len(fresh)
@@ -303,7 +305,7 @@ class _Kept:
                 return
             yield fresh
 
-    def past_pods(self, _trial: Object) -> Sequence[Object]:
+    def past_pods(self, _trial: Trial) -> Sequence[Object]:
         return ()
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
@@ -332,21 +334,16 @@ class MemoryTuningService(ObjectTuningService):
         self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
-        catalog = Catalog()
         super().__init__(
-            store=self.store,
-            observations=self._log,
-            events=self._kept,
-            gate=Gate(
-                catalog,
+            Records(self.store, self._log, self._kept, self._kept, CallersLog(self._log)),
+            Gate(
+                Catalog(),
                 LocalHome(HostCapacity.detect()),
                 StoredObjects(self.store, knows_experiments=False),
             ),
-            output=self._kept,
-            explain=self._kept.explain,
-            catalog=catalog,
-            clock=SystemClock(),
-            log=self._log,
+            self._kept.explain,
+            SystemClock(),
+            repeats=Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:

@@ -184,7 +184,9 @@ def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_clicking_a_mark_opens_the_trial(root: str, page: Page, watched: Watched) -> None:
+def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
+    root: str, page: Page, watched: Watched
+) -> None:
     watched.expected.append("404")
     page.goto(root + PAGE)
     mark = page.locator('[data-figure="history"] .scatterlayer .point').first
@@ -195,20 +197,29 @@ def test_clicking_a_mark_opens_the_trial(root: str, page: Page, watched: Watched
     page.locator('[data-figure="history"] .hoverlayer .hovertext').wait_for()
     page.mouse.down()
     page.mouse.up()
+    beside = page.get_by_role("dialog", name=re.compile("demo-"))
+    beside.get_by_role("link", name="Open its page").wait_for()
 
+    assert page.url == root + PAGE
+    assert serious_violations(page) == []
+    page.keyboard.press("Escape")
+    beside.wait_for(state="hidden")
+    page.mouse.down()
+    page.mouse.up()
+    beside.get_by_role("link", name="Open its page").click()
     page.wait_for_url("**/trials/default/demo-*")
 
 
 def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, service: MemoryTuningService) -> None:
     page.goto(f"{root}{PAGE}?tab=trials")
     tally(page, "30 trials")
-    page.locator("#head .count", has_text="30 / 40").wait_for()
+    page.locator("#head .count", has_text="30 of 40").wait_for()
 
     put_trial(service, TRIALS)
     put_experiment(service, TRIALS + 1)
 
     tally(page, "31 trials")
-    page.locator("#head .count", has_text="31 / 40").wait_for()
+    page.locator("#head .count", has_text="31 of 40").wait_for()
 
 
 @pytest.mark.slow
@@ -219,7 +230,7 @@ def test_a_page_is_right_again_after_the_server_was_restarted(
     with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as first:
         page.goto(f"{first.url}/katib/{PAGE}?tab=trials")
         tally(page, "30 trials")
-        page.locator("#head .count", has_text="30 / 40").wait_for()
+        page.locator("#head .count", has_text="30 of 40").wait_for()
     page.locator("#connection", has_text="Connection lost").wait_for()
     put_trial(service, TRIALS)
 
@@ -304,7 +315,7 @@ def test_more_trials_are_asked_for_with_the_command_that_does_the_same(
     assert '{"spec":{"maxTrialCount":50}}' in page.locator("dialog[open] [data-command=kubectl]").inner_text()
 
     page.get_by_role("button", name="Change").click()
-    page.locator("#head .count", has_text="30 / 50").wait_for()
+    page.locator("#head .count", has_text="30 of 50").wait_for()
     assert service.get(Experiment, "default", "demo").encode()["spec"]["maxTrialCount"] == 50
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.browser import WIDTHS, sideways_scroll
-from tests.support.tuning import MemoryTuningService, condition, document, make_experiment
+from katib.api.marks import marks_of
+from katib.api.types import Experiment
+from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
+from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -77,6 +79,47 @@ def test_keys_open_an_experiment(root: str, page: Page, service: MemoryTuningSer
     page.keyboard.press("Enter")
 
     page.wait_for_url("**/experiments/default/*")
+
+
+def test_tags_notes_and_favourites_are_set_in_the_list(
+    root: str, page: Page, service: MemoryTuningService, watched: Watched
+) -> None:
+    watched.expected.append("422")
+    put(service, "alpha", condition("Succeeded"))
+    put(service, "beta", condition("Succeeded"))
+    page.goto(root)
+    page.get_by_role("button", name="Favourite alpha").click()
+    page.locator("[data-star][aria-pressed=true]").wait_for()
+
+    page.keyboard.press("Escape")
+    page.locator("a.row", has_text="beta").focus()
+    page.keyboard.press("t")
+    page.get_by_label("Tags, separated by commas").fill("baseline, <b>x</b>")
+    page.get_by_role("textbox", name="Notes").fill("try again")
+    page.get_by_role("button", name="Save").click()
+    page.locator("a.tag", has_text="baseline").click()
+    page.get_by_text("1 of 2 experiments").wait_for()
+    assert names(page) == ["beta"]
+    assert "<b>x</b>" in page.locator("#list tbody tr").inner_text()
+    marks = marks_of(service.get(Experiment, "default", "beta").metadata.annotations)
+    assert (marks.tags, marks.notes) == (("baseline", "<b>x</b>"), "try again")
+    assert serious_violations(page) == []
+
+    page.get_by_label("Tags and notes of beta").click()
+    page.get_by_label("Tags, separated by commas").fill("y" * 64)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("give 1 to 63 printable characters").wait_for()
+
+
+def test_a_row_shows_the_best_so_far_as_a_line(root: str, page: Page, service: MemoryTuningService) -> None:
+    put(service, "demo", condition("Succeeded"), done=2)
+    for index, loss in enumerate(("0.5", "0.25")):
+        ends = f"2030-01-01T00:0{index}:00Z"
+        trial = make_trial(f"demo-{index}", condition("Succeeded"), loss=loss, index=index)
+        service.put(patched(trial, status={"completionTime": ends}))
+    page.goto(root)
+
+    page.locator("td.spark path").wait_for(state="attached")
 
 
 def test_a_list_fits_a_phone(root: str, page: Page, service: MemoryTuningService) -> None:

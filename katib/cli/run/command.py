@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import shlex
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from katib.api.loading import FileText
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.run import again
-from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
+from katib.cli.run.summary import (
+    interrupted_line,
+    left_at_server_line,
+    left_line,
+    options_of,
+    run_again_line,
+)
 from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
+from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, NO_CHOICE, Choice, TuningService
+
+if TYPE_CHECKING:
+    from katib.local.engine import Engine
 
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
+
+_OF_AN_ENGINE = ("config", "containers")
+"""Options that have no meaning where a server runs the experiment."""
 
 
 @click.command(
     epilog=options.examples(
         "katib run experiment.yaml",
         "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
+        "katib run experiment.yaml --server http://127.0.0.1:8765",
         "katib run experiment.yaml --context production",
     ),
 )
@@ -40,6 +58,8 @@ _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 @options.namespace
 @options.config
 @options.containers
+@click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
+@options.token
 @options.cluster
 @options.output("json", "yaml")
 @options.quiet
@@ -47,12 +67,14 @@ _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 def run(
     file: str,
     warm_start: str | None,
-    choice: again.Choice,
+    choice: Choice,
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
+    server: str | None,
+    token: str | None,
     cluster: options.Cluster,
     form: str | None,
     quiet: bool,
@@ -64,6 +86,9 @@ def run(
     Running the same file again goes on with what is unfinished. Once it has ended, --restart, --retry-failed and --more
     run it again; an experiment whose trials all failed runs again by itself when its program or its file changed.
 
+    Where a server works on the data directory, or with --server, that server runs the experiment and this command
+    watches it; Ctrl-C stops the watching only.
+
     With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
     only.
 
@@ -72,38 +97,52 @@ def run(
     """
     from katib.tuning.asking import check_runs_by_itself
 
-    options.set_up_logging(verbose, quiet=quiet)
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
-        options.refuse_beside("a cluster", "data_dir", "config", "containers", *_HERE_ONLY)
+        options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    text, source = with_earlier(*options.read_file(file), warm_start)
+    document = with_earlier(FileText(*options.read_file(file)), warm_start)
     try:
-        check_runs_by_itself(text, source)
+        check_runs_by_itself(document)
     except InvalidError as error:
-        return again.wrong(error, source)
+        return again.wrong(error, document.source)
+    if server is not None:
+        from katib.cli.connection import connect
+
+        options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
+        with connect(options.Target(server, token, data_dir, namespace, verbose, cluster), read_only=False) as opened:
+            place = f" --server {server}"
+            return _run_at(opened.service, server, document, namespace, place, choice, form=form, quiet=quiet)
     return run_here(
-        text, source, data_dir, namespace, config, containers, choice=choice, detach=detach, form=form, quiet=quiet
+        document,
+        data_dir,
+        namespace,
+        config,
+        containers,
+        choice=choice,
+        detach=detach,
+        form=form,
+        quiet=quiet,
     )
 
 
-def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
-    """Return the text of an experiment with earlier trials of another file, and what to call it in errors."""
+def with_earlier(file: FileText, warm_start: str | None) -> FileText:
+    """Return an experiment file with the earlier trials of another file."""
     if warm_start is None:
-        return text, source
+        return file
     from katib.tuning.earlier_files import with_earlier_trials
 
-    return with_earlier_trials(text, source, *options.read_file(warm_start)), source
+    return with_earlier_trials(file, *options.read_file(warm_start))
 
 
 def run_here(
-    text: str,
-    source: str,
+    file: FileText,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
     *,
-    choice: again.Choice = again.NOTHING,
+    choice: Choice = NO_CHOICE,
     detach: bool = False,
     form: str | None,
     quiet: bool,
@@ -112,10 +151,9 @@ def run_here(
     """Run an experiment on this machine, to its end; return the exit code.
 
     Args:
-        text: The document.
-        source: What to call it in errors.
+        file: The experiment file.
         data_dir: As the option says it.
-        namespace: Where the document names none.
+        namespace: Where the file names none.
         config: Further algorithms.
         containers: What runs the images of trials.
         choice: What to do with an experiment that is there already.
@@ -124,29 +162,51 @@ def run_here(
         quiet: Whether to print the result only.
         notices: Whether to say what is done otherwise than on Kubernetes.
     """
-    from katib.cli.run.following import Interrupt, Run
-    from katib.local import open_engine, validate_document
-
-    data = f" --data-dir {data_dir}" if data_dir is not None else ""
+    data = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
     if detach:
         from katib.cli.run.detached import run_detached
 
-        return run_detached(text, source, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+        return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+    if (note := next(iter(running_servers(directory)), None)) is not None:
+        from katib.rest.client import HttpTuningService
+
+        options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
+        with HttpTuningService(note.url, note.token) as service:
+            return _run_at(service, note.url, file, namespace, data, choice, form=form, quiet=quiet)
+    from katib.local import open_engine
+
+    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    try:
+        return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, notices=notices)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+
+
+def _run_in(
+    engine: Engine,
+    file: FileText,
+    namespace: str | None,
+    directory: Path,
+    data: str,
+    choice: Choice,
+    *,
+    form: str | None,
+    quiet: bool,
+    notices: bool,
+) -> int:
+    """Run an experiment in this process; as `run_here`, with the data directory and the option that names it.
+
+    Raises:
+        InvalidError: The document is wrong, or what was chosen is impossible.
+    """
+    from katib.cli.run.following import Interrupt, Run
+
     interrupt = Interrupt()
-    if not directory.exists():  # what cannot be run leaves no data directory behind
-        try:
-            validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
-        except InvalidError as error:
-            return again.wrong(error, source)
-    with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        try:
-            may_ask = not quiet and form is None and again.is_terminal()
-            submitted = again.submit_here(
-                engine, text, source, namespace, choice, command=options.typed_line(), may_ask=may_ask
-            )
-        except InvalidError as error:
-            return again.wrong(error, source)
+    admitted = again.admitted_first(engine, file, namespace, directory)
+    with engine:
+        may_ask = not quiet and form is None and again.is_terminal()
+        submitted = again.submit_to(engine, file, namespace, admitted, choice, may_ask=may_ask)
         submission = submitted.submission
         if submission is None:
             return submitted.code
@@ -165,9 +225,61 @@ def run_here(
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         if run.was_over and not quiet:
-            click.echo(again.ways_on(run.progress.experiment), err=form is not None)
+            click.echo(again.had_ended(run.progress.experiment), err=form is not None)
         engine.stop()
         return code
+
+
+def _run_at(
+    service: TuningService,
+    url: str,
+    file: FileText,
+    namespace: str | None,
+    place: str,
+    choice: Choice,
+    *,
+    form: str | None,
+    quiet: bool,
+) -> int:
+    """Have a server run an experiment, and watch it from here; return the exit code.
+
+    Args:
+        service: The server.
+        url: Where it listens, as the user knows it.
+        file: The experiment file.
+        namespace: Where it names none.
+        place: The options with which later commands find the server.
+        choice: What to do with an experiment that is there already.
+        form: What to print at the end in place of lines.
+        quiet: Whether to print the result only.
+    """
+    from katib.cli.run.following import Interrupt, Run
+
+    interrupt = Interrupt()
+    may_ask = not quiet and form is None and again.is_terminal()
+    try:
+        command = options.typed_line()
+        run_it = partial(service.run, file, source=file.source, namespace=namespace, command=command)
+        submitted = again.submit(run_it, choice, may_ask=may_ask)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+    submission = submitted.submission
+    if submission is None:
+        return submitted.code
+    run = Run(service, submission.experiment, interrupt, form=form, quiet=quiet)
+    runs = () if run.was_over else (f"the server at {url} runs it; Ctrl-C stops the watching only",)
+    for notice in () if quiet else (*submitted.notes, *submission.notices, *runs):
+        click.echo(f"note: {notice}", err=True)
+    run.follow()
+    experiment = run.progress.experiment
+    where = options_of(experiment, DEFAULT_NAMESPACE, place)
+    if interrupt.requested and not run.progress.finished:
+        click.echo(left_at_server_line(experiment, url, run.progress.done, where), err=True)
+        return INTERRUPTED
+    code = run.report(where)
+    if run.was_over and not quiet:
+        click.echo(again.had_ended(run.progress.experiment), err=form is not None)
+    return code
 
 
 def _run_in_cluster(
@@ -184,13 +296,13 @@ def _run_in_cluster(
     from katib.tuning.asking import check_runs_by_itself
 
     interrupt = Interrupt()
-    text, source = with_earlier(*options.read_file(file), warm_start)
+    read = with_earlier(FileText(*options.read_file(file)), warm_start)
     with open_cluster(cluster) as opened:
         try:
-            check_runs_by_itself(text, source)
-            submission = opened.service.submit(text, source=source, namespace=namespace or opened.namespace)
+            check_runs_by_itself(read)
+            submission = opened.service.submit(read, source=read.source, namespace=namespace or opened.namespace)
         except InvalidError as error:
-            return again.wrong(error, source)
+            return again.wrong(error, read.source)
         for notice in () if quiet else submission.notices:
             click.echo(f"note: {notice}", err=True)
         run = Run(opened.service, submission.experiment, interrupt, form=form, quiet=quiet)

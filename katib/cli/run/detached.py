@@ -6,16 +6,18 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
 
+from katib.api.loading import FileText
 from katib.cli import options
 from katib.cli.run import again
-from katib.errors import InvalidError, UnavailableError, invalid
+from katib.errors import InvalidError, UnavailableError
 from katib.rest.notes import Note, running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import Submission
+from katib.tuning.service import Choice
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -23,25 +25,23 @@ _LOG_FILE = "server.log"
 
 
 def run_detached(
-    text: str,
-    source: str,
+    file: FileText,
     directory: Path,
     data: str,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
     *,
-    choice: again.Choice,
+    choice: Choice,
     quiet: bool,
 ) -> int:
     """Submit an experiment to the server of a data directory, which is started where none runs; return the exit code.
 
     Args:
-        text: The document.
-        source: What to call it in errors.
+        file: The experiment file.
         directory: The data directory.
         data: The option that names it to later commands.
-        namespace: Where the document names none.
+        namespace: Where the file names none.
         config: Further algorithms, for a server that is started.
         containers: What runs the images of trials there.
         choice: What to do with an experiment that is there already.
@@ -50,56 +50,54 @@ def run_detached(
     note = next(iter(running_servers(directory)), None)
     try:
         if note is not None:
-            submission: Submission | None = _submit_to(note, text, source, namespace, choice)
-            submitted = again.Submitted(submission)
+            submitted = _submit_to(note, file, namespace, choice)
         else:
-            submitted = _store(text, source, directory, namespace, config, containers, choice)
+            submitted = _store(file, directory, namespace, config, containers, choice)
     except InvalidError as error:
-        return again.wrong(error, source)
+        return again.wrong(error, file.source)
     if submitted.submission is None:
         return submitted.code
     for line in () if quiet else submitted.notes:
         click.echo(f"note: {line}", err=True)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
-        click.echo(again.ways_on(experiment), err=True)
+        click.echo(again.had_ended(experiment), err=True)
         return 0
+    end = ""
     if note is None:
         note = _started(directory, config, containers)
+        end = f"; `katib serve --stop{data}` ends that server, which was started now"
     if not quiet:
         click.echo(
             f"{experiment.name} runs in the background, by the server at {note.url}; "
-            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it"
+            f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it{end}"
         )
     return 0
 
 
-def _submit_to(note: Note, text: str, source: str, namespace: str | None, choice: again.Choice) -> Submission:
+def _submit_to(note: Note, file: FileText, namespace: str | None, choice: Choice) -> again.Submitted:
     from katib.rest.client import HttpTuningService
 
-    if choice:
-        cause = f"a server works on the data directory, at {note.url}"
-        raise invalid("--restart, --retry-failed, --more", cause, "stop it first", "choice-beside-server")
     with HttpTuningService(note.url, note.token) as service:
-        return service.submit(text, source=source, namespace=namespace)
+        run = partial(service.run, file, source=file.source, namespace=namespace, command=options.typed_line())
+        return again.submit(run, choice)
 
 
 def _store(
-    text: str,
-    source: str,
+    file: FileText,
     directory: Path,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
-    choice: again.Choice,
+    choice: Choice,
 ) -> again.Submitted:
     """Store an experiment for the server that is about to start."""
-    from katib.local import open_engine, validate_document
+    from katib.local import open_engine
 
-    if not directory.exists():  # what cannot be run leaves no data directory behind
-        validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
-    with open_engine(data_dir=directory, config=config, containers=containers) as engine:
-        return again.submit_here(engine, text, source, namespace, choice, command=options.typed_line())
+    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    admitted = again.admitted_first(engine, file, namespace, directory)
+    with engine:
+        return again.submit_to(engine, file, namespace, admitted, choice)
 
 
 def _started(directory: Path, config: Path | None, containers: str | None) -> Note:

@@ -98,7 +98,7 @@ class Run:
         if progress.finished and self._finished_at is None:
             self._finished_at = now
         if self._finished_at is not None:
-            return progress.all_told or now - self._finished_at > _LAST_CHANGES_SECONDS
+            return progress.all_reported or now - self._finished_at > _LAST_CHANGES_SECONDS
         return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS
 
     def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display) -> None:

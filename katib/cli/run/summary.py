@@ -47,8 +47,10 @@ def ended_lines(
     if savings:
         yield savings
     if best is not None:
-        yield _best_line(experiment, best)
-        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}, katib ui {name}{place}"
+        found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
+        yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
+        page = "" if _is_cluster(place) else f", katib ui {name}{place}"
+        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
         return
     if infeasible := infeasible_words(experiment):
         yield f"{infeasible[0].upper()}{infeasible[1:]}."
@@ -61,10 +63,9 @@ def ended_lines(
     yield f"Next: {logs}katib why {name}{place}"
 
 
-def _best_line(experiment: Experiment, best: Trial) -> str:
-    if pareto_trials(experiment):
-        return f"Pareto set: {pareto_words(experiment)}"
-    return f"Best trial: {best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
+def _is_cluster(place: str) -> bool:
+    """Return whether options choose a cluster, whose page is where the cluster has it."""
+    return " --context " in place or " --kubeconfig " in place
 
 
 def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
@@ -96,6 +97,15 @@ def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
         f"`katib run {file}{place}` watches it again, `katib delete {name}{place}` ends it"
+    )
+
+
+def left_at_server_line(experiment: Experiment, url: str, done: int, place: str) -> str:
+    """Return what continues to run in a server, and how to watch it again or stop it."""
+    name = experiment.name
+    return (
+        f"{name} goes on in the server at {url}, {_so_far(experiment, done)} are done; "
+        f"`katib watch {name}{place}` shows it again, `katib stop {name}{place}` stops it"
     )
 
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_LABEL
@@ -54,11 +54,24 @@ _UNSCHEDULED = {
 """What to do about a pod that no node takes for another cause than room, by a word of the scheduler's message."""
 
 
+class Core(NamedTuple):
+    """Where Katib's own parts run.
+
+    Attributes:
+        namespace: Of the installation.
+        store: The objects as these parts may see them: which algorithms are offered and whether the controller works
+            are no secrets of a namespace.
+    """
+
+    namespace: str
+    store: ObjectStore
+
+
 def cluster_place(core_namespace: str) -> Place:
     """Return what things are called in a cluster."""
     controller = f"kubectl -n {core_namespace} get pods -l katib.kubeflow.org/component=controller"
     return Place(
-        nobody_works=f"no controller is ready in namespace {core_namespace}",
+        idle=f"no controller is ready in namespace {core_namespace}",
         start=f"Look why the Deployment {CONTROLLER} is not ready: {controller}",
         disk="Give the database of the DB manager more room; the work goes on by itself.",
         database="Look at the DB manager and its database; the work goes on by itself.",
@@ -69,8 +82,8 @@ def cluster_place(core_namespace: str) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterJobs:
-    """Gathers the facts of a trial's job. Fits `katib.explaining.diagnostician.JobFactsOf`.
+class ClusterFacts:
+    """What a cluster knows of jobs and services. Fits `katib.explaining.diagnostician.HomeFacts`.
 
     What may not be read is left out.
 
@@ -78,13 +91,51 @@ class ClusterJobs:
         store: Objects of any kind.
         events: Of jobs.
         output: Of pods.
+        core: Where Katib's own parts run.
     """
 
     store: ObjectStore
     events: EventReader
     output: ClusterOutput
+    core: Core
 
-    def __call__(self, trial: Trial) -> JobFacts:
+    @property
+    def place(self) -> Place:
+        """What things are called in the cluster."""
+        return cluster_place(self.core.namespace)
+
+    def services(self, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
+        """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none.
+
+        Before there is one, its Experiment, which has the same name, says as much.
+        """
+        namespace, algorithm = asked.namespace, algorithm_of(asked)
+        name = object_name(asked.name, algorithm)
+        with suppress(NotFoundError, ForbiddenError, UnavailableError):
+            deployment = self.store.get(DEPLOYMENT, Key(namespace, name))
+            if is_available(deployment):
+                yield ServiceFacts(algorithm, "ready")
+                return
+            labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
+            pods = self.store.list(POD, namespace, labels=labels).items if labels else ()
+            trouble = trouble_of(deployment, pods)
+            yield ServiceFacts(
+                algorithm,
+                "failing" if trouble else "starting",
+                attempts=1 + max(map(_restarts, pods), default=0),
+                last_error=trouble.words,
+                remedy=f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods.",
+            )
+
+    def is_at_work(self) -> bool:
+        """Return False only when there is a Deployment of the controller and none of its pods is ready."""
+        return is_controller_at_work(self.core.store, self.core.namespace)
+
+    def disk_is_full(self) -> bool:
+        """Return False: events of a cluster are not stored beside its metrics."""
+        return False
+
+    def job(self, trial: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
         if is_callers(trial):
             return JobFacts()
@@ -139,32 +190,8 @@ class ClusterJobs:
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self.output.tail(trial.encode(), chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
             pods=tuple(oldest_first),
-        )
-
-
-def services_of(store: ObjectStore, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
-    """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none.
-
-    Before there is one, its Experiment, which has the same name, says as much.
-    """
-    namespace, algorithm = asked.namespace, algorithm_of(asked)
-    name = object_name(asked.name, algorithm)
-    with suppress(NotFoundError, ForbiddenError, UnavailableError):
-        deployment = store.get(DEPLOYMENT, Key(namespace, name))
-        if is_available(deployment):
-            yield ServiceFacts(algorithm, "ready")
-            return
-        labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
-        pods = store.list(POD, namespace, labels=labels).items if labels else ()
-        trouble = trouble_of(deployment, pods)
-        yield ServiceFacts(
-            algorithm,
-            "failing" if trouble else "starting",
-            attempts=1 + max(map(_restarts, pods), default=0),
-            last_error=trouble.words,
-            remedy=f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods.",
         )
 
 

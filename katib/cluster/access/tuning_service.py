@@ -26,13 +26,13 @@ from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import Experiment
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.events import ClusterEventReader, server_events
-from katib.cluster.access.facts import ClusterJobs, cluster_place, is_controller_at_work, services_of
+from katib.cluster.access.facts import ClusterFacts, Core
 from katib.cluster.access.metrics import MetricsAccess, direct_address
 from katib.cluster.client.port_forward import PortForward
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.configuration.source import CONFIG_MAP_KEY, CONFIG_MAP_NAME
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
-from katib.cluster.pods.logs import ClusterOutput, PodLogs, ServerLogs
+from katib.cluster.pods.logs import ClusterOutput, ServerLogs
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.store import KubernetesStore
@@ -53,7 +53,7 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.source import OFFERED, OFFERED_LABEL
 from katib.tuning.offered_templates import OfferedTemplates
-from katib.tuning.ports import EventReader
+from katib.tuning.ports import EventReader, Namespaces, Records
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
@@ -128,38 +128,32 @@ def service_on(
         observations: Metrics.
         clock: Measures timeouts.
         scoped: Makes the store of one namespace, and for None of all; left out: a plain one over the connection.
-        core_store: As `make_tuning_service` takes it.
+        core_store: The store as Katib's own parts may see it; left out: only what the user who asks may read.
     """
     scoped = scoped or (lambda namespace: KubernetesStore(cluster.connection, namespace=namespace))
     store = scoped(None)
+    core = Core(cluster.core_namespace, core_store or store)
     return make_tuning_service(
-        store=store,
-        scoped=scoped,
-        observations=observations,
-        events=ClusterEventReader(server_events(cluster.connection), store),
-        logs=ServerLogs(cluster.connection),
-        serves=partial(_serves, cluster),
-        try_create=partial(_try_create, cluster),
-        clock=clock,
-        namespace=cluster.namespace,
-        core_namespace=cluster.core_namespace,
-        core_store=core_store,
+        store,
+        observations,
+        ClusterEventReader(server_events(cluster.connection), store),
+        ClusterOutput(store, ServerLogs(cluster.connection)),
+        ClusterNamespaces(store, cluster.namespace, core, scoped),
+        ServerHome(cluster),
+        core,
+        clock,
     )
 
 
 def make_tuning_service(
-    *,
     store: ObjectStore,
     observations: ObservationReader,
     events: EventReader,
-    logs: PodLogs,
+    output: ClusterOutput,
+    namespaces: ClusterNamespaces,
+    home: ServingHome,
+    core: Core,
     clock: Clock,
-    namespace: str,
-    core_namespace: str,
-    scoped: Callable[[str], ObjectStore] | None = None,
-    serves: Callable[[Kind], bool] = lambda _kind: True,
-    try_create: Callable[[Object], None] = lambda _obj: None,
-    core_store: ObjectStore | None = None,
 ) -> TuningService:
     """Return the tuning service over the objects of a cluster, wherever they are kept.
 
@@ -167,61 +161,62 @@ def make_tuning_service(
         store: Objects of all kinds.
         observations: Metrics.
         events: Kubernetes events.
-        logs: Logs of pods.
+        output: What trials print.
+        namespaces: Those that the user may know of.
+        home: What the cluster says of experiments.
+        core: Where Katib's own parts run.
         clock: Measures timeouts.
-        namespace: Where a document goes that names no namespace.
-        core_namespace: Where Katib's own parts run.
-        scoped: The store as seen through one namespace.
-        serves: Returns whether the cluster has a kind.
-        try_create: Raises what the API server would say to a new object, and stores nothing.
-        core_store: The store as Katib's own parts may see it: which algorithms it offers and whether its controller
-            works are no secrets of a namespace. Left out: only what the user who asks may read.
     """
-    output = ClusterOutput(store, logs)
-    core_store = core_store or store
-    catalog = UsersCatalog(core_store, core_namespace)
+    records = Records(store, observations, events, output)
+    gate = Gate(UsersCatalog(core), home, StoredObjects(store, knows_experiments=False))
+    facts = ClusterFacts(store, events, output, core)
     return ObjectTuningService(
-        store=store,
-        observations=observations,
-        events=events,
-        gate=Gate(catalog, ServingHome(serves), StoredObjects(store, knows_experiments=False)),
-        output=output,
-        explain=Diagnostician(
-            store=store,
-            observations=observations,
-            events=events,
-            clock=clock,
-            jobs=ClusterJobs(store, events, output),
-            services=partial(services_of, store),
-            is_at_work=partial(is_controller_at_work, core_store, core_namespace),
-            place=cluster_place(core_namespace),
-        ).explain,
-        catalog=catalog,
-        clock=clock,
-        namespace=namespace,
+        records,
+        gate,
+        Diagnostician(records, facts, clock).explain,
+        clock,
+        namespaces=namespaces,
         aftermath=PodsAftermath(store, clock),
-        templates=OfferedTemplates(
-            store, shared=partial(_shared_templates, core_store, core_namespace), may_create=True
-        ),
-        namespaces=partial(_namespaces, store, core_namespace),
-        scoped=scoped,
-        try_create=try_create,
+        templates=OfferedTemplates(store, shared=partial(_shared_templates, core), may_create=True),
     )
 
 
-def _shared_templates(core_store: ObjectStore, core_namespace: str) -> Sequence[Object]:
+def _shared_templates(core: Core) -> Sequence[Object]:
     """Return the templates of the installation, which every user may see."""
     with suppress(KatibError):
-        return core_store.list(CONFIG_MAP, core_namespace, labels={OFFERED_LABEL: OFFERED}).items
+        return core.store.list(CONFIG_MAP, core.namespace, labels={OFFERED_LABEL: OFFERED}).items
     return ()
 
 
-def _namespaces(store: ObjectStore, core_namespace: str) -> Sequence[str]:
-    """Return all namespaces; to a user who may not list them, those with experiments that the user may list."""
-    try:
-        return sorted(Key.of(namespace).name for namespace in store.list(NAMESPACE).items)
-    except ForbiddenError:
-        return sorted({core_namespace, *(Key.of(obj).namespace for obj in store.list(EXPERIMENT).items)})
+class ClusterNamespaces(Namespaces):
+    """The namespaces of a cluster, with the rights of a user.
+
+    Args:
+        store: Objects of all namespaces.
+        default: Of the context.
+        core: Where Katib's own parts run.
+        scoped: Makes the store of one namespace; left out: the one of all serves each.
+    """
+
+    def __init__(
+        self, store: ObjectStore, default: str, core: Core, scoped: Callable[[str], ObjectStore] | None = None
+    ) -> None:
+        super().__init__(store, default)
+        self._core = core
+        self._scoped = scoped
+
+    def names(self) -> Sequence[str]:
+        """Return all namespaces; to a user who may not list them, those with experiments that the user may list."""
+        try:
+            return sorted(Key.of(namespace).name for namespace in self._store.list(NAMESPACE).items)
+        except ForbiddenError:
+            return sorted(
+                {self._core.namespace, *(Key.of(obj).namespace for obj in self._store.list(EXPERIMENT).items)}
+            )
+
+    def store_of(self, namespace: str) -> ObjectStore:
+        """Return the store of one namespace, which a user may watch who may not watch all of them."""
+        return self._store if self._scoped is None else self._scoped(namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,36 +262,15 @@ def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credenti
     return Credentials(token, handed.authority)
 
 
-def _serves(cluster: Cluster, kind: Kind) -> bool:
-    try:
-        cluster.connection.discovery.resource(kind.api_version, kind.kind)
-    except KindNotInstalledError:
-        return False
-    except UnavailableError:
-        return True  # not known: assume that it does
-    return True
-
-
-def _try_create(cluster: Cluster, obj: Object) -> None:
-    """Check a new object with the API server and its webhooks."""
-    kind, key = Kind.of(obj), Key.of(obj)
-    path = cluster.connection.discovery.resource(kind.api_version, kind.kind).path(key.namespace)
-    with suppress(AlreadyExistsError):  # what is there is resumed or updated
-        cluster.connection.request("POST", path, query={"dryRun": "All"}, body=dict(obj))
-
-
 class ServingHome(Home):
-    """What a cluster says of experiments to its users: the webhook, which sees them next, knows more.
-
-    Args:
-        serves: Returns whether the cluster has a kind.
-    """
+    """What a cluster says of experiments to its users: the webhook, which sees them next, knows more."""
 
     notes_workspace = False
     takes_callers = False
 
-    def __init__(self, serves: Callable[[Kind], bool]) -> None:
-        self._serves = serves
+    def serves(self, _kind: Kind) -> bool:
+        """Return whether the cluster has a kind. This one does not ask: it has all of them."""
+        return True
 
     def check(
         self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
@@ -307,11 +281,37 @@ class ServingHome(Home):
         """
         kind = Kind.of(source)
         unserved = f"the cluster serves no {kind.kind} ({kind.api_version}) now; trials wait until it does"
-        notices = [] if self._serves(kind) else [unserved]
+        notices = [] if self.serves(kind) else [unserved]
         return (
             template_errors(source, path, experiment.spec),
             [*notices, *template_warnings(source, path, experiment.spec)],
         )
+
+
+class ServerHome(ServingHome):
+    """The same, as the API server says it.
+
+    Args:
+        cluster: With the rights of the user.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._connection = cluster.connection
+
+    def serves(self, kind: Kind) -> bool:
+        """Return whether the cluster has a kind; True where that cannot be found out."""
+        with suppress(UnavailableError):
+            try:
+                self._connection.discovery.resource(kind.api_version, kind.kind)
+            except KindNotInstalledError:
+                return False
+        return True
+
+    def try_create(self, experiment: Experiment) -> None:
+        """Check a new experiment with the API server and its webhooks."""
+        path = self._connection.discovery.resource(EXPERIMENT.api_version, EXPERIMENT.kind).path(experiment.namespace)
+        with suppress(AlreadyExistsError):  # what is there is resumed or updated
+            self._connection.request("POST", path, query={"dryRun": "All"}, body=experiment.encode())
 
 
 class UsersCatalog:
@@ -320,13 +320,12 @@ class UsersCatalog:
     Where the KatibConfig may not be read, any name is taken to be offered, and the cluster's own admission decides.
 
     Args:
-        store: Has the ConfigMap of the KatibConfig.
-        core_namespace: Where it is.
+        core: Has the ConfigMap of the KatibConfig.
     """
 
-    def __init__(self, store: ObjectStore, core_namespace: str) -> None:
-        self._store = store
-        self._key = Key(core_namespace, CONFIG_MAP_NAME)
+    def __init__(self, core: Core) -> None:
+        self._store = core.store
+        self._key = Key(core.namespace, CONFIG_MAP_NAME)
         self._ours = Catalog()
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:

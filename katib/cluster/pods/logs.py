@@ -5,14 +5,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
-from katib.api.types import Trial
+from katib.api.types import CollectorKind, Trial
 from katib.cluster.client import Connection
 from katib.cluster.pods.reading import POD
 from katib.errors import InvalidError, KatibError, NotFoundError
@@ -85,7 +85,7 @@ class ClusterOutput:
 
     def read(
         self,
-        trial: Object,
+        trial: Trial,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
@@ -101,43 +101,42 @@ class ClusterOutput:
             raise _no_pod(trial)
         return self._follow(trial, follow, tail_lines, wanted)
 
-    def past_pods(self, _trial: Object) -> Sequence[Object]:
+    def past_pods(self, _trial: Trial) -> Sequence[Object]:
         """Return nothing: a cluster keeps nothing of a pod that is gone."""
         return ()
 
-    def tail(self, trial: Object, pod: Object, lines: int) -> tuple[str, ...]:
+    def tail(self, trial: Trial, pod: Object, lines: int) -> tuple[str, ...]:
         """Return the last lines of a pod; none when they cannot be read."""
         with suppress(KatibError):
             data = b"".join(_read(self._open(pod, trial, follow=False, tail_lines=lines)))
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 
-    def _pods(self, trial: Object, replica: str = "") -> Sequence[Object]:
+    def _pods(self, trial: Trial, replica: str = "") -> Sequence[Object]:
         """Return the primary pods of a trial, or those of a replica, the one that tells most first.
 
         Raises:
             NotFoundError: It has pods, and none of that replica.
         """
-        key = Key.of(trial)
-        primary = {} if replica else trial["spec"].get("primaryPodLabels") or {}
-        pods = self.store.list(POD, key.namespace, labels={**primary, TRIAL_LABEL: key.name}).items
-        return most_telling_first(find_replica(pods, replica, key.name) if replica and pods else pods)
+        primary = {} if replica else trial.spec.primary_pod_labels
+        pods = self.store.list(POD, trial.namespace, labels={**primary, TRIAL_LABEL: trial.name}).items
+        return most_telling_first(find_replica(pods, replica, trial.name) if replica and pods else pods)
 
     def _open(
-        self, pod: Object, trial: Object, *, follow: bool, tail_lines: int | None, container: str = ""
+        self, pod: Object, trial: Trial, *, follow: bool, tail_lines: int | None, container: str = ""
     ) -> LogStream:
         names = container_names(pod)
         if container and container not in names:
-            raise no_container(container, names, f'replica {replica_name(pod)} of trial "{Key.of(trial).name}"')
+            raise no_container(container, names, f'replica {replica_name(pod)} of trial "{trial.name}"')
         key, container = Key.of(pod), container or output_container(trial, pod)
         try:
             return self.logs.open(key, container, follow=follow, tail_lines=tail_lines)
         except InvalidError as error:
             cause = error.errors[0].cause
-            raise NotFoundError(f'trial "{Key.of(trial).name}" has no output yet: pod {key.name}: {cause}') from error
+            raise NotFoundError(f'trial "{trial.name}" has no output yet: pod {key.name}: {cause}') from error
 
     def _follow(
-        self, trial: Object, goes_on: Callable[[], bool], tail_lines: int | None, wanted: _Wanted
+        self, trial: Trial, goes_on: Callable[[], bool], tail_lines: int | None, wanted: _Wanted
     ) -> Iterator[bytes]:
         read: set[str] = set()
         while True:
@@ -164,16 +163,13 @@ def most_telling_first(pods: Sequence[Object]) -> Sequence[Object]:
     return sorted(newest, key=lambda pod: _RANKS.get((pod.get("status") or {}).get("phase", ""), 2))
 
 
-def output_container(trial: Object, pod: Object) -> str:
+def output_container(trial: Trial, pod: Object) -> str:
     """Return the container that shows the output: the collector where it took that over, else the primary one.
 
     A pod that is no primary one need not have a container of that name; then it is its first one.
     """
-    spec: Mapping[str, object] = trial["spec"]
-    primary = str(spec.get("primaryContainerName", ""))
-    collector = ((trial["spec"].get("metricsCollector") or {}).get("collector") or {}).get("kind") or "StdOut"
-    names = container_names(pod)
-    if collector == "StdOut" and COLLECTORS[0] in names:
+    primary, names = trial.spec.primary_container_name, container_names(pod)
+    if trial.spec.metrics_collector.kind in ("", CollectorKind.STDOUT) and COLLECTORS[0] in names:
         return COLLECTORS[0]
     return primary if primary in names or not names else names[0]
 
@@ -219,14 +215,13 @@ def _pump(stream: LogStream, chunks: queue.SimpleQueue[bytes | Exception | None]
         chunks.put(error)
 
 
-def _no_pod(trial: Object) -> NotFoundError:
-    name = Key.of(trial).name
-    if is_completed(Trial.read(trial)):
+def _no_pod(trial: Trial) -> NotFoundError:
+    if is_completed(trial):
         return NotFoundError(
-            f'trial "{name}" has no pod any more: it went with its job; '
+            f'trial "{trial.name}" has no pod any more: it went with its job; '
             "set spec.trialTemplate.retain to true to keep the output of later trials"
         )
     return NotFoundError(
-        f'trial "{name}" has no pod yet; `katib why {name}` says what it waits for. '
+        f'trial "{trial.name}" has no pod yet; `katib why {trial.name}` says what it waits for. '
         "Pods go with their jobs unless spec.trialTemplate.retain is true"
     )

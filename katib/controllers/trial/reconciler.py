@@ -313,7 +313,7 @@ class TrialReconciler:
         owners = self._store.get(kind, key_of(trial)).get("metadata", {}).get("ownerReferences") or ()
         if all(owner.get("uid") != trial.metadata.uid for owner in owners):
             raise TerminalError(
-                f"{kind.kind} {key_of(trial)} belongs to somebody else; delete it so that the trial can run"
+                f"{kind.kind} {key_of(trial)} belongs to another owner; delete it so that the trial can run"
             )
 
     def _tell(self, trial: Trial, reason: str, what: str) -> None:

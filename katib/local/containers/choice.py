@@ -70,7 +70,7 @@ def runs_images(choice: Choice, environ: Mapping[str, str]) -> bool:
 
 
 def choose(choice: Choice, environ: Mapping[str, str], data_directory: Path) -> Runtime | None:
-    """Return the runtime that is to be used; None: trials run as processes.
+    """Return the runtime that is to be used, before it is `prepared`; None: trials run as processes.
 
     Args:
         choice: What the user says. `auto` takes the first that answers, podman before docker.
@@ -134,7 +134,7 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
         abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
-    notes = _emptied(data_directory / _NOTES) if writes_pid_files(program, info) else None
+    notes = data_directory / _NOTES if writes_pid_files(program, info) else None
     return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, notes)
 
 
@@ -144,16 +144,6 @@ def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
         return False
     major, _, _ = str((info.get("version") or {}).get("Version", "")).partition(".")
     return major.isdecimal() and int(major) >= _HAS_PID_FILES
-
-
-def _emptied(directory: Path) -> Path | None:
-    """Return a directory without what an engine noted there that was killed; None when it cannot be had."""
-    try:
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return None
-    return directory
 
 
 def _find(program: Program, environ: Mapping[str, str]) -> str | None:

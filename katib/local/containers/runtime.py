@@ -53,6 +53,20 @@ class Runtime:
     labels: Mapping[str, str] = field(default_factory=dict)
     notes: Path | None = None
 
+    def prepared(self) -> Runtime:
+        """Return the same with an empty directory for notes, without what a killed engine left in it.
+
+        The directory is None when it cannot be had. Only the engine that has claimed the data directory may call this.
+        """
+        if self.notes is None:
+            return self
+        try:
+            shutil.rmtree(self.notes, ignore_errors=True)
+            self.notes.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            return replace(self, notes=None)
+        return self
+
     def of_engine(self, engine_id: str) -> Runtime:
         """Return the same for one engine, whose name everything bears that it makes."""
         return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})

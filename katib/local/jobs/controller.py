@@ -236,7 +236,7 @@ class JobController:
         For any thread.
         """
         run = self._runs.get(key)
-        return None if run is None else run.told
+        return None if run is None else run.reported
 
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
@@ -304,10 +304,11 @@ class JobController:
         if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
-            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
-            note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
+            said = f"{Key.of(job).name} was cut off and is started again"
+            _log.warning("Job was cut off and is started again", extra={"job": str(Key.of(job)), "sentence": said})
+            note = f"the engine ended while the job ran; it was restarted at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
-            self._objects.begin_anew(job)
+            self._objects.discard(job)
             run.take_status({})
         return run
 
@@ -383,15 +384,15 @@ class JobController:
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
         now, standing = self._clock.monotonic(), run.standing
-        if standing == run.told or run.is_over:
-            run.untold = None
+        if standing == run.reported or run.is_over:
+            run.unreported = None
             return None
-        if run.untold is None or run.untold[0] != standing:
-            run.untold = standing, now
-        left = run.untold[1] + self._settings.settle_seconds - now
+        if run.unreported is None or run.unreported[0] != standing:
+            run.unreported = standing, now
+        left = run.unreported[1] + self._settings.settle_seconds - now
         if left > 0:
             return left
-        run.told, run.untold = standing, None
+        run.reported, run.unreported = standing, None
         self._owner.stands(run.job)
         return None
 

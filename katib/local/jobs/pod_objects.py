@@ -98,7 +98,7 @@ class PodObjects:
                 with contextlib.suppress(KatibError):  # the next start looks through what is stored
                     self._write(key)
 
-    def begin_anew(self, job: Object) -> None:
+    def discard(self, job: Object) -> None:
         """Remove what is stored of the pods of a job that was cut off and starts from scratch.
 
         Raises:

@@ -44,8 +44,8 @@ class JobRun:
         started_at: From when the deadline counts, in steady time.
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
-        told: What was last reported: whether it runs, and what it waits for.
-        untold: What is to be said once it has held for a moment, and since when it has, on the monotonic clock.
+        reported: What was last reported: whether it runs, and what it waits for.
+        unreported: What is to be said once it has held for a moment, and since when it has, on the monotonic clock.
         explanation_written: Whether what the monitors say stands on the job.
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
@@ -72,8 +72,8 @@ class JobRun:
     started_at: datetime | None = None
     unwritten_since: float | None = None
     waiting: str = ""
-    told: Standing = _NOTHING_RUNS
-    untold: tuple[Standing, float] | None = None
+    reported: Standing = _NOTHING_RUNS
+    unreported: tuple[Standing, float] | None = None
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     restarted: deque[PodRecord] = field(default_factory=deque)

@@ -1,78 +1,140 @@
-"""What one machine knows of jobs beyond their objects: what their controller says, and the end of their output."""
+"""What one machine knows beyond its objects: of jobs, their output and their services, and whether an engine works."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from katib.api.names import TRIAL_LABEL
-from katib.api.types import Trial
+from katib.api.types import Experiment, Suggestion, Trial
+from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
-from katib.explaining import JobFacts
+from katib.explaining import LOCAL, JobFacts, ServiceFacts
 from katib.explaining.diagnostician import attempt_of
 from katib.explaining.replicas import failed_replica
+from katib.local.layout import Layout
 from katib.local.pods.objects import PULLING
+from katib.local.processes.client import RECORD_FILE
+from katib.local.processes.remains import is_engine_at_work
 from katib.local.trials.files import TrialFiles
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.tuning.reading import failure_of
 from katib.tuning.replicas import POD, is_over, last_failure, replica_name, waiting_words
 from katib.tuning.service import Json
+
+if TYPE_CHECKING:  # a data directory is explained without either
+    from katib.local.jobs.controller import JobController
+    from katib.local.services.host import ServiceHost
 
 _LOG_LINES = 12
 _PULL_FIRST = "Wait for it; a large image is better pulled before the run (podman pull, docker pull)."
 
 
-class LocalJobs:
-    """Gathers the facts of a trial's job. Fits `katib.explaining.diagnostician.JobFactsOf`.
+class LocalFacts:
+    """What is known of a data directory on which another process works, or none.
+
+    Fits `katib.explaining.diagnostician.HomeFacts`.
 
     Args:
         store: Objects.
         files: Output of trials.
-        waiting: Why nothing of a job runs, given its namespace and name; empty when it runs or no engine is at work.
+        layout: Of the data directory.
     """
 
-    def __init__(
-        self, store: ObjectStore, files: TrialFiles, waiting: Callable[[str, str], str] = lambda _namespace, _name: ""
-    ) -> None:
+    place = LOCAL
+
+    def __init__(self, store: ObjectStore, files: TrialFiles, layout: Layout) -> None:
         self._store = store
         self._files = files
-        self._waiting = waiting
+        self._layout = layout
 
-    def __call__(self, of: Trial) -> JobFacts:
+    def waiting(self, _job: Key) -> str:
+        """Return why nothing of a job runs; empty when it runs or that is not known."""
+        return ""
+
+    def services(self, _asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
+        """Return nothing: only an engine knows of its services."""
+        return ()
+
+    def is_at_work(self) -> bool:
+        """Return whether an engine works on the data directory."""
+        return is_engine_at_work(self._layout.run / RECORD_FILE)
+
+    def disk_is_full(self) -> bool:
+        """Return whether the disk of the data directory is full."""
+        return self._layout.is_full()
+
+    def job(self, trial: Trial) -> JobFacts:
         """Return what is known of the job of a Trial."""
-        trial = of.encode()
         job = None
         with suppress(NotFoundError):
-            job = dict(self._store.get(Kind.of(trial["spec"].get("runSpec") or {}), Key.of(trial)))
+            job = dict(self._store.get(Kind.of(trial.spec.run_spec or {}), key_of(trial)))
         pods = self._pods(trial)
-        cause = failure_of(of)
+        cause = failure_of(trial)
         replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
         tail = self._files.tail(trial, _LOG_LINES, replica, container)
         program, in_image = self._files.program(trial)
         known = JobFacts(log_tail=tail, log_container=container, program=program, in_image=in_image, pods=pods)
         if job is None:
             return known
-        reason, remedy = self._waiting(*Key.of(job)), ""
+        reason, remedy = self.waiting(Key.of(job)), ""
         pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
         if pulling:
             reason, remedy = f"is {pulling}", _PULL_FIRST
         waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
         return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
 
-    def _pods(self, trial: Object) -> tuple[Json, ...]:
-        key = Key.of(trial)
-        found = self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items
+    def _pods(self, trial: Trial) -> tuple[Json, ...]:
+        found = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
         return tuple(map(dict, found or self._files.past_pods(trial)))
 
 
-def _source(trial: Object, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
+class EngineFacts(LocalFacts):
+    """What an engine knows of its own data directory.
+
+    Args:
+        store: Objects.
+        files: Output of trials.
+        layout: Of the data directory.
+        jobs: Runs the jobs.
+        services: Runs the services.
+    """
+
+    def __init__(
+        self, store: ObjectStore, files: TrialFiles, layout: Layout, jobs: JobController, services: ServiceHost
+    ) -> None:
+        super().__init__(store, files, layout)
+        self._jobs = jobs
+        self._services = services
+
+    def waiting(self, job: Key) -> str:
+        """Return why nothing of a job runs; empty when it runs."""
+        return self._jobs.waiting_reason(job.namespace, job.name)
+
+    def services(self, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
+        """Yield what is known of the services that an experiment waits for or uses."""
+        for state in self._services.states_of(asked.namespace, asked.name):
+            yield ServiceFacts(
+                algorithm=state.service.algorithm,
+                state=state.state,
+                attempts=state.attempts,
+                last_error=state.last_error,
+                address=state.address,
+            )
+
+    def is_at_work(self) -> bool:
+        """Return True: this engine is."""
+        return True
+
+
+def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
     """Return whose output explains the end of a trial: a replica and a container, empty for the primary one."""
-    primary = str(trial["spec"].get("primaryContainerName", ""))
     if failed is None:
         return "", files.container_quoted(trial, cause) if cause else ""
     container = str(last_failure(failed).get("name", ""))
-    return replica_name(failed), "" if container == primary else container
+    return replica_name(failed), "" if container == trial.spec.primary_container_name else container
 
 
 def _pulling(pod: Json) -> str:

@@ -18,6 +18,7 @@ from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.types import Trial
 from katib.checkpoint_folders import remove_checkpoint
+from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
@@ -61,11 +62,11 @@ class TrialFiles:
         """Return the directory of a trial."""
         return self._layout.trial(trial.namespace, trial.name)
 
-    def log_file(self, trial: Object, replica: str = "", container: str = "") -> Path | None:
+    def log_file(self, trial: Trial, replica: str = "", container: str = "") -> Path | None:
         """Return the output of a container of a trial, None when it has not run.
 
         Args:
-            trial: The Trial object.
+            trial: Whose output is read.
             replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the one by which the trial
                 failed, else the primary one whose output counts.
             container: Which container of it; empty: the primary one, or another where that has not run.
@@ -75,32 +76,32 @@ class TrialFiles:
         """
         chosen = self._chosen_pods(trial, replica)
         logs = [path for pod in chosen for path in Path(pod["directory"]).glob("*.log")]
-        wanted = container or _primary_container(trial)
+        wanted = container or trial.spec.primary_container_name
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
             _require_container(container, chosen, logs, _title(trial, replica))
-        elif not paths and (replica or failure_of(Trial.read(trial))):
+        elif not paths and (replica or failure_of(trial)):
             paths = logs
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
-    def _chosen_pods(self, trial: Object, replica: str) -> Sequence[Object]:
+    def _chosen_pods(self, trial: Trial, replica: str) -> Sequence[Object]:
         """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
 
         Of a job whose pods have no roles, any of them is a primary one.
         """
         found = self._noted_pods(trial)
         if replica:
-            return find_replica(found, replica, Key.of(trial).name) if found else ()
-        if failed := [pod for pod in found if replica_name(pod) == named_replica(Trial.read(trial))]:
+            return find_replica(found, replica, trial.name) if found else ()
+        if failed := [pod for pod in found if replica_name(pod) == named_replica(trial)]:
             return failed
         primary = [pod for pod in found if _is_primary(pod, trial)]
         primary = primary or ([] if any(map(has_role, found)) else found)
         if not any(pod.get("replica") for pod in primary):
             return primary
-        leading = min(newest_of_each(map(dict, primary)), key=partial(_rank, trial=dict(trial)))
+        leading = min(newest_of_each(map(dict, primary)), key=partial(_rank, trial=trial))
         return [pod for pod in primary if replica_name(pod) == replica_name(leading)]
 
-    def past_pods(self, trial: Object) -> Sequence[Object]:
+    def past_pods(self, trial: Trial) -> Sequence[Object]:
         """Return the pods of a job with several replicas as they ended, the newest of each name."""
         ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
         return [
@@ -108,15 +109,15 @@ class TrialFiles:
             for pod in {pod["metadata"]["name"]: pod for pod in ended}.values()
         ]
 
-    def _noted_pods(self, trial: Object) -> list[Object]:
+    def _noted_pods(self, trial: Trial) -> list[Object]:
         """Return what pods wrote down about themselves, the oldest first, each with its directory."""
-        key = Key.of(trial)
+        key = key_of(trial)
         directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
         return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
 
     def read(
         self,
-        trial: Object,
+        trial: Trial,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
@@ -126,7 +127,7 @@ class TrialFiles:
         """Yield the output of one container of a trial in chunks.
 
         Args:
-            trial: The Trial object.
+            trial: Whose output is read.
             follow: Returns whether more may come; None: what is there now is all.
             tail_lines: Only so many last lines of what is there now.
             replica: As `log_file` takes it.
@@ -139,12 +140,12 @@ class TrialFiles:
         path = find()
         if path is not None:
             return self._chunks(path, follow, tail_lines)
-        missing = _no_output(_title(trial, replica), container or _primary_container(trial))
+        missing = _no_output(_title(trial, replica), container or trial.spec.primary_container_name)
         if follow is not None and follow():
             return self._awaited_chunks(find, missing, follow, tail_lines)
         raise missing
 
-    def container_quoted(self, trial: Object, text: str) -> str:
+    def container_quoted(self, trial: Trial, text: str) -> str:
         """Return which container printed the last line that a text quotes; empty for the primary one, or for none."""
         newest = self.log_file(trial)
         if newest is not None and _is_quoted(newest, text):
@@ -152,9 +153,9 @@ class TrialFiles:
         logs = [path for pod in self._chosen_pods(trial, "") for path in Path(pod["directory"]).glob("*.log")]
         quoted = [path for path in logs if _is_quoted(path, text)]
         found = max(quoted, key=lambda path: path.stat().st_mtime, default=None)
-        return "" if found is None or found.stem == _primary_container(trial) else found.stem
+        return "" if found is None or found.stem == trial.spec.primary_container_name else found.stem
 
-    def tail(self, trial: Object, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
+    def tail(self, trial: Trial, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
         """Return the last lines of what a container printed, by default the primary one; none when it never ran."""
         try:
             path = self.log_file(trial, replica, container)
@@ -165,12 +166,12 @@ class TrialFiles:
         data = b"".join(self._chunks(path, None, lines))
         return tuple(data.decode(errors="replace").splitlines())
 
-    def program(self, trial: Object) -> tuple[str, bool]:
+    def program(self, trial: Trial) -> tuple[str, bool]:
         """Return the full path of the program that the primary container ran last, and whether it ran in its image.
 
         The path is empty when unknown, and in an image, where it is that of the runtime's client.
         """
-        container = _primary_container(trial)
+        container = trial.spec.primary_container_name
         path = self.log_file(trial)
         if path is None:
             return "", False
@@ -326,29 +327,28 @@ def _noted_pod(directory: Path, trial: Key) -> Object:
     return {**ended, **kept, "metadata": known, "directory": str(directory)}
 
 
-def _rank(pod: Json, trial: Json) -> tuple[bool, bool, bool, bool, int]:
+def _rank(pod: Json, trial: Trial) -> tuple[bool, bool, bool, bool, int]:
     """Return how little a pod of several says about its trial.
 
     While the trial runs, one that runs says most; afterwards one in which the objective was found, above all the value
     of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
     """
-    read = Trial.read(trial)
-    is_active, value = not is_completed(read), objective_value(read)
+    is_active, value = not is_completed(trial), objective_value(trial)
     has_value = not is_active and value is not None and _prints(pod, trial, value)
     unmeasured = is_over(pod) if is_active else not pod.get("isMeasured")
     return unmeasured, not has_value, was_stopped(pod), has_failed(pod), pod.get("index") or 0
 
 
-def _prints(pod: Json, trial: Json, value: str) -> bool:
+def _prints(pod: Json, trial: Trial, value: str) -> bool:
     """Return whether a value of a metric stands in the output of the primary container."""
-    path = Path(pod["directory"]) / f"{_primary_container(trial)}.log"
+    path = Path(pod["directory"]) / f"{trial.spec.primary_container_name}.log"
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:  # ValueError: it is empty
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return re.search(rb"(?<![\w.])" + re.escape(value.encode()) + rb"(?!\.?\w)", data) is not None
     return False
 
 
-def _is_primary(pod: Object, trial: Object) -> bool:
+def _is_primary(pod: Object, trial: Trial) -> bool:
     """Return whether a pod is a primary one, or may be as far as is known."""
     return "labels" not in pod["metadata"] or is_primary(pod, trial)
 
@@ -360,18 +360,12 @@ def _require_container(wanted: str, pods: Sequence[Object], logs: Sequence[Path]
         raise no_container(wanted, sorted(set(names)), title)
 
 
-def _title(trial: Object, replica: str) -> str:
-    name = Key.of(trial).name
-    return f'replica {replica} of trial "{name}"' if replica else f'trial "{name}"'
+def _title(trial: Trial, replica: str) -> str:
+    return f'replica {replica} of trial "{trial.name}"' if replica else f'trial "{trial.name}"'
 
 
 def _no_output(title: str, container: str) -> NotFoundError:
     return NotFoundError(f'{title} has no output: container "{container}" has not run here')
-
-
-def _primary_container(trial: Object) -> str:
-    name: str = trial["spec"].get("primaryContainerName", "")
-    return name
 
 
 def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:

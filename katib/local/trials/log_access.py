@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,12 +30,16 @@ class LogServers:
 
     The key of the tokens lives as long as this object: no trial outlives its engine.
 
+    Attributes:
+        on_stored: Takes the name of a trial of which pushed readings were just stored. Called on a thread of a server.
+
     Args:
         log: What is served; its owner closes it.
         plans: Services that a user plugged in.
     """
 
     def __init__(self, log: ObservationLog, plans: Mapping[ServiceId, ServicePlan]) -> None:
+        self.on_stored: Callable[[str], None] = lambda _trial_name: None
         self._log = log
         self._tokens = Tokens([secrets.token_bytes(_KEY_BYTES)])
         self._reads_without_token = any(not plan.sends_token for plan in plans.values())
@@ -75,6 +79,9 @@ class LogServers:
         if sockets is not None:
             sockets.remove()
 
+    def _stored(self, trial_name: str) -> None:
+        self.on_stored(trial_name)
+
     def _socket(self) -> str:
         from katib.rpc.db_manager import serve_db_manager
 
@@ -92,7 +99,7 @@ class LogServers:
             if self._others is None:
                 access = _OneAccount(self._pushing, reads_without_token=self._reads_without_token)
                 guard = LogGuard(self._tokens, access, trusts_loopback=False)
-                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=guard)
+                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=guard, on_report=self._stored)
             return self._others.address
 
 

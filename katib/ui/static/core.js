@@ -2,7 +2,11 @@
 
 /** Ask for something; an error carries the server's sentence. */
 async function ask(address, options) {
-  const response = await fetch(address, options);
+  const response = await fetch(address, options).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    const changes = !["GET", undefined].includes(options?.method);
+    throw new Error(`The server does not answer.${changes ? " Nothing was changed." : ""}`); // not "Failed to fetch"
+  });
   if (response.ok) return response;
   const body = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
@@ -123,6 +127,11 @@ export function atMostEvery(milliseconds, run) {
 
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
+/** How long something ran: as a duration, below ten seconds with one decimal. */
+export function runTime(seconds) {
+  return seconds > 0 && seconds < 10 ? `${seconds.toFixed(1)}s` : duration(seconds);
+}
+
 /** A duration in at most two units, as kubectl writes ages. */
 export function duration(seconds) {
   const total = Math.max(0, Math.floor(seconds));
@@ -144,6 +153,13 @@ export function showTimes(root = document) {
     if (element.title !== exact) element.title = exact;
     if (element.textContent !== text) element.textContent = text;
   }
+}
+
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Output of a program with marks that turn the direction of text, which make a line read as what it is not, as escapes. */
+export function withMarksShown(text) {
+  return text.replace(TURNS, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** Put text on the clipboard. Where the browser has none for this address, the old way is left. */
@@ -250,7 +266,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest?.("input, textarea, select, [contenteditable]") || document.querySelector("dialog[open]")) return;
+  if (event.target.closest?.("input, textarea, select, [contenteditable]") || document.querySelector("dialog:modal")) return;
   const found = KEYS.get(begun ? `${begun} ${event.key}` : event.key);
   if (found) event.preventDefault();
   const starts = !begun && [...KEYS.keys()].some((keys) => keys.startsWith(`${event.key} `));

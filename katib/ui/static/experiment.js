@@ -1,8 +1,9 @@
 // The page of one experiment.
 
 import { actions } from "./actions.js";
-import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap } from "./core.js";
-import { drawFigure, expectPlotly, whenColoursChange } from "./figures.js";
+import { showBeside } from "./beside.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, withMarksShown } from "./core.js";
+import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
 import { Part } from "./part.js";
 
@@ -45,14 +46,14 @@ async function explain() {
   const list = (title, lines) => {
     if (!lines.length) return [];
     const items = document.createElement("ul");
-    items.append(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    items.append(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: withMarksShown(line) })));
     return [Object.assign(document.createElement("h3"), { textContent: title }), items];
   };
-  const log = Object.assign(document.createElement("pre"), { textContent: found.logTail.join("\n"), tabIndex: 0 });
+  const log = Object.assign(document.createElement("pre"), { textContent: withMarksShown(found.logTail.join("\n")), tabIndex: 0 });
   const details = document.createElement("details");
   details.open = shown.querySelector("details")?.open ?? (state === "Failed" || (waits && found.remedies.length > 0));
   details.append(
-    Object.assign(document.createElement("summary"), { textContent: found.verdict }),
+    Object.assign(document.createElement("summary"), { textContent: withMarksShown(found.verdict) }),
     ...list("What helps", found.remedies),
     ...list("What it rests on", found.findings),
     ...(found.logTail.length ? [log] : []),
@@ -69,7 +70,13 @@ const chosen = (figure) => new URLSearchParams(
 );
 
 let linked = null;
-const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
+const open = (trial) => showBeside(namespace, trial);
+
+/** Show the values beyond the axis, and no marks of them at its edge; a double click does so, too, and goes back. */
+function showAllValues(element) {
+  globalThis.Plotly.update(element, { visible: "legendonly" }, { "yaxis.autorange": true },
+    element.data.flatMap(({ meta }, i) => (meta?.kind === "beyond" ? [i] : [])));
+}
 
 async function draw(element) {
   const figure = element.dataset.figure;
@@ -79,9 +86,11 @@ async function draw(element) {
   element.drawing = false;
   if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
   if (drawn && figure === "parallel") linked?.drawn(drawn);
+  if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
-    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
+    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it, one at the edge shows all values
+      if (points[0]?.data.meta?.kind === "beyond") { showAllValues(element); return; }
       const named = [points[0]?.customdata].flat()[0];
       if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) open(named);
     });

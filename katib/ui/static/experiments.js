@@ -1,6 +1,6 @@
 // The list of experiments.
 
-import { atMostEvery, follow, showTimes } from "./core.js";
+import { atMostEvery, fetchJson, follow, onKey, say, sendJson, showTimes } from "./core.js";
 import { Part } from "./part.js";
 
 const element = document.getElementById("list");
@@ -22,12 +22,115 @@ function showRow(id, html) {
   return true;
 }
 
+// --- the best so far, as a line in each row ---
+
+const SIZE = [96, 24];
+const AT_ONCE = 10; // rows of a question
+const SVG = "http://www.w3.org/2000/svg";
+const lines = new Map(); // id of the row -> [what it was drawn of, path]
+let asking = false;
+
+function drawLine(row) {
+  const cell = row.querySelector(".spark");
+  const path = lines.get(row.id)?.[1];
+  if (!path || cell.querySelector("path")?.getAttribute("d") === path) return;
+  const line = document.createElementNS(SVG, "svg");
+  line.setAttribute("viewBox", `0 0 ${SIZE.join(" ")}`);
+  line.setAttribute("aria-hidden", "true");
+  line.append(document.createElementNS(SVG, "path"));
+  line.firstChild.setAttribute("d", path);
+  cell.replaceChildren(line);
+}
+
+/** Draw the lines that are known, and ask for the others: one question at a time, the rows from the top. */
+async function drawLines() {
+  const rows = [...element.querySelectorAll("tr[data-spark]")];
+  rows.forEach(drawLine);
+  const wanted = rows.filter((row) => lines.get(row.id)?.[0] !== row.dataset.spark && row.querySelector(".spark").offsetWidth);
+  if (asking || !wanted.length) return;
+  asking = true;
+  const asked = wanted.slice(0, AT_ONCE).map((row) => [row.id, row.dataset.spark]);
+  try {
+    const found = await fetchJson(`data/list/sparks?${new URLSearchParams(asked.map(([id]) => ["of", id]))}`);
+    for (const [id, drawn] of asked) lines.set(id, [drawn, found[id]]);
+  } catch {
+    for (const [id, drawn] of asked) lines.set(id, [drawn, lines.get(id)?.[1] ?? ""]); // the rest of the row says more
+  }
+  asking = false;
+  drawLinesSoon();
+}
+
+const drawLinesSoon = atMostEvery(200, drawLines);
+element.addEventListener("shown", drawLinesSoon);
+matchMedia("(min-width: 40rem)").addEventListener("change", drawLinesSoon);
+drawLinesSoon();
+
+// --- tags, notes, project, favourite ---
+
+const dialog = document.getElementById("marks-dialog");
+const marks = document.getElementById("marks");
+let marked = null; // address of the experiment in the dialog
+
+const addressOf = ({ namespace, name }) => `api/v1/namespaces/${namespace}/experiments/${name}`;
+const tagsOf = (text) => text.split(",").map((tag) => tag.trim()).filter(Boolean);
+
+function openMarks(row) {
+  const { tags, project, notes } = JSON.parse(row.dataset.marks);
+  marked = { address: addressOf(row.dataset), project };
+  document.getElementById("marks-name").textContent = `${row.dataset.namespace}/${row.dataset.name}`;
+  document.getElementById("marks-error").textContent = "";
+  marks.elements.tags.value = tags.join(", ");
+  marks.elements.project.value = project;
+  marks.elements.notes.value = notes;
+  dialog.showModal();
+}
+
+async function toggleStar(row) {
+  const favourite = !JSON.parse(row.dataset.marks).favourite;
+  try {
+    await sendJson("PATCH", addressOf(row.dataset), { favourite });
+    say(favourite ? `${row.dataset.name} is a favourite.` : `${row.dataset.name} is no favourite any more.`);
+    await part.refresh();
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+element.addEventListener("click", (event) => {
+  const row = event.target.closest("tr[data-name]");
+  if (row && event.target.closest("[data-marks-of]")) openMarks(row);
+  if (row && event.target.closest("[data-star]")) toggleStar(row);
+});
+
+dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+marks.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const { tags, project, notes } = marks.elements;
+  const body = { tags: tagsOf(tags.value), notes: notes.value };
+  if (project.value !== marked.project) body.project = project.value; // that of the directory needs no annotation
+  try {
+    await sendJson("PATCH", marked.address, body);
+    dialog.close();
+    say("Saved.");
+    await part.refresh();
+  } catch (error) {
+    document.getElementById("marks-error").textContent = error.message;
+  }
+});
+
+const focusedRow = () => document.activeElement.closest?.("tr[data-name]");
+onKey("t", "tags and notes of the row", () => focusedRow() && openMarks(focusedRow()));
+onKey("s", "favourite or not", () => focusedRow() && toggleStar(focusedRow()));
+
+// --- what changes ---
+
 follow("data/list/live", {
   hello: () => part.refresh(), // what changed since the page was made, or while there was no connection
   rows: ({ rows, gone, other }) => {
     const known = Object.entries(rows).map(([id, html]) => showRow(id, html));
-    const asked = ["text", "state", "sort"].some((name) => part.query.get(name));
+    const asked = ["text", "state", "sort", "tag", "favourites", "grouped"].some((name) => part.query.get(name));
     if (other || gone.length || asked || known.includes(false)) refreshSoon();
+    drawLinesSoon();
   },
   problem: (problem) => { document.getElementById("connection").textContent = problem.detail; },
 }, { whileSeen: true });

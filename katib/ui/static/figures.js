@@ -85,6 +85,7 @@ function merged(base, changes) {
 }
 
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const NARROW = matchMedia("(max-width: 40rem)"); // there the toolbar would stand over the legend, and fingers zoom
 
 /**
  * Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none.
@@ -110,6 +111,16 @@ export async function drawFigure(element, address) {
   return figure;
 }
 
+/** Say beside the choice of an axis what is drawn, where the programs do not report what was chosen. */
+export function sayDrawnBy(area, layout) {
+  const select = area?.querySelector('select[name="by"], select[data-look="by"]');
+  const by = layout.meta?.by;
+  if (!select || !by) return;
+  const words = by === select.value ? "" : `no ${select.value}s reported: drawn by ${by}`;
+  const said = area.querySelector("[data-drawn-by]");
+  if (said.textContent !== words) said.textContent = words;
+}
+
 /** Draw a figure that is here already. */
 export async function showFigure(element, { data, layout }) {
   const shown = fitted(withNote(layout, element.clientWidth));
@@ -124,7 +135,9 @@ export async function showFigure(element, { data, layout }) {
   }
   if (!element.data) element.replaceChildren(); // what was said in its place
   giveRoom(element, shown);
-  await Plotly.react(element, coloured(data), shown, CONFIG);
+  await Plotly.react(element, coloured(data), shown, { ...CONFIG, displayModeBar: NARROW.matches ? false : "hover" });
+  if (element.scrollWidth > element.clientWidth) element.tabIndex = 0; // keys scroll it
+  else element.removeAttribute("tabindex");
 }
 
 /** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */

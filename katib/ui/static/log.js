@@ -1,5 +1,7 @@
 // The output of a trial: followed as it comes, searched, and never more than the last lines of it on the page.
 
+import { withMarksShown } from "./core.js";
+
 const MOST_LINES = 5000;
 const CHUNK_LINES = 250; // removed together
 const LONGEST_LINE = 5000;
@@ -11,11 +13,12 @@ const MOST_MATCHES = 2000; // marked; all are counted
 const COMMANDS = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])/g;
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f]/g;
 
-/** A line as text: without commands to a terminal, other control characters shown, what a carriage return replaced gone. */
+/** A line as text: without commands to a terminal, other controls shown, what a carriage return replaced gone. */
 export function plainLine(line) {
   let text = line.endsWith("\r") ? line.slice(0, -1) : line;
   text = text.slice(text.lastIndexOf("\r") + 1).replace(COMMANDS, "");
   text = text.replace(CONTROLS, (c) => (c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))));
+  text = withMarksShown(text);
   if (text.length <= LONGEST_LINE) return text;
   return `${text.slice(0, LONGEST_LINE)}… (${(text.length - LONGEST_LINE).toLocaleString()} more characters)`;
 }

@@ -1,8 +1,8 @@
 // The page of one trial: curves that grow while it runs, its log, and what changes with its state.
 
 import { actions } from "./actions.js";
-import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, showTimes } from "./core.js";
-import { showFigure, whenColoursChange } from "./figures.js";
+import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showTimes } from "./core.js";
+import { sayDrawnBy, showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 
 const DRAW_MILLISECONDS = 200;
@@ -64,6 +64,7 @@ async function draw() {
     const chart = chartOf(metric);
     chart.waiting = [];
     await showFigure(chart.plot, figure);
+    sayDrawnBy(root, figure.layout);
     sayLatest(chart);
   }
   if (mine === listening) listen(mine);
@@ -81,7 +82,7 @@ function sayLatest(chart, point = null) {
   const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : (last ?? 0) + chart.waiting.length) : last;
   const value = point ? point[2] : readings.y.at(-1);
   const shown = value === null ? "no finite number" : String(Number(value.toPrecision(6)));
-  const where = by === "time" ? `after ${duration(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
+  const where = by === "time" ? `after ${runTime(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
   chart.latest.textContent = `Latest: ${shown}, ${where}`;
   for (const element of root.querySelectorAll("[data-value-of]")) {
     if (element.dataset.valueOf === chart.metric) element.textContent = `${shown} so far`;

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from katib.api.loading import load_experiment
 from katib.errors import InvalidError
-from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.experiments import a_job, a_template, an_experiment, load_experiment
 from tests.support.gate import admit_submission
 
 SOURCE = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}

@@ -70,6 +70,6 @@ def test_a_misspelt_action_gets_the_one_that_was_meant() -> None:
     (error,) = unknown_rules({"restartPolicyRules": [rule("In", 3, action="Restrat")]}, "spec.c[0]", is_program=True)
 
     assert str(error) == (
-        'spec.c[0].restartPolicyRules[0].action: "Restrat" is not known here, so it could not be told when the program '
-        "has ended; did you mean Restart? use one of Restart, RestartAllContainers"
+        'spec.c[0].restartPolicyRules[0].action: "Restrat" is not known here, so the end of the program could not be '
+        "recognized; did you mean Restart? use one of Restart, RestartAllContainers"
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from katib.api.algorithms import AlgorithmCatalog
-from katib.api.loading import load_experiment
 from katib.api.types import Experiment
 from katib.api.validation import find_warnings
 from katib.errors import InvalidError
 from katib.local import open_catalog
+from tests.support.experiments import load_experiment
 from tests.support.gate import KATIB_CATALOG, admit_submission
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.loading import decode_experiment, load_documents, load_experiment
+from katib.api.loading import FileText, decode_experiment, file_of, load_documents
 from katib.errors import InvalidError
-from tests.support.experiments import an_experiment
+from tests.support.experiments import an_experiment, load_experiment
 
 GIVE = "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
 
@@ -418,3 +418,15 @@ def test_documents_carry_kind_name_and_line() -> None:
         ("ConfigMap", "templates", 1),
         ("Experiment", "demo", 6),
     ]
+
+
+def test_a_file_is_read_when_its_objects_are_asked_for_and_once() -> None:
+    file = FileText(EXPERIMENT, "exp.yaml")
+    assert file_of(file, "other.yaml") is file
+    assert file.documents is file.documents
+    assert str(file) == EXPERIMENT
+
+    with pytest.raises(InvalidError, match=r"exp\.yaml: it is empty"):
+        _ = FileText("", "exp.yaml").documents  # only now
+    assert FileText.of(file.documents, "exp.yaml").documents is file.documents
+    assert load_documents(str(FileText.of(file.documents, "exp.yaml")), "exp.yaml")[0].data == file.documents[0].data

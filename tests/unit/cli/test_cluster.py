@@ -48,6 +48,7 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
         ("trials", "demo"),
         ("metrics", "demo-0000"),
         ("logs", "demo-0000"),
+        ("watch", "demo"),
         ("delete", "demo"),
     ],
     ids=" ".join,

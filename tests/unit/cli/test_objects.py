@@ -554,3 +554,23 @@ def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningSe
     assert wrong.err == (
         'error: trial "demo-0" has no replica "worker-3"; did you mean worker-0? it has master-0, worker-0\n'
     )
+
+
+def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: MemoryTuningService) -> None:
+    service.put(make_experiment("demo"))
+    with Server(service, host="127.0.0.1", port=0) as server:
+        at = ("--server", server.url)
+        first = katib("tag", "demo", *at)
+        marked = katib("tag", "demo", "a", "b", "--project", "vision", "--favourite", *at)
+        changed = katib("tag", "demo", "c", "--remove", "a", "--note", "one\ntwo", *at)
+        code, _, err = katib("tag", "demo", "x,y", *at)
+
+    assert first.out == "experiment/demo: no tags\n"
+    assert marked.out == "experiment/demo: tags a, b; project vision; favourite\n"
+    assert changed.out == (
+        "experiment/demo: tags b, c; project vision; favourite\n"
+        "experiment/demo: note: one\n"
+        "experiment/demo: note: two\n"
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert "tags[2]: 'x,y' is not a tag; give 1 to 63 printable characters without a comma" in err

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import MetricLog
+from tests.support.reports import data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 
@@ -42,24 +43,18 @@ def without_kaleido(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-def data_of(text: str) -> dict[str, Any]:
-    """Return the figures of a report by the name of their element."""
-    parts = text.split('<script type="application/json" data-for="')[1:]
-    return {part.partition('"')[0]: json.loads(part.partition(">")[2].partition("</script>")[0]) for part in parts}
-
-
 def test_it_writes_a_report_of_all_figures_that_apply_beside_those_that_do_not(
     katib: Katib, ended: MemoryTuningService, tmp_path: Path
 ) -> None:
     code, out, _ = katib("plot", "demo")
 
     text = (tmp_path / "demo.html").read_text()
-    figures = data_of(text)
+    figures = data_of(text)["figures"]
     assert code == 0
     assert out.startswith("demo.html: history, intermediate, ")
-    assert "figure-history" in figures
-    assert len(figures["figure-intermediate"]["data"]) > 3
-    assert "figure-stopping" in figures
+    assert "history" in figures
+    assert len(figures["intermediate"]["data"]) > 3
+    assert "stopping" in figures
     assert text.count('id="plotly"') == 1
     assert "<strong>Succeeded</strong>: max trial count has reached" in text
 
@@ -118,7 +113,7 @@ def test_several_experiments_are_compared(katib: Katib, ended: MemoryTuningServi
 
     text = (tmp_path / "demo-other.html").read_text()
     assert (code, out) == (0, "demo-other.html: comparison\n")
-    assert [trace["name"] for trace in data_of(text)["figure-comparison"]["data"]] == ["demo", "other"]
+    assert [trace["name"] for trace in data_of(text)["figures"]["comparison"]["data"]] == ["demo", "other"]
 
 
 def test_an_experiment_without_trials_has_a_report_that_says_so(

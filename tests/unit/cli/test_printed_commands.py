@@ -43,6 +43,8 @@ EXAMPLES = {
     "katib run {}": "katib run demo.yaml",
     "katib run {}{}": "katib run demo.yaml --context c",
     "katib serve": "katib serve",
+    "katib serve --stop{}": "katib serve --stop --data-dir d",
+    "katib serve{}": "katib serve --data-dir d",
     "katib stop {}": "katib stop demo",
     "katib stop {}{}": "katib stop demo --data-dir d",
     "katib tune": "katib tune",
@@ -89,8 +91,8 @@ PRINTED = {command: place for place, text in texts() for command in _COMMAND.fin
 def all_options() -> set[str]:
     context = click.Context(cli)
     commands = [cli.get_command(context, name) for section in COMMANDS.values() for name in section]
-    found = (opt for command in (cli, *filter(None, commands)) for param in command.params for opt in param.opts)
-    return {*found, "--help"}
+    params = (param for command in (cli, *filter(None, commands)) for param in command.params)
+    return {opt for param in params for opt in (*param.opts, *param.secondary_opts)} | {"--help"}
 
 
 @pytest.mark.parametrize("printed", sorted(PRINTED))

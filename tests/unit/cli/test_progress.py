@@ -148,10 +148,10 @@ def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progr
 
 def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(progress: Progress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsSucceeded=1))
-    assert not progress.all_told
+    assert not progress.all_reported
 
     see(progress, make_trial("t", condition("Succeeded"), loss="1"))
-    assert progress.all_told
+    assert progress.all_reported
 
 
 def test_a_deleted_experiment_finishes_the_run(progress: Progress) -> None:

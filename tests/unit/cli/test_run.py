@@ -185,12 +185,12 @@ def test_log_records_keep_what_they_carry(katib: Katib, file: Path) -> None:
         .handlers[0]
         .format(
             logging.makeLogRecord(
-                {"name": "katib.x", "levelname": "WARNING", "msg": "Job starts anew", "job": "default/t"}
+                {"name": "katib.x", "levelname": "WARNING", "msg": "Job is restarted", "job": "default/t"}
             )
         )
     )
 
-    assert line.endswith("WARNING katib.x: Job starts anew job=default/t")
+    assert line.endswith("WARNING katib.x: Job is restarted job=default/t")
 
 
 def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: ModuleType) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.processes import signal_another_thread
+from katib.rest.notes import running_servers
+from tests.support.processes import Launch, signal_another_thread
+from tests.support.waiting import eventually
 from tests.unit.cli.conftest import Katib
 
 ROOT = Path(__file__).parents[3]
@@ -62,6 +64,32 @@ def test_a_signal_stops_the_server_in_order(tmp_path: Path, number: signal.Signa
 
     assert process.returncode == code
     assert err == f"stopping: running trials {follows}\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_ends_a_server_that_takes_long_to_start(
+    tmp_path: Path, launch: Launch, number: signal.Signals, code: int
+) -> None:
+    process = launch(
+        [sys.executable, "-m", "tests.support.fake_engine", "serve", "--port", "0"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "FAKE_START": "600",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: running_servers(tmp_path / ".katib"), "it listens, which comes before its start")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert (process.returncode, out, err) == (code, "", "")
+    assert not list((tmp_path / ".katib").glob("server-*"))
 
 
 def test_a_signal_before_the_server_waits_is_not_lost(tmp_path: Path) -> None:

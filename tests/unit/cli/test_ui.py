@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from katib.rest.notes import noted
+from katib.rest.sessions import Sessions
 from tests.unit.cli.conftest import Katib
 
 LINK = "http://katib-0123456789abcdef.localhost:{port}/katib/open?ticket=t"
@@ -23,9 +25,10 @@ def running(tmp_path: Path) -> Iterator[ExitStack]:
         yield stack
 
 
-def run_server(stack: ExitStack, port: int, *directories: Path, page: str = LINK) -> None:
+def run_server(stack: ExitStack, port: int, *directories: Path, page: str = LINK, link_key: str = "") -> None:
     """Leave the notes of a server, as it does while it runs."""
-    stack.enter_context(noted(f"http://127.0.0.1:{port}", None, *directories, page=page.format(port=port)))
+    url, page = f"http://127.0.0.1:{port}", page.format(port=port)
+    stack.enter_context(noted(url, None, *directories, page=page, link_key=link_key))
 
 
 @pytest.fixture
@@ -41,6 +44,14 @@ def test_the_link_of_the_running_server_is_printed(katib: Katib, running: ExitSt
     result = katib("ui", "--print")
 
     assert (result.code, result.out) == (0, LINK.format(port=8765) + "\n")
+
+
+def test_each_time_a_new_link_is_made_that_opens_for_an_hour(katib: Katib, running: ExitStack, tmp_path: Path) -> None:
+    run_server(running, 8765, tmp_path / ".katib", link_key="key of this start")
+    base, _, ticket = katib("ui", "--print").out.strip().partition("?ticket=")
+
+    assert base == LINK.format(port=8765).partition("?")[0]
+    assert Sessions(b"secret", "key of this start").is_ticket(ticket, time.time())
 
 
 def test_from_another_directory_the_server_of_the_account_is_found(

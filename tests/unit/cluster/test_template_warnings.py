@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from katib.api.defaults import with_defaults
-from katib.api.loading import load_experiment
 from katib.cluster.template_warnings import template_errors, template_warnings
-from tests.support.experiments import a_template, an_experiment
+from tests.support.experiments import a_template, an_experiment, load_experiment
 from tests.support.gate import admitted
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from katib.api.metrics import ZERO_TIME, LogAccess, MetricLog
-from katib.api.types import Trial
+from katib.api.types import Experiment, Trial
 from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
+from katib.cluster.access.tuning_service import ServingHome
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.plan import DEPLOYMENT, SERVICE
@@ -501,16 +502,18 @@ def test_events_of_a_deleted_namesake_are_not_listed(world: ClusterWorld) -> Non
 
 
 def test_what_the_api_server_would_refuse_is_not_valid() -> None:
-    tried: list[Object] = []
+    tried: list[Experiment] = []
 
-    def refuse(obj: Object) -> None:
-        tried.append(obj)
-        raise InvalidError([FieldError("metadata.namespace", "it has no label", "label it", "namespace-label-missing")])
+    class Refusing(ServingHome):
+        def try_create(self, experiment: Experiment) -> None:
+            tried.append(experiment)
+            cause = FieldError("metadata.namespace", "it has no label", "label it", "namespace-label-missing")
+            raise InvalidError([cause])
 
-    with memory_world(try_create=refuse) as world, pytest.raises(InvalidError, match="no label; label it"):
+    with memory_world(Refusing()) as world, pytest.raises(InvalidError, match="no label; label it"):
         world.service.validate(document("demo"), source="demo.yaml")
 
-    assert [obj["metadata"]["name"] for obj in tried] == ["demo"]
+    assert [experiment.name for experiment in tried] == ["demo"]
     assert not world.stand_in.store.list(EXPERIMENT).items
 
 

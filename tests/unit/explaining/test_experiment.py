@@ -201,6 +201,17 @@ def test_a_finished_experiment_says_how_it_ended(end: Json, best: Trial | None, 
     assert verdict(experiment, best=best) == expected
 
 
+def test_a_whole_goal_is_written_without_a_fraction() -> None:
+    experiment = patched(
+        make_experiment("demo", RUNNING, condition("Succeeded", "ExperimentGoalReached")),
+        spec={"objective": {"goal": 1.0}},
+    )
+    best = make_trial("t", condition("Succeeded"), loss="1")
+
+    assert verdict(experiment, best=best) == "demo succeeded: t reached the goal with loss=1 (goal 1)."
+    assert verdict(experiment) == "demo succeeded: the goal loss=1 was reached."
+
+
 def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
     experiment = patched(
         make_experiment("demo", RUNNING, EXHAUSTED), spec={"algorithm": {"algorithmName": "hyperband"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from katib.api.types import Experiment
-from katib.tuning.reading import format_duration, is_completed, objective_value, state_of, time_of
+from katib.tuning.reading import format_duration, format_run, is_completed, objective_value, state_of, time_of
 from tests.support.tuning import condition, make_experiment, make_trial
 
 
@@ -25,6 +25,23 @@ from tests.support.tuning import condition, make_experiment, make_trial
 )
 def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "<1s"),
+        (0.04, "<1s"),
+        (0.2, "0.2s"),
+        (1.0, "1s"),
+        (4.66, "4.7s"),
+        (9.96, "9s"),
+        (10.4, "10s"),
+        (200.5, "3m20s"),
+    ],
+)
+def test_short_runs_have_a_decimal(seconds: float, text: str) -> None:
+    assert format_run(seconds) == text
 
 
 def test_the_state_is_the_last_condition_that_holds() -> None:

@@ -103,14 +103,14 @@ def test_a_reading_without_a_time_has_no_age() -> None:
 
 
 def test_a_running_trial_without_readings_points_to_its_output() -> None:
-    assert diagnose(RUNNING).remedies == ("Look at its output: katib logs t -f",)
+    assert diagnose(RUNNING).remedies == ("`katib logs t -f` shows its output.",)
 
 
 def test_the_command_for_the_output_names_a_namespace_that_is_not_meant_anyway() -> None:
     trial = patched(make_trial("t", RUNNING), metadata={"namespace": "team"})
     diagnosis = diagnose_trial(trial, Evidence(now=NOW))
 
-    assert diagnosis.remedies == ("Look at its output: katib logs t -n team -f",)
+    assert diagnosis.remedies == ("`katib logs t -n team -f` shows its output.",)
 
 
 def test_without_an_engine_nothing_else_matters() -> None:

@@ -88,17 +88,29 @@ def test_another_metric_is_drawn_without_a_best_because_it_has_no_direction() ->
     assert figure.layout.yaxis.title.text == "seconds"
 
 
-def test_of_many_trials_the_extremes_stay_and_the_note_says_how_many_are_drawn() -> None:
+def test_of_many_trials_a_fair_sample_is_drawn_with_the_best_and_the_note_says_so() -> None:
     table = large_table(20_000)
-    table.objective_values[[777, 12_345]] = [-3.0, 9.0]
+    table.objective_values[[777, 12_345]] = [-3.0, -9.0]
     table.states[[777, 12_345]] = STATES.index("Succeeded")
+    measured = table.objective_values[measure_of(table).drawn]
     figure = draw_history(make_data(table), Choice())
 
     marks = [t for t in figure.data if t.mode == "markers" and t.yaxis != "y2"]
     drawn = np.concatenate([t.y for t in marks])
-    assert len(drawn) <= 1_500
-    assert {-3.0, 9.0} <= set(drawn.tolist())
-    assert "drawn; the extremes are among them" in figure.layout.annotations[0].text
+    shares = [(values > np.percentile(measured, 90)).mean() for values in (measured, drawn)]
+    assert len(drawn) == 2_000
+    assert {-3.0, -9.0} <= set(drawn.tolist())
+    assert shares[1] == pytest.approx(shares[0], abs=0.02)
+    assert f"2,000 of {len(measured):,} trials shown: a fair sample" in figure.layout.annotations[0].text
+
+
+def test_a_trial_that_runs_is_not_on_the_axis_of_values() -> None:
+    layout = draw([1.0, NAN], ["Succeeded", "Running"]).layout
+
+    assert layout.yaxis2.domain[1] < layout.yaxis.domain[0]
+    assert layout.yaxis2.ticktext == ("no value",)
+    assert layout.yaxis2.overlaying is None
+    assert layout.xaxis.anchor == "y2"
 
 
 def test_every_trial_may_be_better_than_all_before_it() -> None:
@@ -116,6 +128,44 @@ def test_an_outlier_does_not_flatten_the_rest_and_the_note_counts_it() -> None:
     assert -1.5 < low < -1
     assert 1 < high < 2
     assert figure.layout.annotations[0].text == "1 value lies beyond the axis; a double click shows them"
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_axis_shows_the_good_end_and_trials_beyond_stand_at_its_edge(maximize: bool) -> None:
+    sign = -1.0 if maximize else 1.0
+    values = sign * np.array([9.0, 8.0, *np.linspace(0.1, 1.0, 30)])
+    figure = draw(values.tolist(), maximize=maximize)
+    low, high = sorted(sign * end for end in figure.layout.yaxis.range)
+    edge = trace(figure, "beyond the axis (2)")
+
+    assert 0 < low < 0.1
+    assert 1.0 < high < 1.5
+    assert list(edge.x) == [1, 2]
+    assert list(edge.text) == [f"{value:.6g}" for value in values[:2]]
+    assert all(y < 0.1 if maximize else y > 0.9 for y in edge.y)
+    assert edge.meta == {"kind": "beyond"}
+    assert "2 values lie beyond the axis" in figure.layout.annotations[0].text
+
+
+def test_values_that_lie_evenly_are_all_on_the_axis() -> None:
+    figure = draw(list(np.linspace(0, 1, 40)))
+
+    assert figure.layout.yaxis.range is None
+    assert not [name for name in names(figure) if name.startswith("beyond")]
+
+
+def test_a_mark_names_the_parameters_of_its_trial() -> None:
+    marks = trace(draw([1.0, 2.0]), "Succeeded")
+
+    assert list(marks.text) == ["lr 0.001", "lr 0.1"]
+    assert "%{text}" in marks.hovertemplate
+
+
+def test_of_many_trials_marks_name_no_parameters() -> None:
+    marks = trace(draw(np.linspace(1, 2, 1_500).tolist()), "Succeeded")
+
+    assert marks.text is None
+    assert "%{text}" not in marks.hovertemplate
 
 
 def test_positive_values_of_many_magnitudes_get_a_logarithmic_axis() -> None:

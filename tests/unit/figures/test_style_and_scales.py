@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.figures.axes import compact, time_unit, value_axis
-from katib.figures.style import add_note, even_rows, new_figure, thinned_rows
+from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(10, 120))
@@ -26,6 +26,24 @@ def test_thinning_shows_where_most_values_are() -> None:
     shown = column[thinned_rows(column, np.arange(100_000), 2_000)]
 
     assert ((shown > 0.1) & (shown < 0.9)).mean() > 0.5
+
+
+@given(st.integers(0, 3_000), st.integers(1, 300), st.data())
+def test_a_fair_choice_has_so_many_in_order_and_what_is_kept(count: int, most: int, data: st.DataObject) -> None:
+    rows = np.arange(count)
+    kept = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=most) if count else st.just([])), dtype=int)
+    chosen = fair_rows(rows, most, kept)
+
+    assert len(chosen) == min(count, most)
+    assert list(chosen) == sorted(set(chosen))
+    assert set(kept) <= set(chosen)
+
+
+def test_a_fair_choice_has_the_density_of_all() -> None:
+    column = np.random.default_rng(3).random(100_000) ** 4
+    shown = column[fair_rows(np.arange(100_000), 2_000)]
+
+    assert np.percentile(shown, (10, 50, 90, 99)) == pytest.approx(np.percentile(column, (10, 50, 90, 99)), abs=0.03)
 
 
 def test_an_even_choice_stays_while_trials_are_added() -> None:

@@ -37,6 +37,14 @@ def traces(figure: Json) -> dict[str, Json]:
     return {trace["meta"]["kind"]: trace for trace in figure["data"]}
 
 
+@pytest.mark.parametrize("by", ["step", "time"])
+def test_where_the_asked_axis_is_missing_the_note_says_what_is_drawn(by: str) -> None:
+    figure = drawn("1", "0.5", look=CurveLook(by=by), step=by != "step", timed=by != "time")["layout"]
+
+    assert figure["xaxis"]["title"]["text"] == "reading"
+    assert figure["annotations"][0]["text"] == f"Not every reading has a {by}, so the readings are counted"
+
+
 def test_readings_stand_at_their_steps() -> None:
     figure = drawn("0.5", "0.25")
 

@@ -162,7 +162,7 @@ def test_half_a_card_of_a_runtime_or_a_collector_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("gpus", "in_images", "limits", "expected"),
     [
-        pytest.param(2, False, {}, "trials share those that nobody has leased", id="processes"),
+        pytest.param(2, False, {}, "trials share those that no trial has leased", id="processes"),
         pytest.param(2, True, {}, "trials see none", id="images"),
         pytest.param(2, False, {"nvidia.com/gpu": 1}, "", id="requested"),
         pytest.param(0, False, {}, "", id="no cards"),

@@ -86,6 +86,22 @@ def test_readings_wait_for_company(log: FaultyLog) -> None:
     assert log.reports == [{"a": 10, "b": 10}]
 
 
+def test_a_reading_after_a_pause_waits_less_and_those_behind_it_as_long_as_all(log: FaultyLog) -> None:
+    clock = VirtualClock()
+    reporter = Reporter(log.report, max_age_seconds=30, first_age_seconds=2, clock=clock)
+    for number, seconds in enumerate((2, 30, 30, 2)):
+        if number == 3:
+            clock.advance(30)
+        reporter.report("a", [reading(str(number))])
+        eventually(lambda: clock.waiting_count == 1)
+        clock.advance(seconds - 1)
+        assert len(log.reports) == number
+        clock.advance(1)
+        eventually(lambda number=number: len(log.reports) == number + 1)  # type: ignore[misc]
+
+    assert reporter.close(5) == 0
+
+
 def test_a_full_batch_does_not_wait(log: FaultyLog) -> None:
     reporter = Reporter(log.report, report_all=log.report_all, max_batch=10, max_age_seconds=30)
     reporter.report("a", [reading(str(number)) for number in range(10)])

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from katib.rest.sessions import LIFETIME_SECONDS, MOST_VALUES, Sessions, cookie_values, set_cookie
+from katib.rest.sessions import (
+    LIFETIME_SECONDS,
+    LINK_SECONDS,
+    MOST_VALUES,
+    Sessions,
+    cookie_values,
+    new_ticket,
+    set_cookie,
+)
+from katib.rest.signed_out import SignedOut
 
 NOW = 1_900_000_000.5
 OURS = Sessions(b"secret", "today")
+TICKET = new_ticket("today", NOW)
 
 
 def test_a_cookie_is_good_until_it_ends_and_also_after_a_restart() -> None:
@@ -40,7 +52,8 @@ GOOD = OURS.new_value(NOW)
     [
         pytest.param("", id="empty"),
         pytest.param("secret", id="the-token-itself"),
-        pytest.param("today", id="the-ticket"),
+        pytest.param("today", id="the-key-of-links"),
+        pytest.param(TICKET, id="a-ticket"),
         pytest.param(GOOD.partition(".")[2], id="no-end"),
         pytest.param(f"{GOOD.partition('.')[0]}.", id="no-signature"),
         pytest.param(GOOD[:-1], id="cut"),
@@ -61,10 +74,79 @@ def test_a_cookie_beside_those_that_another_port_set_is_found_and_a_flood_is_not
     assert not OURS.is_valid([*(["planted"] * MOST_VALUES), GOOD], NOW)
 
 
-def test_only_the_ticket_of_this_start_opens() -> None:
-    assert OURS.is_ticket("today")
-    assert [OURS.is_ticket(ticket) for ticket in ("", "yesterday", "tödäy", "secret")] == [False] * 4
-    assert not Sessions(b"secret").is_ticket("")
+def test_only_a_ticket_of_this_start_opens() -> None:
+    made, _, mac = TICKET.partition(".")
+    wrong = ("", "today", "tödäy", "secret", mac, f"{int(made) + 1}.{mac}", new_ticket("yesterday", NOW), GOOD)
+
+    assert OURS.is_ticket(TICKET, NOW)
+    assert {ticket: OURS.is_ticket(ticket, NOW) for ticket in wrong} == dict.fromkeys(wrong, False)
+    assert [Sessions(b"secret").is_ticket(ticket, NOW) for ticket in ("", new_ticket("", NOW))] == [False] * 2
+
+
+def test_a_link_opens_for_an_hour() -> None:
+    assert OURS.is_ticket(TICKET, NOW + LINK_SECONDS - 1)
+    assert not OURS.is_ticket(TICKET, NOW + LINK_SECONDS)
+
+
+def test_signing_out_ends_every_copy_of_the_cookie_also_after_a_restart(tmp_path: Path) -> None:
+    kept = tmp_path / "signed-out"
+    ours = Sessions(b"secret", "today", SignedOut(kept))
+    one, other = ours.new_value(NOW - 60), ours.new_value(NOW)
+    ours.sign_out(["planted", one], NOW)
+    after_a_restart = Sessions(b"secret", "tomorrow", SignedOut(kept))
+
+    assert [sessions.is_valid([one], NOW) for sessions in (ours, after_a_restart)] == [False, False]
+    assert [sessions.is_valid([other], NOW) for sessions in (ours, after_a_restart)] == [True, True]
+    assert one.partition(".")[2] not in kept.read_text()
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_signing_out_ends_the_links_that_were_made_before_it() -> None:
+    ours = Sessions(b"secret", "today")
+    ours.sign_out([ours.new_value(NOW)], NOW + 1)
+
+    assert not ours.is_ticket(TICKET, NOW + 2)
+    assert ours.is_ticket(new_ticket("today", NOW + 1.5), NOW + 2)
+
+
+def test_what_lets_no_browser_in_ends_nothing_by_signing_out() -> None:
+    ours = Sessions(b"secret", "today")
+    ours.sign_out(["", "planted", ours.new_value(NOW - LIFETIME_SECONDS)], NOW)
+
+    assert ours.is_ticket(TICKET, NOW)
+
+
+def test_signing_in_again_within_a_second_gives_a_cookie_that_is_good() -> None:
+    ours = Sessions(b"secret", "today")
+    first = ours.new_value(NOW)
+    ours.sign_out([first], NOW)
+
+    assert ours.is_valid([ours.new_value(NOW)], NOW)
+
+
+def test_who_signed_out_is_forgotten_when_the_cookie_would_have_ended(tmp_path: Path) -> None:
+    kept = tmp_path / "signed-out"
+    ours = Sessions(b"secret", "today", SignedOut(kept))
+    later = NOW + LIFETIME_SECONDS
+    ours.sign_out([ours.new_value(NOW)], NOW)
+    ours.sign_out([ours.new_value(later)], later)
+
+    assert len(kept.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", ["", "no time\n", "1 2 3\n", "\x00"])
+def test_a_file_that_cannot_be_read_lets_the_server_start(tmp_path: Path, content: str) -> None:
+    kept = tmp_path / "signed-out"
+    kept.write_text(content)
+
+    assert Sessions(b"secret", "today", SignedOut(kept)).is_valid([GOOD], NOW)
+
+
+def test_where_who_signed_out_cannot_be_kept_the_session_ends_all_the_same(tmp_path: Path) -> None:
+    ours = Sessions(b"secret", "today", SignedOut(tmp_path / "missing" / "signed-out"))
+    ours.sign_out([GOOD], NOW)
+
+    assert not ours.is_valid([GOOD], NOW)
 
 
 def test_the_host_name_is_the_same_at_each_start_and_different_for_each_token() -> None:

@@ -6,6 +6,7 @@ from typing import Self
 
 import pytest
 
+from katib.errors import UnavailableError
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key
@@ -206,3 +207,33 @@ def test_a_watch_that_tells_nothing_is_refused(thread: SharedThread, caplog: pyt
 
     eventually(lambda: any("Watch failed" in record.getMessage() for record in caplog.records))
     informer.stop()
+
+
+def test_a_call_of_another_thread_is_made_between_turns_and_returns_its_value(thread: SharedThread) -> None:
+    thread.start()
+
+    assert thread.call(lambda: threading.current_thread().name) == "shared"
+    assert thread.call(lambda: thread.call(lambda: 1)) == 1
+    with pytest.raises(ZeroDivisionError):
+        thread.call(lambda: 1 // 0)
+
+
+def test_a_call_that_is_not_made_before_the_end_is_refused(thread: SharedThread) -> None:
+    failures: list[Exception] = []
+
+    def call() -> None:
+        try:
+            thread.call(lambda: None)
+        except UnavailableError as error:
+            failures.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    eventually(lambda: bool(thread._calls))  # it waits: the thread is not started
+    thread.stop()
+    caller.join(10)
+    call()
+
+    assert [str(error) for error in failures] == [
+        "the controllers are being stopped; try again when they are started",
+    ] * 2

@@ -16,14 +16,37 @@ from katib.explaining import ServiceFacts
 from katib.explaining.diagnostician import Diagnostician, attempt_of
 from katib.local.events import RecordedEvents
 from katib.local.layout import Layout
-from katib.local.trials.facts import LocalJobs
+from katib.local.trials.facts import LocalFacts
 from katib.local.trials.files import TrialFiles
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, ObjectStore
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
+from katib.tuning.ports import Records
 from tests.support.controllers import JOB, new_store
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial, patched
+
+Services = tuple[ServiceFacts, ...]
+
+
+class Waiting(LocalFacts):
+    """What an engine says: one thing of every job, and the same services of every experiment."""
+
+    def __init__(self, store: ObjectStore, files: TrialFiles, layout: Layout, reason: str, known: Services) -> None:
+        super().__init__(store, files, layout)
+        self.asked: list[str] = []
+        self._reason = reason
+        self._known = known
+
+    def waiting(self, job: Key) -> str:
+        self.asked.append(job.name)
+        return self._reason
+
+    def services(self, _asked: object) -> Services:
+        return self._known
+
+    def is_at_work(self) -> bool:
+        return True
 
 
 class Bench:
@@ -33,26 +56,18 @@ class Bench:
         self,
         database: Database,
         waiting: str = "",
-        services: tuple[ServiceFacts, ...] = (),
+        services: Services = (),
         log: MemoryObservationLog | None = None,
     ) -> None:
         self.store = new_store()
         self.log = log or MemoryObservationLog()
-        self.files = TrialFiles(Layout(database.path.parent))
+        layout = Layout(database.path.parent)
+        self.files = TrialFiles(layout)
         clock = VirtualClock()
-        self.asked: list[str] = []
-        self.diagnostician = Diagnostician(
-            store=self.store,
-            observations=self.log,
-            events=RecordedEvents(EventLog(database, clock)),
-            clock=clock,
-            jobs=LocalJobs(self.store, self.files, lambda _namespace, name: self._asked(name, waiting)),
-            services=lambda _experiment: services,
-        )
-
-    def _asked(self, name: str, waiting: str) -> str:
-        self.asked.append(name)
-        return waiting
+        records = Records(self.store, self.log, RecordedEvents(EventLog(database, clock)), self.files)
+        facts = Waiting(self.store, self.files, layout, waiting, services)
+        self.asked = facts.asked
+        self.diagnostician = Diagnostician(records, facts, clock)
 
     def put(self, *objects: Experiment | Trial | dict[str, Any]) -> None:
         for made in objects:

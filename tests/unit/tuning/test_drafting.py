@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from katib.api.loading import load_experiment
 from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
 from katib.tuning.drafting import (
@@ -22,6 +21,7 @@ from katib.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
+from tests.support.experiments import load_experiment
 
 LR = parse_parameter("lr=1e-5..1e-1:log")
 OPTIMIZER = parse_parameter("optimizer=adam,sgd")

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from katib.api.loading import load_experiment
+from katib.api.loading import FileText, experiment_of
 from katib.errors import InvalidError
 from katib.tuning.earlier_files import with_earlier_trials
-from tests.support.experiments import a_double, an_experiment
+from tests.support.experiments import a_double, an_experiment, load_experiment
 
 EXPERIMENT = an_experiment(parameters=[a_double("lr"), a_double("momentum")])
 
 
 def trials_of(table: str, raw: dict[str, Any] = EXPERIMENT) -> list[tuple[dict[str, str], dict[str, str]]]:
-    text = with_earlier_trials(json.dumps(raw), "e.yaml", table, "t.csv")
-    start = load_experiment(text, "e.yaml", "default").experiment.spec.warm_start
+    file = with_earlier_trials(FileText(json.dumps(raw), "e.yaml"), table, "t.csv")
+    start = experiment_of(file.documents, "e.yaml", "default").experiment.spec.warm_start
     assert start is not None
     return [
         ({a.name: a.value for a in t.parameter_assignments}, {m.name: m.value for m in t.metrics}) for t in start.trials
@@ -81,9 +81,11 @@ def test_a_file_with_companions_keeps_them() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
     text = f"{json.dumps(config_map)}\n---\n{json.dumps(EXPERIMENT)}"
 
-    found = load_experiment(with_earlier_trials(text, "e.yaml", "lr,loss\n0.05,2\n", "t.csv"), "e.yaml", "default")
+    file = with_earlier_trials(FileText(text, "e.yaml"), "lr,loss\n0.05,2\n", "t.csv")
+    found = experiment_of(file.documents, "e.yaml", "default")
 
     assert [companion["metadata"]["name"] for companion in found.companions] == ["c"]
+    assert load_experiment(str(file), "e.yaml", "default") == found  # as a server gets it
 
 
 REFUSED = {

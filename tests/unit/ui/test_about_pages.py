@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from katib.api.algorithm_advice import ADVICE
+from katib.api.names import EXPERIMENT_STOPPED
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis
 from katib.ui import ui_routes
@@ -61,3 +62,40 @@ def test_what_does_not_progress_says_why(http: httpx.Client, service: MemoryTuni
 
     assert "All &lt;b&gt;failed&lt;/b&gt;." in page
     assert "<li>Look.</li>" in page
+
+
+def _explained(
+    service: MemoryTuningService, name: str, *remedies: str, running: int = 0, stopped: bool = False
+) -> None:
+    """Keep an experiment with what `katib why` says of it."""
+    service.submit(document(name), source=f"{name}.yaml")
+    runs = condition("Running", EXPERIMENT_STOPPED if stopped else "")
+    if stopped:
+        runs["status"] = "False"
+    service.put(make_experiment(name, condition("Created"), runs, trialsRunning=running))
+    service.explain("default", Diagnosis("Experiment", name, "Running", f"Verdict of {name}.", (), remedies))
+
+
+def test_what_only_progresses_or_was_stopped_by_its_user_is_no_problem(
+    http: httpx.Client, service: MemoryTuningService
+) -> None:
+    _explained(service, "well", running=2)
+    _explained(service, "stopped", "`katib resume stopped` lets it go on.", stopped=True)
+    _explained(service, "ailing", "Look at its output.", running=2)
+    _explained(service, "waiting")
+    page = http.get("health").text
+
+    assert [name for name in ("well", "stopped", "ailing", "waiting") if f"Verdict of {name}." in page] == [
+        "ailing",
+        "waiting",
+    ]
+
+
+def test_many_experiments_that_progress_do_not_hide_one_that_waits(
+    http: httpx.Client, service: MemoryTuningService
+) -> None:
+    _explained(service, "waiting")
+    for number in range(20):
+        _explained(service, f"well-{number}", running=1)
+
+    assert "Verdict of waiting." in http.get("health").text

@@ -254,15 +254,38 @@ def test_a_cookie_outlives_the_server(service: MemoryTuningService, cookie: dict
         assert httpx.get(f"{again.url}/katib/", headers=headers, trust_env=False).status_code == 200
 
 
-def test_signing_out_makes_the_browser_forget_the_cookie(
-    server: Server, http: httpx.Client, cookie: dict[str, str]
-) -> None:
-    inside = http.get("/katib/", headers={**cookie, **TYPED})
-    answer = http.post("/katib/sign-out", headers={**cookie, "origin": server.url, "sec-fetch-site": "same-origin"})
+@pytest.fixture
+def own(service: MemoryTuningService) -> Iterator[Server]:
+    """A server of one test: signing out ends the links of all."""
+    with Server(service, host="127.0.0.1", port=0, token=TOKEN, ui=ui_routes) as running:
+        yield running
+
+
+def test_signing_out_ends_the_session_and_the_links_on_the_server(own: Server) -> None:
+    link = f"/katib/open?ticket={ticket_of(own)}"
+    with httpx.Client(base_url=own.url, trust_env=False) as browser:
+        copied = {"cookie": browser.get(link, headers=TYPED).headers["set-cookie"].partition(";")[0]}
+        same_site = {"origin": own.url, "sec-fetch-site": "same-origin"}
+        before = browser.get("/katib/", headers={**copied, **TYPED}).status_code
+        browser.post("/katib/sign-out", headers={**copied, **same_site})
+        browser.cookies.clear()
+        after = [browser.get(path, headers={**copied, **TYPED}) for path in ("/katib/", "/api/v1/experiments", link)]
+
+    assert before == 200
+    assert [answer.status_code for answer in after] == [401, 401, 401]
+    assert "katib ui" in after[2].text
+    assert all("set-cookie" not in answer.headers for answer in after)
+
+
+def test_signing_out_makes_the_browser_forget_the_cookie(own: Server) -> None:
+    cookie = {"cookie": f"katib-{own.port}={Sessions(TOKEN.encode()).new_value(time.time())}"}
+    with httpx.Client(base_url=own.url, trust_env=False) as http:
+        inside = http.get("/katib/", headers={**cookie, **TYPED})
+        answer = http.post("/katib/sign-out", headers={**cookie, "origin": own.url, "sec-fetch-site": "same-origin"})
 
     assert 'action="sign-out"' in inside.text
     assert (answer.status_code, answer.headers["location"]) == (303, "sign-in")
-    assert answer.headers["set-cookie"] == f"katib-{server.port}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    assert answer.headers["set-cookie"] == f"katib-{own.port}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
 
 
 def test_who_came_with_the_token_is_not_offered_to_sign_out(http: httpx.Client) -> None:

@@ -64,6 +64,57 @@ def test_a_list_is_filtered_and_ordered(query: ListQuery, expected: list[str]) -
     assert expected == names(query)
 
 
+def marked() -> list[Summary]:
+    """Four experiments, oldest first, of two projects and without one."""
+    marks = [
+        ("one", {"tags": "baseline,resnet", "project": "vision"}),
+        ("two", {"tags": "resnet", "favourite": "true", "notes": "Learning rate too high"}),
+        ("three", {"project": "nlp"}),
+        ("four", {"project": "vision", "favourite": "true"}),
+    ]
+    return [
+        experiment_summary(
+            patched(
+                make_experiment(name),
+                metadata={"annotations": {f"katib.kubeflow.org/{key}": text for key, text in noted.items()}},
+            )
+        )
+        for name, noted in marks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (ListQuery(text="RESNET"), ["two", "one"]),
+        (ListQuery(text="learning rate"), ["two"]),
+        (ListQuery(text="vision"), ["four", "one"]),
+        (ListQuery(tags=("resnet", "baseline")), ["one"]),
+        (ListQuery(favourites=True), ["four", "two"]),
+        (ListQuery(grouped=True), ["three", "four", "one", "two"]),
+        (ListQuery(grouped=True, sort="name", descending=True), ["three", "one", "four", "two"]),
+    ],
+    ids=lambda value: value.address() if isinstance(value, ListQuery) else None,
+)
+def test_what_users_note_finds_and_groups(query: ListQuery, expected: list[str]) -> None:
+    assert expected == [row["name"] for row in list_page(marked(), query).rows]
+
+
+def test_a_list_knows_tags_by_how_often_they_are_and_projects_by_name() -> None:
+    page = list_page(marked(), ListQuery(tags=("resnet",)))
+
+    assert (page.tags, page.projects) == (("resnet", "baseline"), ("nlp", "vision"))
+    assert page.tag_address("baseline") == "tag=resnet&tag=baseline"
+    assert page.tag_address("resnet") == ""
+
+
+def test_an_experiment_whose_trials_run_is_active_now() -> None:
+    running = experiment_summary(make_experiment("one", condition("Running"), trialsRunning=1))
+    ended = experiment_summary(make_experiment("two", condition("Succeeded"), completionTime="2035-01-01T00:00:00Z"))
+
+    assert (running["active"], ended["active"]) == ("now", "2035-01-01T00:00:00Z")
+
+
 def test_a_thousand_experiments_are_shown_in_pages() -> None:
     many = [experiment_summary(make_experiment(f"e-{index:04d}")) for index in range(1000)]
     page = list_page(many, ListQuery(page=99))

@@ -17,7 +17,14 @@ from katib.api.types import Experiment
 from katib.rest.server import Server
 from katib.tuning.service import RecordedEvent
 from katib.ui import ui_routes
-from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
+from tests.support.tuning import (
+    START,
+    MemoryTuningService,
+    condition,
+    document,
+    make_pareto_experiment,
+    make_trial,
+)
 
 DEMO = "experiments/default/demo"
 NASTY = "<script>alert(1)</script>"
@@ -203,3 +210,22 @@ def test_a_changed_experiment_is_sent_to_the_open_list(http: httpx.Client, servi
             service.delete("default", "another")
 
     assert 'id="default/another"' in json.loads(data.removeprefix("data: "))["rows"]["default/another"]
+
+
+def test_with_several_objectives_the_front_is_on_the_overview_and_with_one_nowhere() -> None:
+    service = MemoryTuningService()
+    service.submit(document("one"), source="one.yaml")
+    service.put(make_pareto_experiment("several"))
+    with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server:
+        found = {
+            (name, tab): re.findall(
+                r'data-figure="(\w+)"',
+                httpx.get(f"{server.url}/katib/experiments/default/{name}?tab={tab}", trust_env=False).text,
+            )
+            for name in ("one", "several")
+            for tab in ("overview", "analysis")
+        }
+
+    assert found["one", "overview"] == ["history", "parallel"]
+    assert found["several", "overview"] == ["pareto", "history", "parallel"]
+    assert set(found["several", "analysis"]) - set(found["one", "analysis"]) == {"pareto", "hypervolume"}

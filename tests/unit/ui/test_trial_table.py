@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.figures.data import measure_of
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
-from katib.ui.trial_columns import columns_of
+from katib.ui.trial_columns import Group, columns_of
 from katib.ui.trial_table import TableQuery, page_of, parse_filter
+from tests.support.tables import make_table
 from tests.support.trial_tables import SPACE, made_table, plain_rows
 
 TABLE = made_table(300)
@@ -79,7 +82,7 @@ def test_cells_are_short_and_have_every_digit_behind_them() -> None:
     lr, layers = page.rows[0].cells
 
     assert float(lr.exact) == TABLE.values["lr"][0]
-    assert lr.shown == f"{TABLE.values['lr'][0]:.6g}"
+    assert lr.shown == f"{TABLE.values['lr'][0]:.4g}"
     assert layers.exact == str(int(TABLE.values["layers"][0]))
 
 
@@ -104,6 +107,44 @@ def test_the_best_trial_is_marked_wherever_it_stands() -> None:
 
     assert best is not None
     assert [TABLE.names[best]] == [row.name for row in page.rows if row.is_best]
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_trials_that_cannot_be_the_best_come_behind_all_that_can(maximize: bool) -> None:
+    table = make_table(
+        [9.0, 1.0, 5.0, math.nan, 0.5, 8.0],
+        ["Succeeded", "Succeeded", "EarlyStopped", "Failed", "Succeeded", "Running"],
+        feasible=[False, True, True, True, False, True],
+        maximize=maximize,
+    )
+    order = [3, 2, 1, 6, 5, 4] if maximize else [2, 3, 5, 6, 1, 4]
+    page = page_of(table, TableQuery(sort="loss", descending=maximize))
+
+    assert [f"trial-{number}" for number in order] == [row.name for row in page.rows]
+    assert [row.name for row in page.rows if not row.is_feasible] == [
+        f"trial-{number}" for number in order if number in (1, 5)
+    ]
+    assert page.rows[0].is_best
+
+
+def test_other_columns_are_ordered_by_their_numbers_alone() -> None:
+    table = make_table([1.0, 2.0], more={"seconds": [3.0, 4.0]}, feasible=[True, False])
+    page = page_of(table, TableQuery(sort="seconds", descending=True))
+
+    assert [row.name for row in page.rows] == ["trial-2", "trial-1"]
+
+
+def test_the_heading_of_a_metric_says_which_reading_is_shown() -> None:
+    objective = {
+        "type": "maximize",
+        "objectiveMetricName": "accuracy",
+        "additionalMetricNames": ["loss", "seconds"],
+        "metricStrategies": [{"name": "loss", "value": "min"}, {"name": "seconds", "value": "max"}],
+    }
+    table = TrialTable.of(Experiment.decode({"metadata": {"name": "demo"}, "spec": {"objective": objective}}), ())
+    headings = {column.heading for column in columns_of(table).values() if column.group is Group.METRIC}
+
+    assert headings == {"accuracy (max)", "loss (min)", "seconds (at the best)"}
 
 
 def test_a_page_behind_the_last_one_is_the_last_one() -> None:

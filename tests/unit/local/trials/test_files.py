@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from katib.api.types import Trial
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
 from katib.local.trials.files import TrialFiles
 from katib.runtime.objects import Key
-from tests.support.tuning import condition
+from tests.support.tuning import condition, make_trial, patched
 from tests.support.waiting import eventually
 
 TRIAL = Key("default", "demo-1")
-OBJECT = {"metadata": {"namespace": "default", "name": "demo-1"}, "spec": {"primaryContainerName": "main"}}
+OF_MAIN = patched(make_trial(TRIAL.name, namespace=TRIAL.namespace), spec={"primaryContainerName": "main"})
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str 
 
 
 def tail(files: TrialFiles, lines: int) -> bytes:
-    return b"".join(files.read(OBJECT, tail_lines=lines))
+    return b"".join(files.read(OF_MAIN, tail_lines=lines))
 
 
 def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
     data = bytes(range(256)) * 1000
     write(files, data)
 
-    assert b"".join(files.read(OBJECT)) == data
+    assert b"".join(files.read(OF_MAIN)) == data
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
         file.write(b"\nlast but one\nlast\n")
 
     assert tail(files, 2) == b"last but one\nlast\n"
-    assert files.tail(OBJECT, 1) == ("last",)
+    assert files.tail(OF_MAIN, 1) == ("last",)
 
 
 def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialFiles) -> None:
     write(files, b"\xff\xfe\n")
 
-    assert files.tail(OBJECT, 3) == ("��",)
+    assert files.tail(OF_MAIN, 3) == ("��",)
 
 
 def test_the_newest_pod_counts(files: TrialFiles) -> None:
@@ -105,20 +105,20 @@ def test_the_newest_pod_counts(files: TrialFiles) -> None:
     write(files, b"new\n", pod="pod-a")
     write(files, b"other\n", pod="pod-b", container="sidecar")
 
-    assert b"".join(files.read(OBJECT)) == b"new\n"
+    assert b"".join(files.read(OF_MAIN)) == b"new\n"
 
 
 def test_what_never_ran_is_not_found(files: TrialFiles) -> None:
     with pytest.raises(NotFoundError, match='"demo-1" has no output: container "main" has not run here'):
-        files.read(OBJECT)
-    assert files.tail(OBJECT, 3) == ()
+        files.read(OF_MAIN)
+    assert files.tail(OF_MAIN, 3) == ()
 
 
 def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFiles) -> None:
     answers = iter([True, True, False])
 
     with pytest.raises(NotFoundError):
-        list(files.read(OBJECT, follow=lambda: next(answers, False)))
+        list(files.read(OF_MAIN, follow=lambda: next(answers, False)))
 
 
 def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
@@ -127,7 +127,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
     seen: list[bytes] = []
 
     def read() -> None:
-        seen.extend(files.read(OBJECT, follow=runs.is_set))
+        seen.extend(files.read(OF_MAIN, follow=runs.is_set))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -147,7 +147,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
 
 def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
     write(files, b"")
-    chunks = files.read(OBJECT, follow=lambda: True)
+    chunks = files.read(OF_MAIN, follow=lambda: True)
 
     assert next(chunks) == b""
 
@@ -160,7 +160,7 @@ def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialF
         asked += 1
         return True
 
-    chunks = files.read(OBJECT, follow=goes_on)
+    chunks = files.read(OF_MAIN, follow=goes_on)
     waiting = [next(chunks) for _ in range(2)]
     asked_while_read = asked
     del chunks
@@ -174,7 +174,7 @@ def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -
     note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
     (path.parent / "pod.json").write_text(json.dumps(note))
 
-    assert files.program(OBJECT) == ("/usr/bin/python3", False)
+    assert files.program(OF_MAIN) == ("/usr/bin/python3", False)
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
@@ -183,7 +183,7 @@ def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: 
     if note is not None:
         (path.parent / "pod.json").write_text(note)
 
-    assert files.program(OBJECT) == ("", False)
+    assert files.program(OF_MAIN) == ("", False)
 
 
 def write_pod(files: TrialFiles, name: str, output: str, **note: Any) -> None:
@@ -195,26 +195,17 @@ def write_pod(files: TrialFiles, name: str, output: str, **note: Any) -> None:
     (path.parent / "pod.json").write_text(json.dumps({**known, **note}))
 
 
-def trial(*conditions: Mapping[str, str], value: str = "") -> dict[str, Any]:
+def trial(*conditions: dict[str, Any], value: str = "") -> Trial:
     """Return a trial of a Job with three pods."""
-    spec = {
-        **OBJECT["spec"],
-        "objective": {
-            "objectiveMetricName": "loss",
-            "type": "minimize",
-            "metricStrategies": [{"name": "loss", "value": "min"}],
-        },
-        "runSpec": {"kind": "Job", "spec": {"completions": 3, "completionMode": "Indexed"}},
-    }
-    metrics = [{"name": "loss", "min": value, "max": value, "latest": value}] if value else []
-    status = {"conditions": list(conditions), "observation": {"metrics": metrics}}
-    return {**OBJECT, "kind": "Trial", "spec": spec, "status": status}
+    run_spec = {"kind": "Job", "spec": {"completions": 3, "completionMode": "Indexed"}}
+    made = make_trial(TRIAL.name, *conditions, loss=value or None)
+    return patched(made, spec={"primaryContainerName": "main", "runSpec": run_spec})
 
 
 SUCCEEDED = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
 
-def output_of(files: TrialFiles, obj: Mapping[str, Any], replica: str = "") -> str:
+def output_of(files: TrialFiles, obj: Trial, replica: str = "") -> str:
     return b"".join(files.read(obj, replica=replica)).decode()
 
 
@@ -281,8 +272,8 @@ def note(files: TrialFiles, pod: str, role: str, index: int, **more: object) -> 
     return path
 
 
-def gang_of(**spec: object) -> dict[str, dict[str, object]]:
-    return {**OBJECT, "spec": {**OBJECT["spec"], "primaryPodLabels": {"role": "master"}, **spec}}  # type: ignore[dict-item]
+def gang_of() -> Trial:
+    return patched(OF_MAIN, spec={"primaryPodLabels": {"role": "master"}})
 
 
 def test_of_several_replicas_the_primary_one_is_read_though_another_wrote_last(files: TrialFiles) -> None:
@@ -338,7 +329,7 @@ def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int
     log.open()
     log.write(data)
 
-    found = b"".join(files.read(OBJECT, tail_lines=lines))
+    found = b"".join(files.read(OF_MAIN, tail_lines=lines))
 
     assert len(log_parts(log.directory / "main.log")) > 4
     assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
@@ -357,7 +348,7 @@ def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFile
         written += 130
         return goes_on
 
-    assert b"".join(files.read(OBJECT, follow=more)) == data
+    assert b"".join(files.read(OF_MAIN, follow=more)) == data
 
 
 def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFiles) -> None:
@@ -369,4 +360,4 @@ def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFile
         log.write(text := next(texts, b""))
         return bool(text)
 
-    assert b"".join(files.read(OBJECT, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"
+    assert b"".join(files.read(OF_MAIN, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"

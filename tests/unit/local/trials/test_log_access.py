@@ -107,6 +107,19 @@ def test_a_trial_has_its_own_log_and_nothing_else(call: Callable[[DbManagerClien
                 call(client)
 
 
+def test_whose_readings_were_pushed_is_notified_when_they_are_stored() -> None:
+    with doors() as made:
+        stored: list[str] = []
+        variables = made.variables_of("mine")
+        made.on_stored = stored.append
+        with calling(variables[ADDRESS_VARIABLE], Credentials.of(variables).token) as client:
+            client.report("mine", [READING])
+            with pytest.raises(ForbiddenError):
+                client.report("other", [READING])
+
+    assert stored == ["mine"]
+
+
 def test_a_trial_that_has_ended_reports_no_more() -> None:
     with doors() as made:
         variables = made.variables_of("mine")

@@ -1,0 +1,33 @@
+"""Numbers as a page shows them: four significant digits, never more than a reader compares. Pure."""
+
+from __future__ import annotations
+
+import math
+
+_DIGITS = 4
+_LARGEST_PLAIN = 1e9
+"""Larger numbers are shown with an exponent."""
+_SMALLEST_PLAIN = 1e-4
+
+
+def four_digits(value: float) -> str:
+    """Return a number with four significant digits: `0.9813`, `12,346`, `1.235e-07`; whole ones in full."""
+    size = abs(value)
+    if not math.isfinite(value):
+        return str(value)
+    if value.is_integer() and size < _LARGEST_PLAIN:
+        return str(int(value))
+    if 10**_DIGITS <= size < _LARGEST_PLAIN:
+        return f"{value:,.0f}"
+    if _SMALLEST_PLAIN <= size < 10**_DIGITS:
+        text = f"{value:.{_DIGITS}g}"
+        return text if "e" not in text else f"{value:.0f}"
+    return f"{value:.{_DIGITS - 1}e}" if value else "0"
+
+
+def shown_number(text: str) -> str:
+    """Return a text with four significant digits where it is a number, else as it is."""
+    try:
+        return four_digits(float(text))
+    except ValueError:
+        return text

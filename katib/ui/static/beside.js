@@ -1,0 +1,57 @@
+// A trial beside what is shown: its head, parameters and metrics, and the way to its own page.
+
+import { duration, fetchHtml, showTimes } from "./core.js";
+
+const PARTS = ["head", "why", "parameters", "observed"];
+
+let panel = null;
+let shown = "";
+let opener = null;
+
+/** Show a trial beside the page; `name` again closes it. */
+export async function showBeside(namespace, name) {
+  if (panel?.open && shown === name) { panel.close(); return; }
+  if (!panel?.open) opener = document.activeElement;
+  shown = name;
+  const address = `trials/${namespace}/${name}`;
+  let html;
+  try { html = await fetchHtml(`data/${address}/parts`); } catch { location.href = new URL(address, document.baseURI); return; }
+  if (shown !== name) return; // another one was chosen meanwhile
+  const found = new DOMParser().parseFromString(html, "text/html");
+  const link = Object.assign(document.createElement("a"), { href: address, textContent: "Open its page", className: "button" });
+  const close = Object.assign(document.createElement("button"), { type: "button", textContent: "Close" });
+  close.addEventListener("click", () => panel.close());
+  const foot = Object.assign(document.createElement("div"), { className: "beside-actions" });
+  foot.append(link, close);
+  const state = found.querySelector("[data-part=head] .state")?.dataset.state;
+  const wanted = PARTS.filter((part) => part !== "why" || state !== "Succeeded"); // which needs no explanation
+  const parts = wanted.flatMap((part) => [...(found.querySelector(`[data-part="${part}"]`)?.childNodes ?? [])]);
+  dialog().replaceChildren(foot, ...parts);
+  for (const action of panel.querySelectorAll(".headline .actions")) action.remove(); // they are of its own page
+  for (const heading of panel.querySelectorAll("h1")) {
+    const title = Object.assign(document.createElement("h2"), { id: "beside-title" });
+    title.append(...heading.childNodes);
+    heading.replaceWith(title);
+  }
+  for (const element of panel.querySelectorAll("[data-since]")) {
+    element.textContent = duration((Date.now() - new Date(element.dataset.since)) / 1000);
+  }
+  showTimes(panel);
+  if (!panel.open) panel.show();
+  panel.scrollTop = 0;
+  link.focus({ preventScroll: true });
+}
+
+function dialog() {
+  if (panel) return panel;
+  panel = Object.assign(document.createElement("dialog"), { className: "beside-panel" });
+  panel.setAttribute("aria-labelledby", "beside-title");
+  panel.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    panel.close();
+  });
+  panel.addEventListener("close", () => { shown = ""; opener?.focus?.({ preventScroll: true }); });
+  document.body.append(panel);
+  return panel;
+}

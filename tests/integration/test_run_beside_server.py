@@ -1,0 +1,213 @@
+"""`katib run` where a server works on the data directory, or is named: the server runs it, and all stays as without."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_here, katib_json
+from tests.support.experiments import an_experiment
+from tests.support.processes import Launch
+from tests.support.waiting import eventually
+
+GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
+FAILING = "import sys\nraise ValueError('no such column')\n"
+FAILS_ONCE = "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
+LR = "${trialParameters.learningRate}"
+
+
+def write(directory: Path, **spec: Any) -> None:
+    raw = an_experiment(maxTrialCount=4, parallelTrialCount=1, **spec)
+    container = {"name": "training", "image": "python", "command": [sys.executable, "train.py", LR]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"] = {"template": template}
+    (directory / "demo.yaml").write_text(yaml.safe_dump(raw))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write(tmp_path)
+    (tmp_path / "train.py").write_text(GOOD)
+    return tmp_path
+
+
+@pytest.fixture
+def server(directory: Path) -> Iterator[ServerProcess]:
+    with a_server(directory) as server:
+        yield server
+
+
+def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return katib("run", "demo.yaml", *options, cwd=directory)
+
+
+def experiments(directory: Path) -> dict[str, tuple[str, int]]:
+    """Return how each experiment ended and how many trials it has, by name."""
+    items = katib_json("get", cwd=directory)["items"]
+    return {
+        e["metadata"]["name"]: (e["status"]["conditions"][-1]["type"], int(e["status"].get("trials") or 0))
+        for e in items
+    }
+
+
+def trials(directory: Path, name: str = "demo") -> dict[str, tuple[str, str]]:
+    """Return the state and the value of the parameter of each trial, by name."""
+    return {
+        t["metadata"]["name"]: (
+            t["status"]["conditions"][-1]["type"],
+            t["spec"]["parameterAssignments"][0]["value"],
+        )
+        for t in katib_json("trials", name, cwd=directory)["items"]
+    }
+
+
+@pytest.mark.usefixtures("server")
+def test_rounds_of_edit_and_run_need_the_same_command_only(directory: Path) -> None:
+    codes, notes = [], []
+    for text in (FAILING, FAILING.replace("ValueError", "KeyError"), GOOD):
+        (directory / "train.py").write_text(text)
+        done = run(directory)
+        codes.append(done.returncode)
+        notes.append(done.stderr)
+
+    assert codes == [1, 1, 0], notes
+    assert all("runs it; Ctrl-C stops the watching only" in note for note in notes)
+    assert all("demo had failed, and train.py changed since, so its 3 trials run again" in note for note in notes[1:])
+    assert experiments(directory) == {"demo": ("Succeeded", 4)}
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(("option", "left"), [("--restart", {"demo-1": 4, "demo": 4}), ("--more=2", {"demo": 6})])
+def test_an_ended_experiment_starts_again_or_goes_on(directory: Path, option: str, left: dict[str, int]) -> None:
+    run(directory)
+    old = trials(directory)
+    done = run(directory, option)
+    kept = trials(directory, "demo-1") if "demo-1" in left else trials(directory)
+
+    assert done.returncode == 0, done.stderr
+    assert {name: count for name, (_, count) in experiments(directory).items()} == left
+    assert old.items() <= kept.items()
+    assert all(katib_json("metrics", trial, cwd=directory) for trial in old)
+
+
+@pytest.mark.usefixtures("server")
+def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILS_ONCE)
+    first = run(directory)
+    before = trials(directory)
+    done = run(directory, "--retry-failed")
+    after = trials(directory)
+
+    assert (first.returncode, done.returncode) == (0, 0)
+    assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
+    assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
+    assert {state for state, _ in after.values()} == {"Succeeded"}
+
+
+def test_an_experiment_that_ended_before_the_server_started_goes_on_in_it(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILING)
+    first = run(directory)
+    (directory / "train.py").write_text(GOOD)
+    with a_server(directory):
+        done = run(directory)
+        more = run(directory, "--more", "2")
+
+    assert [first.returncode, done.returncode, more.returncode] == [1, 0, 0], done.stderr + more.stderr
+    assert experiments(directory) == {"demo": ("Succeeded", 6)}
+
+
+@pytest.mark.usefixtures("server")
+def test_an_unfinished_experiment_starts_again_and_its_running_trial_ends(directory: Path, launch: Launch) -> None:
+    (directory / "train.py").write_text("import time\ntime.sleep(600)\n")
+    launch([*KATIB, "run", "demo.yaml"], cwd=directory, env=environment())
+    eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "a trial runs")
+    (directory / "train.py").write_text(GOOD)
+    done = run(directory, "--restart")
+
+    assert done.returncode == 0, done.stderr
+    assert experiments(directory) == {"demo-1": ("Failed", 1), "demo": ("Succeeded", 4)}
+    assert [state for state, _ in trials(directory, "demo-1").values()] == ["Killed"]
+
+
+@pytest.mark.usefixtures("server")
+def test_off_a_terminal_a_changed_program_is_a_code_of_its_own_and_names_the_options(directory: Path) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    done = run(directory)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "error: demo has ended, and train.py changed since; "
+        "run it again with --restart (the old one is kept as a numbered one) or --more N\n"
+    )
+
+
+@pytest.mark.usefixtures("server")
+def test_a_change_of_the_file_is_named_as_the_user_knows_the_file(directory: Path) -> None:
+    run(directory)
+    write(directory, algorithm={"algorithmName": "tpe"})
+    done = run(directory)
+
+    assert done.returncode == 3
+    assert "error: demo has ended, and spec.algorithm.algorithmName in demo.yaml changed since" in done.stderr
+
+
+def test_a_server_that_is_named_runs_it_from_another_directory(
+    directory: Path, server: ServerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    at = ("--server", server.url)
+    first = katib("run", directory / "demo.yaml", *at, cwd=elsewhere)
+    again = katib("run", directory / "demo.yaml", *at, "--restart", cwd=elsewhere)
+
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert f"katib why demo --server {server.url}" in first.stdout
+    assert set(experiments(directory)) == {"demo", "demo-1"}
+    assert not (elsewhere / ".katib").exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_ctrl_c_stops_the_watching_only_and_the_commands_that_it_names_help(directory: Path, launch: Launch) -> None:
+    (directory / "train.py").write_text("import time\ntime.sleep(3)\n" + GOOD)
+    process = launch([*KATIB, "run", "demo.yaml"], cwd=directory, env=environment(), stderr=subprocess.PIPE, text=True)
+    eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "a trial runs")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    watch, stop = re.findall("`(katib [^`]*)`", err)
+    stopped = katib(*shlex.split(stop)[1:], cwd=directory)
+    eventually(lambda: not katib_here("get", "trials", cwd=directory).stdout.count("Running"), "the trial ends")
+
+    assert process.returncode == 130
+    assert "demo goes on in the server at http://127.0.0.1:" in err
+    assert (watch, stop) == ("katib watch demo", "katib stop demo")
+    assert stopped.returncode == 0, stopped.stderr
+    assert [state for state, _ in trials(directory).values()] == ["Succeeded"]
+
+
+@pytest.mark.usefixtures("server")
+def test_options_of_an_engine_are_refused_beside_a_server(directory: Path) -> None:
+    done = run(directory, "--containers", "never")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --containers has no meaning for the server that runs there; leave it out")
+
+
+def test_a_detached_run_is_restarted_by_the_server(directory: Path, server: ServerProcess) -> None:
+    run(directory)
+    handed = run(directory, "--detach", "--restart")
+    watched = katib("watch", "demo", cwd=directory)
+
+    assert handed.returncode == 0, handed.stderr
+    assert f"demo runs in the background, by the server at {server.url}" in handed.stdout
+    assert "serve --stop" not in handed.stdout
+    assert watched.returncode == 0
+    assert {name: count for name, (_, count) in experiments(directory).items()} == {"demo": 4, "demo-1": 4}

@@ -1,0 +1,107 @@
+"""What one engine leaves for the next one about a job, and what the next one makes of it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from katib.local.jobs.inheritance import KeptRun, RunNote, end_all, is_plain, kept_runs
+from katib.local.processes.client import Processes
+from katib.local.processes.connection import KeptProcess
+from katib.runtime.objects import Key, Kind
+
+NOTE = RunNote("batch/v1", "Job", "team", "demo-1", "u1", 12.5, {"tries": 1}, (("w", "p", 80),), (), frozenset({"a"}))
+
+
+class Inherited:
+    """Stands for the processes of an engine that took some over; ends them at once."""
+
+    def __init__(self, notes: dict[str, bytes], *programs: Any) -> None:
+        self.inherited: SimpleNamespace | None = SimpleNamespace(notes=notes, programs=programs)
+        self.ended: list[object] = []
+        self.forgotten: list[str] = []
+
+    def attach(self, program: Any, _on_exit: object) -> Any:
+        return program
+
+    def kill_tree(self, program: Any) -> Future[None]:
+        self.ended.append(program.key)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def forget(self, group: str) -> None:
+        self.forgotten.append(group)
+
+
+def program(key: int, group: str, pod: str = "pod", container: str = "main") -> KeptProcess:
+    return cast("KeptProcess", SimpleNamespace(key=key, group=group, name=(pod, container, 0), output=-1))
+
+
+def runs(processes: Inherited) -> list[KeptRun]:
+    return list(kept_runs(cast("Processes", processes)))
+
+
+def test_a_note_comes_back_as_it_was_left() -> None:
+    (run,) = runs(Inherited({"u1": NOTE.encode()}))
+
+    assert run.note == NOTE
+    assert (NOTE.key, NOTE.job_kind) == (Key("team", "demo-1"), Kind("batch/v1", "Job"))
+
+
+def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_default() -> None:
+    fields = msgspec.msgpack.decode(NOTE.encode())
+    del fields["stopped"]
+    (run,) = runs(Inherited({"u1": msgspec.msgpack.encode({**fields, "colour": "red"})}))
+
+    assert run.note is not None
+    assert (run.note.uid, run.note.stopped) == ("u1", frozenset())
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode({"uid": 1}), msgspec.msgpack.encode([1])])
+def test_a_note_that_cannot_be_read_leaves_the_run_without_one(data: bytes) -> None:
+    (run,) = runs(Inherited({"u1": data}, program(1, "u1")))
+
+    assert run.note is None
+    assert [kept.key for kept in run.programs] == [1]
+
+
+def test_programs_are_found_by_group_pod_and_container_the_oldest_first() -> None:
+    kept = [program(3, "b", "p2"), program(2, "a", "p1"), program(1, "a", "p1"), program(4, "a", "p1", "side")]
+    found = runs(Inherited({"a": NOTE.encode()}, *kept))
+    first = {pod: {name: [p.key for p in of] for name, of in by.items()} for pod, by in found[0].by_pod().items()}
+
+    assert [(run.group, run.note is None) for run in found] == [("a", False), ("b", True)]
+    assert first == {"p1": {"main": [1, 2], "side": [4]}}
+
+
+def test_an_engine_without_a_predecessor_finds_nothing() -> None:
+    processes = Inherited({})
+    processes.inherited = None
+
+    assert runs(processes) == []
+
+
+def test_programs_of_no_job_end_and_their_pipes_are_closed() -> None:
+    reading, writing = os.pipe()
+    processes = Inherited({}, SimpleNamespace(key=7, group="gone", name=("p", "c", 0), output=reading))
+    end_all(runs(processes), cast("Processes", processes))
+    with pytest.raises(BrokenPipeError):
+        os.write(writing, b"x")
+    os.close(writing)
+
+    assert (processes.ended, processes.forgotten) == ([7], ["gone"])
+
+
+@pytest.mark.parametrize(
+    ("memory", "plain"),
+    [({}, True), ({"a": 1, "b": "x", "c": None, "d": False}, True), ({"a": 1.5}, False), ({"a": Path()}, False)],
+)
+def test_what_a_kind_remembers_is_left_only_where_it_is_plain(memory: dict[str, object], plain: bool) -> None:
+    assert is_plain(memory) is plain

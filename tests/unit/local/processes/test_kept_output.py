@@ -1,0 +1,179 @@
+"""What a guard does with kept programs, part by part and in this process: pipes, logs, the door of the next engine."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from katib.local.processes import keeping, wire
+from katib.local.processes.keeping import Keeping, KeptProgram
+
+LONG = 1 << 20
+
+
+class Output:
+    """A pipe into which a program prints, and the program."""
+
+    def __init__(self, log: Path, limit: int = LONG, group: str = "job") -> None:
+        reading, self.writing = os.pipe()
+        os.set_blocking(reading, False)
+        self.program = KeptProgram(group, ("pod", "main"), str(log), limit, reading)
+
+    def close(self) -> None:
+        os.close(self.writing)
+
+
+@pytest.fixture
+def poll() -> select.poll:
+    return select.poll()
+
+
+@pytest.fixture
+def kept(poll: select.poll) -> Iterator[Keeping]:
+    made = Keeping(poll)
+    yield made
+    made.close()
+
+
+def door(kept: Keeping, path: Path) -> None:
+    """Give the keeper a socket at which engines knock."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+    receiver = SimpleNamespace(take_fds=lambda: [listening.detach()])
+    kept.handle(("listen",), cast("wire.Receiver", receiver))
+
+
+def ready(poll: select.poll) -> set[int]:
+    return {descriptor for descriptor, _ in poll.poll(1000)}
+
+
+def test_output_moves_to_the_end_of_the_log_until_the_pipe_ends(tmp_path: Path) -> None:
+    log = tmp_path / "main.log"
+    log.write_text("before\n")
+    output = Output(log)
+    os.write(output.writing, b"after\n")
+    moved, nothing = output.program.pump(), output.program.pump()
+    output.close()
+    ended = output.program.pump()
+    output.program.close_log()
+    output.program.close_log()
+
+    assert (moved, nothing, ended) == (True, True, None)
+    assert log.read_text() == "before\nafter\n"
+
+
+def test_a_log_that_is_full_or_cannot_be_opened_takes_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    full, missing = Output(tmp_path / "full.log", limit=3), Output(tmp_path / "none" / "main.log")
+    for output in (full, missing):
+        os.write(output.writing, b"abcdef")
+    first, second = full.program.pump(), full.program.pump()
+
+    assert (first, second, missing.program.pump()) == (True, False, False)
+    assert (tmp_path / "full.log").read_bytes() == b"abc"
+    assert os.read(full.program.output, 100) == b"def"
+    assert os.read(missing.program.output, 100) == b"abcdef"
+
+
+def test_what_could_not_be_moved_is_tried_again_after_a_pause(
+    tmp_path: Path, kept: Keeping, poll: select.poll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: moment.now))
+    log = tmp_path / "later" / "main.log"
+    output = Output(log)
+    door(kept, tmp_path / "door")
+    kept.add(1, output.program)
+    kept.handle(("note", "job", b"note"), cast("wire.Receiver", None))
+    kept.handle(("grace", 60.0), cast("wire.Receiver", None))
+    needed = kept.is_needed
+    kept.begin()
+    os.write(output.writing, b"line\n")
+    kept.turn(ready(poll))  # stuck, and at once put back for the first try
+    kept.turn(ready(poll))
+    due = kept.look_at
+    log.parent.mkdir()
+    kept.turn(set())
+    waits = not log.exists()
+    moment.now = 101.0
+    kept.turn(set())
+    kept.turn(ready(poll))
+
+    assert needed
+    assert (due, waits, kept.look_at) == (100.5, True, None)
+    assert log.read_text() == "line\n"
+    output.close()
+    kept.turn(ready(poll))  # the pipe has ended: it is not looked at any more
+    assert output.program.output not in {descriptor for descriptor, _ in poll.poll(0)}
+    kept.end()
+    kept.drop(1)
+
+
+def test_a_group_without_a_note_is_not_kept_and_one_that_is_forgotten_is_dropped(tmp_path: Path, kept: Keeping) -> None:
+    receiver = cast("wire.Receiver", None)
+    outputs = [Output(tmp_path / "a.log"), Output(tmp_path / "b.log", group="other")]
+    for key, output in enumerate(outputs):
+        kept.add(key, output.program)
+    kept.handle(("note", "job", b"note"), receiver)
+    kept.handle(("grace", 60.0), receiver)
+    before = [kept.keeps(0), kept.keeps(1), kept.keeps(2)]
+    is_needed = kept.is_needed  # without a door no engine can come
+    door(kept, tmp_path / "door")
+    kept.begin()
+    after_begin = kept.count
+    kept.end()
+    kept.handle(("forget", "job"), receiver)
+    kept.drop(0)  # dropping what is not known is nothing
+
+    assert before == [True, False, False]
+    assert not is_needed
+    assert (after_begin, kept.count, kept.is_needed) == (1, 0, False)
+    for output in outputs:
+        with pytest.raises(BrokenPipeError):
+            os.write(output.writing, b"x")
+        output.close()
+
+
+def test_an_end_and_a_start_are_noted_of_programs_that_are_known(tmp_path: Path, kept: Keeping) -> None:
+    output = Output(tmp_path / "main.log")
+    kept.add(1, output.program)
+    for key in (1, 2):
+        kept.started(key, 42, 7, "/bin/sh")
+        kept.ended(key, 256)
+
+    assert (output.program.pid, output.program.start, output.program.path) == (42, 7, "/bin/sh")
+    assert (output.program.status, output.program.ended >= output.program.began > 0) == (256, True)
+    kept.drop(1)
+    output.close()
+
+
+def test_an_engine_that_knocks_is_let_in_unless_it_is_of_another_account(
+    tmp_path: Path, kept: Keeping, poll: select.poll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door(kept, tmp_path / "old")
+    door(kept, tmp_path / "door")  # in place of the one before
+    kept.begin()
+    silence = kept.accept(set())
+    gone = kept.accept(set(range(1000)))  # it is said to be ready, and nothing knocks
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.connect(str(tmp_path / "door"))
+        accepted = kept.accept(ready(poll))
+        assert accepted is not None
+        accepted.close()
+    monkeypatch.setattr(keeping, "peer", lambda _engine: (1, os.getuid() + 1))
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(str(tmp_path / "door"))
+        refused = kept.accept(ready(poll))
+        hung_up = other.recv(1)
+    kept.end()
+    kept.close()
+    kept.close()
+
+    assert (silence, gone, refused, hung_up) == (None, None, None, b"")
