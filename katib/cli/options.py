@@ -124,9 +124,11 @@ class Target:
 
     @property
     def place(self) -> str:
-        """The options that choose it again, each after a blank; without the namespace."""
+        """The options that choose it again, each after a blank; without the namespace and what the environment says."""
         if self.cluster:
             return str(self.cluster)
+        if self.server is not None and self.server == os.environ.get("KATIB_SERVER"):
+            return ""
         if self.server is not None:
             return f" --server {shlex.quote(self.server)}"
         return f" --data-dir {shlex.quote(str(self.data_dir))}" if self.data_dir is not None else ""

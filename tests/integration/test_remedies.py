@@ -23,6 +23,8 @@ from tests.support.experiments import an_experiment
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
 SLOW = "import time\ntime.sleep(600)\n"
 WORKS_ONCE = "import os, sys\nif os.path.exists('ok'): sys.exit(3)\nopen('ok', 'w').close()\n" + GOOD

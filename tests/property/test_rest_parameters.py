@@ -14,16 +14,16 @@ from katib.rest.app import create_app
 from katib.rest.server import Server
 from tests.support.tuning import MemoryTuningService, document
 
-FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container"}
+FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container", "command"}
 """Any text is right there, or no number is meant."""
 
 
-def parameters() -> list[tuple[str, str]]:
-    """Return the path and name of each query parameter that is not just any text."""
+def parameters() -> list[tuple[str, str, str]]:
+    """Return the method, path and name of each query parameter that is not just any text."""
     return [
-        (path, parameter["name"])
+        (method, path, parameter["name"])
         for path, methods in create_app(MemoryTuningService()).openapi()["paths"].items()
-        for operation in methods.values()
+        for method, operation in methods.items()
         for parameter in operation.get("parameters", ())
         if parameter["in"] == "query" and parameter["name"] not in FREE_TEXT
     ]
@@ -42,16 +42,16 @@ def http() -> Iterator[httpx.Client]:
 
 
 def test_there_are_parameters_to_try() -> None:
-    names = {name for _, name in parameters()}
+    names = {name for _, _, name in parameters()}
 
     assert names >= {"limit", "cursor", "tail", "follow", "state", "order", "timeoutSeconds"}
 
 
-@pytest.mark.parametrize(("path", "name"), parameters())
+@pytest.mark.parametrize(("method", "path", "name"), parameters())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(digits=st.text(st.characters(categories=["Nd", "Nl", "No"], min_codepoint=0x80), min_size=1, max_size=20))
-def test_odd_digits_are_refused(http: httpx.Client, path: str, name: str, digits: str) -> None:
+def test_odd_digits_are_refused(http: httpx.Client, method: str, path: str, name: str, digits: str) -> None:
     place: dict[str, Any] = {"namespace": "default", "name": "demo-0000" if "/trials/{name}" in path else "demo"}
-    answer = http.get(path.format(**place), params={name: digits})
+    answer = http.request(method, path.format(**place), params={name: digits})
 
     assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")
