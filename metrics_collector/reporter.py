@@ -38,8 +38,7 @@ MAX_WAITING = 50_000
 MAX_REFUSALS = 20
 """Readings in a row that are refused one by one before the rest of their batch counts as refused, too."""
 
-FIRST_PAUSE_SECONDS = 0.05
-LAST_PAUSE_SECONDS = 2.0
+PAUSES = Backoff(0.05, 2.0)
 
 _logger = logging.getLogger(__name__)
 
@@ -87,8 +86,7 @@ class Reporter:
         first_age_seconds: Longest wait of readings that come when none were handed over for `max_age_seconds`; None: as
             long as all others. Batches do not become more frequent, and a rare reading is stored sooner.
         max_waiting: Number of waiting readings from which the reporter is backlogged.
-        first_pause_seconds: Pause after a first refusal; it doubles with each further one.
-        last_pause_seconds: Longest pause.
+        pauses: After refusals in a row.
         clock: Measures ages, pauses and the time to close.
     """
 
@@ -101,8 +99,7 @@ class Reporter:
         max_age_seconds: float = MAX_AGE_SECONDS,
         first_age_seconds: float | None = None,
         max_waiting: int = MAX_WAITING,
-        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
-        last_pause_seconds: float = LAST_PAUSE_SECONDS,
+        pauses: Backoff = PAUSES,
         clock: Clock | None = None,
     ) -> None:
         self.on_refusal: Callable[[Sequence[str], str], None] = lambda _names, _cause: None
@@ -114,7 +111,7 @@ class Reporter:
         self._max_age = max_age_seconds
         self._first_age = max_age_seconds if first_age_seconds is None else first_age_seconds
         self._max_waiting = max_waiting
-        self._backoff = Backoff(first_pause_seconds, last_pause_seconds)
+        self._pauses = pauses
         self._changed = threading.Condition()
         self._queue: dict[str, _Trial] = {}
         self._queued = 0  # readings in the queue
@@ -272,7 +269,7 @@ class Reporter:
             if not self._under_way:
                 return True
             failures += 1
-            if not self._rest(self._backoff.pause_seconds(failures)):
+            if not self._rest(self._pauses.pause_seconds(failures)):
                 return False
 
     def _begin(self) -> dict[str, list[MetricLog]]:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from katib.api.metrics import MetricLog
+from katib.backoff import Backoff
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from katib.runtime.testing import VirtualClock
 from metrics_collector.reporter import Reporter
@@ -27,8 +28,7 @@ def reporter(log: FaultyLog) -> Iterator[Reporter]:
         report_all=log.report_all,
         max_batch=100,
         max_waiting=1000,
-        first_pause_seconds=0.001,
-        last_pause_seconds=0.004,
+        pauses=Backoff(0.001, 0.004),
     )
     yield reporter
     reporter.close(5)
@@ -164,7 +164,7 @@ def test_a_log_without_batches_is_asked_trial_by_trial_and_nothing_is_doubled(lo
                 raise UnavailableError("down")
             log.report(trial_name, logs)  # type: ignore[arg-type]  # readings
 
-    reporter = Reporter(PlainLog().report, first_pause_seconds=0.001, max_age_seconds=30)
+    reporter = Reporter(PlainLog().report, pauses=Backoff(0.001, 2.0), max_age_seconds=30)
     for trial in "abc":
         reporter.report(trial, [reading(trial)])
 
@@ -265,7 +265,7 @@ def test_whose_readings_have_to_wait_is_told_with_the_cause(log: FaultyLog) -> N
 def test_ages_and_growing_pauses_count_by_the_clock(log: FaultyLog) -> None:
     fault = log.fault = Fault(UnavailableError("down"))
     clock = VirtualClock()
-    reporter = Reporter(log.report, max_age_seconds=30, first_pause_seconds=60, last_pause_seconds=90, clock=clock)
+    reporter = Reporter(log.report, max_age_seconds=30, pauses=Backoff(60, 90), clock=clock)
     reporter.report("a", [reading("1")])
     for calls, seconds in enumerate((30, 60, 90)):
         eventually(lambda: clock.waiting_count == 1)
@@ -342,7 +342,7 @@ class PickyLog(MemoryObservationLog):
 @pytest.mark.parametrize("away_at", [frozenset(), frozenset({3, 5, 8})], ids=["at hand", "away now and then"])
 def test_one_reading_that_is_refused_takes_no_others_with_it(away_at: frozenset[int]) -> None:
     log = PickyLog({"17", "64"}, away_at)
-    reporter = Reporter(log.report, first_pause_seconds=0.001)
+    reporter = Reporter(log.report, pauses=Backoff(0.001, 2.0))
     reporter.report("a", [reading(value=str(number)) for number in range(100)])
     flushed(reporter)
 
@@ -352,7 +352,7 @@ def test_one_reading_that_is_refused_takes_no_others_with_it(away_at: frozenset[
 
 def test_a_log_that_refuses_everything_is_not_asked_about_each_reading() -> None:
     log = PickyLog({str(number) for number in range(1000)})
-    reporter = Reporter(log.report, first_pause_seconds=0.001)
+    reporter = Reporter(log.report, pauses=Backoff(0.001, 2.0))
     reporter.report("a", [reading(value=str(number)) for number in range(1000)])
     flushed(reporter)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from katib.backoff import Backoff
 from katib.databases.sqlite import Database, open_database
 from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog, sql
@@ -98,7 +99,7 @@ def test_while_another_process_holds_the_lock_the_reporter_waits_and_stores_once
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(UnavailableError, match="locked"):
         log.report("a", [reading("0")])
-    reporter = Reporter(log.report, report_all=log.report_all, first_pause_seconds=0.001)
+    reporter = Reporter(log.report, report_all=log.report_all, pauses=Backoff(0.001, 2.0))
     reporter.report("a", [reading("1"), reading("2")])
     reporter.report("b", [reading("3")])
     eventually(lambda: len(caplog.records) > 1)
@@ -116,7 +117,7 @@ def test_a_full_disk_delays_readings_and_loses_none(
 ) -> None:
     fill(database)
     expected = [f"{number:0500}" for number in range(1000)]
-    reporter = Reporter(log.report, report_all=log.report_all, first_pause_seconds=0.001, max_batch=100)
+    reporter = Reporter(log.report, report_all=log.report_all, pauses=Backoff(0.001, 2.0), max_batch=100)
     reporter.report("a", [reading(value) for value in expected])
 
     assert reporter.close(10) == 0
@@ -136,9 +137,7 @@ def test_a_disk_that_is_really_full_delays_readings_and_loses_none(tmp_path: Pat
             log = SqlObservationLog(database)
             ballast = disk / "ballast"
             ballast.write_bytes(b"x" * (1 << 19))
-            reporter = Reporter(
-                log.report, report_all=log.report_all, first_pause_seconds=0.001, last_pause_seconds=0.01, max_batch=50
-            )
+            reporter = Reporter(log.report, report_all=log.report_all, pauses=Backoff(0.001, 0.01), max_batch=50)
             expected = [f"{number:0500}" for number in range(400)]
             reporter.report("a", [reading(value) for value in expected])
             with pytest.raises(UnavailableError, match="full"):
