@@ -19,7 +19,7 @@ def four_digits(value: float) -> str:
         return str(int(value))
     if 10**_DIGITS <= size < _LARGEST_PLAIN:
         return f"{value:,.0f}"
-    if _SMALLEST_PLAIN <= size < 10**_DIGITS:
+    if float(f"{size:.{_DIGITS - 1}e}") >= _SMALLEST_PLAIN and size < 10**_DIGITS:
         text = f"{value:.{_DIGITS}g}"
         return text if "e" not in text else f"{value:.0f}"
     return f"{value:.{_DIGITS - 1}e}" if value else "0"
