@@ -173,9 +173,8 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_second_engine_on_a_data_directory_is_refused(tmp_path: Path) -> None:
-    name = write(tmp_path, an_experiment())
     with a_server(tmp_path) as server:
-        done = katib("run", name, cwd=tmp_path)
+        done = katib("serve", "--port", "0", cwd=tmp_path)
         assert server.process is not None
 
         assert done.returncode == 1

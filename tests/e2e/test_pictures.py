@@ -92,7 +92,7 @@ def test_a_browser_draws_every_figure_of_a_report_without_an_error_or_a_request(
         page.goto((tmp_path / "demo.html").as_uri())
         for name in names:
             page.locator(f"#figure-{name}").scroll_into_view_if_needed(timeout=120_000)
-            page.locator(f"#figure-{name} .main-svg").first.wait_for(timeout=120_000)
+            page.locator(f"#figure-{name} :is(.main-svg, canvas)").first.wait_for(timeout=120_000)
         watched.check()
         page.close()
     assert {"history", "intermediate", "timeline"} <= set(names)

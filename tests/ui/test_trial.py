@@ -40,7 +40,7 @@ def running(service: MemoryTuningService) -> MemoryTuningService:
     service.submit(document("demo"), source="demo.yaml")
     service.play(NS, "demo")
     service.put(make_trial(RUNNING, RUNS, index=10, x="0.7"))
-    service.report(RUNNING, *(reading(step, value) for step, value in enumerate(("4", "nan", "2"))))
+    service.store_readings(RUNNING, *(reading(step, value) for step, value in enumerate(("4", "nan", "2"))))
     service.write_log(NS, RUNNING, b"first\nsecond Loss=4\nthird loss=2\nlast\n")
     return service
 
@@ -77,7 +77,7 @@ def drawn(page: Page, count: int) -> None:
 
 def test_a_reading_appears_where_it_belongs_without_a_new_picture(opened: Page, running: MemoryTuningService) -> None:
     opened.evaluate("""document.querySelector('[data-metric="loss"] .figure').data.old = true""")
-    running.report(RUNNING, reading(3, "1.5"), reading(4, "inf"))
+    running.store_readings(RUNNING, reading(3, "1.5"), reading(4, "inf"))
     drawn(opened, 5)
 
     assert traces(opened)["readings"] == {"x": [0, 1, 2, 3, 4], "y": [4, None, 2, 1.5, None]}
@@ -88,14 +88,14 @@ def test_a_reading_appears_where_it_belongs_without_a_new_picture(opened: Page, 
 
 @pytest.mark.slow
 def test_a_metric_that_nobody_expected_gets_a_curve(opened: Page, running: MemoryTuningService) -> None:
-    running.report(RUNNING, reading(0, "7", name="speed"))
+    running.store_readings(RUNNING, reading(0, "7", name="speed"))
 
     opened.locator('[data-metric="speed"] .main-svg').first.wait_for()
 
 
 @pytest.mark.slow
 def test_readings_of_a_late_step_stand_in_order(opened: Page, running: MemoryTuningService) -> None:
-    running.report(RUNNING, reading(9, "1"), reading(5, "1.5"))
+    running.store_readings(RUNNING, reading(9, "1"), reading(5, "1.5"))
     drawn(opened, 5)
 
     until(opened, """() => document.querySelector('[data-metric="loss"] .figure').data[0].x.join() === '0,1,2,5,9'""")
@@ -106,7 +106,7 @@ def test_smoothing_keeps_the_readings_behind_and_goes_on_with_new_ones(
 ) -> None:
     opened.get_by_label("Smoothing").fill("0.5")
     until(opened, """() => document.querySelector('[data-metric="loss"] .figure').data.length === 3""")
-    running.report(RUNNING, reading(3, "1"))
+    running.store_readings(RUNNING, reading(3, "1"))
     drawn(opened, 4)
     found = traces(opened)
 
@@ -230,7 +230,7 @@ def test_two_pages_of_a_trial_share_one_look(
     for one in (page, other):
         one.goto(root + ADDRESS)
         drawn(one, 3)
-    running.report(RUNNING, reading(3, "1"))
+    running.store_readings(RUNNING, reading(3, "1"))
     for one in (page, other):
         drawn(one, 4)
 
