@@ -31,6 +31,17 @@ def test_run_explains_a_wrong_file_in_one_line_as_validate_does(tmp_path: Path, 
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"error: {judged.stderr}")
 
 
+def test_an_experiment_whose_trials_callers_evaluate_is_valid_and_no_run_waits_for_them(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(an_experiment(trialTemplate=None)))
+
+    judged, run = (katib_here(command, "x.yaml", cwd=tmp_path) for command in ("validate", "run"))
+
+    assert (judged.returncode, judged.stdout) == (0, "x.yaml: ok\n")
+    assert judged.stderr.startswith("x.yaml: note: there is no spec.trialTemplate, so each trial waits")
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert run.stderr.startswith("error: x.yaml: spec.trialTemplate: it is missing")
+
+
 def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
     raw = an_experiment(name="No", maxTrialCount=0, parameters=[a_double("lr", low="1", high="0")])
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(raw))

@@ -62,7 +62,6 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
     ),
     "trial parameter without placeholder": an_experiment(command="echo 1"),
     "parameter without placeholder": an_experiment(parameters=[a_double("lr"), a_double("momentum")]),
-    "no template": an_experiment(trialTemplate=None),
     "no command": _with_container(args=["${trialParameters.learningRate}"]),
     "no such program": _with_container(command=["no-such-program", "${trialParameters.learningRate}"]),
     "job kind": an_experiment(trialTemplate=a_template(trialSpec={**a_job(), "kind": "PyTorchJob"})),
