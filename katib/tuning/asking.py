@@ -78,6 +78,7 @@ class CallersTrials:
         self._catalog = catalog
         self._clock = clock
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # callers of one service write their number in turns
         self._counted: OrderedDict[str, None] = OrderedDict()  # requests for which a trial was asked for already
 
     def ask(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> GivenTrial:
@@ -202,7 +203,8 @@ class CallersTrials:
             store.patch(found, {"metadata": {"annotations": {ASKED_ANNOTATION: count}}})
 
         try:
-            until_written(attempt, key.name, "ask again")
+            with self._counting:
+                until_written(attempt, key.name, "ask again")
         except BaseException:
             with self._lock:
                 self._counted.pop(request, None)
