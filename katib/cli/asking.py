@@ -36,7 +36,7 @@ _REQUEST = click.option(
     type=options.Duration(),
     default="1h",
     show_default=True,
-    help="Until when it has to be told; then others get the trial.",
+    help="How long you have to end it; then others get the trial.",
 )
 @click.option("--client", metavar="TEXT", default="", help="Who asks, for people.  [default: this machine]")
 @_REQUEST
@@ -93,7 +93,7 @@ def tell(
     """End a trial that `katib ask` gave, with its values, as failed or as stopped."""
     from katib.cli.connection import connect
 
-    texts = _values(values)
+    texts = options.pairs(values, "METRIC=VALUE", str.rpartition)  # no number has an equals sign
     if not texts and failed is None and not stopped:
         raise click.UsageError("give METRIC=VALUE, --failed or --stopped", click.get_current_context())
     with connect(target, read_only=False) as (service, namespace):
@@ -103,16 +103,4 @@ def tell(
             cause, remedy = f"it belongs to {owner or 'no experiment'}", "name its own experiment"
             raise invalid(f"trial {trial}", cause, remedy, "tell-experiment")
         answer = service.tell(namespace, trial, texts, failure=failed, stopped=stopped, request_id=request_id)
-    click.echo(f"trial/{trial}: {answer.stop or 'told'}")
-
-
-def _values(texts: tuple[str, ...]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.rpartition("=")
-        if not equals or not name:
-            raise click.UsageError(f'"{text}" is no METRIC=VALUE', click.get_current_context())
-        if name in values:
-            raise click.UsageError(f"{name} has two values; give it one", click.get_current_context())
-        values[name] = value
-    return values
+    click.echo(f"trial/{trial}: {answer.stop or 'ended'}")

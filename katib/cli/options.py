@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -341,6 +341,30 @@ class _KeyValueFormatter(logging.Formatter):
         extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _PLAIN_RECORD]
         first, line_break, rest = super().format(record).partition("\n")
         return " ".join((first, *extras)) + line_break + rest
+
+
+def pairs(
+    texts: Sequence[str], form: str, split: Callable[[str, str], tuple[str, str, str]] = str.partition
+) -> dict[str, str]:
+    """Return arguments such as `lr=0.1` as a mapping.
+
+    Args:
+        texts: The arguments.
+        form: What one looks like, for the error.
+        split: Splits one at its first equals sign, or at its last.
+
+    Raises:
+        click.UsageError: One has no name or no equals sign, or comes twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = split(text, "=")
+        if not equals or not name:
+            raise click.UsageError(f'"{text}" is no {form}', click.get_current_context())
+        if name in found:
+            raise click.UsageError(f"{name} has two values; give it one", click.get_current_context())
+        found[name] = value
+    return found
 
 
 _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"

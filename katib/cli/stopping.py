@@ -31,11 +31,14 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
         NotFoundError: No server works there.
         UnavailableError: It has not ended in time, or its process is not known.
     """
-    note = next(iter(running_servers(directory)), None)
+    from katib.local.claims import holder_of
+
+    holder, note = holder_of(directory), next(iter(running_servers(directory)), None)
     if note is None:
-        raise NotFoundError(f"no server works on the data directory {directory}{_holder(directory)}")
-    process = note.open_process()
-    if process is None:
+        other = "" if holder is None else f"; process {holder.pid} ({holder.command}) does, end it there with Ctrl-C"
+        raise NotFoundError(f"no server works on the data directory {directory}{other}")
+    process = None if holder is None else holder.open_process()
+    if holder is None or process is None:
         raise UnavailableError(f"the process of the server at {note.url} is not known; end it where it was started")
     running = 0 if ends_trials else _running_trials(note)
     try:
@@ -45,13 +48,13 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
         waiting.register(process, select.POLLIN)
         if not waiting.poll(_END_SECONDS * 1000):
             raise UnavailableError(
-                f"the server at {note.url} (process {note.pid}) has not ended within {_END_SECONDS:g} s; "
+                f"the server at {note.url} (process {holder.pid}) has not ended within {_END_SECONDS:g} s; "
                 "it is still being stopped, look again later"
             )
     finally:
         os.close(process)
     if not quiet:
-        click.echo(f"the server at {note.url} (process {note.pid}) has ended{_left(running, data)}")
+        click.echo(f"the server at {note.url} (process {holder.pid}) has ended{_left(running, data)}")
 
 
 def _left(running: int, data: str) -> str:
@@ -69,11 +72,3 @@ def _running_trials(note: Note) -> int:
     with suppress(KatibError), HttpTuningService(note.url, note.token) as service:
         return sum(e.status.trials_running for e in service.experiments() if not is_completed(e))
     return 0
-
-
-def _holder(directory: Path) -> str:
-    """Return which other process works on a data directory, as the end of a sentence; empty when none does."""
-    from katib.local.claims import holder_of
-
-    holder = holder_of(directory)
-    return "" if holder is None else f"; process {holder.pid} ({holder.command}) does, end it there with Ctrl-C"

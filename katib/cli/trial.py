@@ -29,20 +29,8 @@ def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None
     """
     from katib.cli.connection import connect
 
-    chosen = _assignments(assignments)
+    chosen = options.pairs(assignments, "PARAMETER=VALUE")
     with connect(target, read_only=False) as (service, namespace):
         before = service.add_trial(namespace, name, chosen)
     others = f", after {before} others that were added by hand" if before else ""
     click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")
-
-
-def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
-    chosen: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f'"{text}" is no PARAMETER=VALUE', click.get_current_context())
-        if name in chosen:
-            raise click.UsageError(f"{name} has two values; give it one", click.get_current_context())
-        chosen[name] = value
-    return chosen

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from katib.errors import TerminalError
+from katib.local.processes.proc import read_stat
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +32,23 @@ _held: set[int] = set()
 
 
 class Holder(NamedTuple):
-    """The process that holds a data directory, and its command."""
+    """The process that holds a data directory, its command, and its start: another process may get its number."""
 
     pid: int
     command: str
+    start_time: int = 0
+
+    def open_process(self) -> int | None:
+        """Return a descriptor of the process, to be closed; None where it has ended, or is not known here."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            return None
+        stat = read_stat(self.pid)
+        if stat is not None and stat.start_time == self.start_time:
+            return descriptor
+        os.close(descriptor)
+        return None
 
 
 @contextmanager
@@ -104,7 +118,8 @@ def _write_holder(descriptor: int) -> None:
     """Write down who holds the lock; a full disk does not prevent the lock."""
     subcommand = [word for word in sys.argv[1:2] if not word.startswith("-")]  # options may hold a token
     command = " ".join([Path(sys.argv[0]).name, *subcommand])
-    text = json.dumps({"pid": os.getpid(), "command": command})
+    stat = read_stat(os.getpid())
+    text = json.dumps({"pid": os.getpid(), "command": command, "startTime": stat.start_time if stat else 0})
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
@@ -113,7 +128,7 @@ def _write_holder(descriptor: int) -> None:
 def _read_holder(descriptor: int) -> Holder | None:
     try:
         holder = json.loads(os.pread(descriptor, 65_536, 0))
-        return Holder(int(holder["pid"]), str(holder["command"]))
+        return Holder(int(holder["pid"]), str(holder["command"]), int(holder.get("startTime") or 0))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

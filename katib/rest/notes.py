@@ -46,8 +46,6 @@ class Note:
         token: What it asks for; None: it asks for none, or was given one that stands in no file.
         page: Link to its page for people; empty: it has none.
         directory: Where the note is.
-        pid: Its process; 0 where the note does not say it.
-        started: When that process was started, in ticks of the kernel: another process may get its number.
         link_key: Makes further links; empty: there is the one.
     """
 
@@ -55,27 +53,12 @@ class Note:
     token: str | None
     page: str = ""
     directory: Path | None = None
-    pid: int = 0
-    started: int = 0
     link_key: str = ""
 
     @property
     def opening_file(self) -> Path | None:
         """Where a file may stand that a browser opens instead of the link; it goes with the note."""
         return None if self.directory is None else self.directory / _opening_name(self.url)
-
-    def open_process(self) -> int | None:
-        """Return a descriptor of the server's process, to be closed; None where it has ended, or is not known."""
-        if not self.pid or not self.started:
-            return None
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except OSError:
-            return None
-        if _start_of(self.pid) != self.started:
-            os.close(descriptor)
-            return None
-        return descriptor
 
 
 def account_directory() -> Path | None:
@@ -125,9 +108,7 @@ def noted(
         link_key: Makes further links; empty: there is the one.
     """
     file = token_file and str(token_file.absolute())
-    process = {"pid": os.getpid(), "started": _start_of(os.getpid())}
-    facts = {"url": url, "machine": platform.node(), "tokenFile": file, "page": page, "linkKey": link_key}
-    text = json.dumps({**facts, **process})
+    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": file, "page": page, "linkKey": link_key})
     with ExitStack() as stack:
         for directory in directories:
             if directory is not None:
@@ -227,9 +208,8 @@ def _read_note(path: Path) -> Note | None:
             return None  # a home of several machines
         token_file = content["tokenFile"]
         token = Path(token_file).read_text().strip() if token_file else None
-        process = {name: int(content.get(name) or 0) for name in ("pid", "started")}
         page, link_key = (str(content.get(name) or "") for name in ("page", "linkKey"))
-        return Note(str(content["url"]), token, page, path.parent, link_key=link_key, **process)
+        return Note(str(content["url"]), token, page, path.parent, link_key)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -241,11 +221,3 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     return False
-
-
-def _start_of(pid: int) -> int:
-    """Return when a process was started, in ticks of the kernel; 0 when there is none."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -174,7 +174,7 @@ class ReportedReadings(TypedDict):
     askId: NotRequired[AskId]
 
 
-class ToldTrial(TypedDict):
+class TrialEnd(TypedDict):
     """How a caller ends a trial."""
 
     values: NotRequired[Readings]

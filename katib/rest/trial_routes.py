@@ -23,8 +23,8 @@ from katib.rest.routing import (
     ReportedReadings,
     Service,
     SignOfLife,
-    ToldTrial,
     TrialEdit,
+    TrialEnd,
     TrialObject,
 )
 from katib.rest.streams import Closing, byte_stream
@@ -143,16 +143,16 @@ def _add_telling(router: APIRouter) -> None:
         return {"state": answer.state, "stop": answer.stop}
 
     @router.post("/tell")
-    def end_trial(service: Service, namespace: Namespace, name: Name, told: ToldTrial) -> CallersTrial:
+    def end_trial(service: Service, namespace: Namespace, name: Name, end: TrialEnd) -> CallersTrial:
         """End a trial that you evaluate: with its values, as failed, or as stopped."""
         answer = service.tell(
             namespace,
             name,
-            told.get("values", {}),
-            failure=told.get("failure"),
-            stopped=told.get("stopped", False),
-            request_id=told.get("requestId", ""),
-            ask_id=told.get("askId", ""),
+            end.get("values", {}),
+            failure=end.get("failure"),
+            stopped=end.get("stopped", False),
+            request_id=end.get("requestId", ""),
+            ask_id=end.get("askId", ""),
         )
         return {"state": answer.state, "stop": answer.stop}
 

@@ -71,7 +71,7 @@ class AskedTrial:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was told, failed or stopped."""
+        """Whether its end was sent: its value, a failure or a stop."""
         return self._ended
 
     @property
@@ -128,7 +128,7 @@ class AskedTrial:
             Why the trial was not needed any more, such as that the goal is reached; empty as a rule.
 
         Raises:
-            InvalidError: It was told before, the objective is missing, or its lease ended and another program has it.
+            InvalidError: It has ended before, the objective is missing, or its lease ended and another program has it.
         """
         if metrics is not None and not isinstance(metrics, Mapping):
             metrics = {self._experiment.objective: metrics}
@@ -253,13 +253,13 @@ class Experiment:
         """Yield trials until the experiment has ended; of those that were yielded, at most `parallel` are under way.
 
         In a plain loop one trial is under way at a time. With a pool of threads or processes, hand each trial on and
-        have it told there: the next one comes as soon as there is room.
+        call its `tell` there: the next one comes as soon as there is room.
 
         Args:
             parallel: How many at once. An experiment that allows fewer is changed.
 
         Raises:
-            RuntimeError: With `parallel=1`, the trial before was neither told nor failed.
+            RuntimeError: With `parallel=1`, the trial before has not ended.
         """
         self._allow(parallel)
         mine: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
@@ -350,9 +350,9 @@ class Experiment:
         with self._changed:
             while len(left := [trial for trial in mine if not trial.has_ended]) >= parallel:
                 if parallel == 1:
-                    raise RuntimeError(f"{left[0].name} was neither told nor failed; call its tell(...) in the loop")
+                    raise RuntimeError(f"{left[0].name} has not ended; call its tell(...) in the loop")
                 del left
-                self._changed.wait(1.0)  # one that was forgotten notifies nobody
+                self._changed.wait(1.0)  # none that was forgotten notifies
 
     def _beat(self) -> None:
         """Give signs of life for the trials that this program still knows."""

@@ -111,7 +111,7 @@ def create(
         warm_start=warm_start,
     )
     names = list(objectives or [objective])
-    # What is told at the end is the value, whatever was reported before.
+    # The value at the end counts, whatever was reported before.
     spec["objective"]["metricStrategies"] = [{"name": one, "value": "latest"} for one in names]
     parallel = parallel if max_trials is None else min(parallel, max_trials)
     document: Json = {

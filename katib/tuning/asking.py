@@ -77,7 +77,6 @@ class CallersTrials:
         self._callers = records.callers
         self._catalog = catalog
         self._clock = clock
-        self._lock = threading.Lock()
         self._counting = threading.Lock()  # callers of one service write their number in turns
         self._counted: OrderedDict[str, None] = OrderedDict()  # requests for which a trial was asked for already
 
@@ -189,12 +188,8 @@ class CallersTrials:
     def _have_one_made(self, store: ObjectStore, key: Key, experiment: Experiment, request_id: str) -> None:
         """Count a request among the trials that were asked for, once."""
         request = f"{key}/{experiment.metadata.uid}/{request_id}"
-        with self._lock:
-            if request in self._counted:
-                return
-            self._counted[request] = None
-            if len(self._counted) > _REMEMBERED_REQUESTS:
-                self._counted.popitem(last=False)
+        if request in self._counted:
+            return
         more = self._counted_for(experiment)
 
         def attempt() -> None:
@@ -202,13 +197,13 @@ class CallersTrials:
             count = str(asked_count(Experiment.decode(found)) + more)
             store.patch(found, {"metadata": {"annotations": {ASKED_ANNOTATION: count}}})
 
-        try:
-            with self._counting:
-                until_written(attempt, key.name, "ask again")
-        except BaseException:
-            with self._lock:
-                self._counted.pop(request, None)
-            raise
+        with self._counting:
+            if request in self._counted:  # sent twice at once
+                return
+            until_written(attempt, key.name, "ask again")
+            self._counted[request] = None
+            if len(self._counted) > _REMEMBERED_REQUESTS:
+                self._counted.popitem(last=False)
 
     def _counted_for(self, experiment: Experiment) -> int:
         """Return for how many trials a request counts: many where none would know more for being made later.

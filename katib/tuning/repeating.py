@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from katib.api.conditions import COMPLETED_EXPERIMENT
 from katib.api.types import Experiment
+from katib.controllers.kinds import key_of
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
 from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed, lost_count, state_of
@@ -160,7 +161,7 @@ class Repeating:
         """Do what `katib.tuning.service.TuningService.run` says."""
         outcome = self._chosen(wanted, choice) if choice else self._submit(wanted)
         if command and outcome.submission.outcome == "created":
-            key = _key(outcome.submission.experiment)
+            key = key_of(outcome.submission.experiment)
             self._repeats.undisturbed(key, lambda: self._repeats.note_command(key, command))
         return outcome
 
@@ -185,7 +186,7 @@ class Repeating:
         """Go on with an experiment; trials of a program that never worked run again once it has changed."""
         if not (unfinished.changes and unfinished.lost and unfinished.has_no_value):
             return RunOutcome(submission)
-        key = _key(unfinished.experiment)
+        key = key_of(unfinished.experiment)
         program = self._repeats.program_of(unfinished.experiment)
         self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=True))
         trials = "its failed trial runs" if unfinished.lost == 1 else f"its {unfinished.lost} failed trials run"
@@ -232,13 +233,13 @@ class Repeating:
         failed = choice.retry_failed or (bool(choice.more) and ended.is_useless)
         if not choice.more:
             return self._continue(wanted, found, failed=failed, note="")
-        key, program = _key(found), self._repeats.program_of(found)
+        key, program = key_of(found), self._repeats.program_of(found)
         self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=failed, more=choice.more))
         return RunOutcome(Submission(self._service.get(Experiment, *key), "updated"))
 
     def _continue(self, wanted: Wanted, experiment: Experiment, *, failed: bool, note: str) -> RunOutcome:
         """Let an experiment go on with the counts of its document: both at once, or it would end again between."""
-        key, program = _key(experiment), self._repeats.program_of(experiment)
+        key, program = key_of(experiment), self._repeats.program_of(experiment)
 
         def go_on() -> Submission:
             self._repeats.run_again(key, program, failed=failed)
@@ -250,7 +251,7 @@ class Repeating:
     def _restarted(self, wanted: Wanted, experiment: Experiment) -> tuple[Submission, str]:
         """Take a document, checked first, in place of an experiment; return the new name of that one, too."""
         admitted = self._service.admit(wanted.candidate)
-        key = _key(experiment)
+        key = key_of(experiment)
         aside = self._repeats.undisturbed(key, lambda: self._repeats.set_aside(key))
         return self._service.take(admitted), aside
 
@@ -351,7 +352,3 @@ def _has_no_value(experiment: Experiment) -> bool:
 
 def _reason(experiment: Experiment) -> str:
     return next((c.reason for c in experiment.status.conditions if c.type in COMPLETED_EXPERIMENT), "")
-
-
-def _key(experiment: Experiment) -> Key:
-    return Key(experiment.namespace, experiment.name)

@@ -563,7 +563,7 @@ class TuningService(Protocol):
     ) -> CallerAnswer:
         """End a trial that a caller evaluates: it succeeds with these last readings, unless it failed or was stopped.
 
-        What is told is kept when this returns, and the state of the trial follows in a moment. The same request may be
+        The end is stored when this returns, and the state of the trial follows in a moment. The same request may be
         sent again. A trial that was ended otherwise meanwhile, as by the goal of its experiment, stays as it is.
 
         Args:

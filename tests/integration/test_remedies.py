@@ -19,30 +19,16 @@ import pytest
 import yaml
 
 from tests.support.cli import KATIB, a_server, environment, katib, katib_here, katib_json
-from tests.support.experiments import an_experiment
 from tests.support.processes import Launch
+from tests.support.scripts import GOOD, program, write
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
 SLOW = "import time\ntime.sleep(600)\n"
 WORKS_ONCE = "import os, sys\nif os.path.exists('ok'): sys.exit(3)\nopen('ok', 'w').close()\n" + GOOD
-LR = "${trialParameters.learningRate}"
 RUNS = ("run", "tune", "serve", "logs")
 """Commands that need a process of their own."""
-
-
-def write(directory: Path, **spec: Any) -> None:
-    raw = an_experiment(**{"maxTrialCount": 4, "parallelTrialCount": 1, **spec})
-    container = {"name": "training", "image": "python", "command": [sys.executable, "train.py", LR]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    raw["spec"]["trialTemplate"]["trialSpec"]["spec"] = {"template": template}
-    (directory / "demo.yaml").write_text(yaml.safe_dump(raw))
-
-
-def program(directory: Path, text: str) -> None:
-    (directory / "train.py").write_text(text)
 
 
 def commands(text: str) -> list[str]:

@@ -5,30 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
-from tests.support.experiments import an_experiment
 from tests.support.processes import Launch
+from tests.support.scripts import GOOD, experiments, run, trials, write
 
-GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
 FAILING = "import sys\nprint('reads its data')\nraise ValueError('no such column')\n"
-LR = "${trialParameters.learningRate}"
-
-
-def write(directory: Path, *, file: str = "demo.yaml", **spec: Any) -> None:
-    raw = an_experiment(maxTrialCount=4, parallelTrialCount=1, **spec)
-    container = {"name": "training", "image": "python", "command": [sys.executable, "train.py", LR]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    raw["spec"]["trialTemplate"]["trialSpec"]["spec"] = {"template": template}
-    (directory / file).write_text(yaml.safe_dump(raw))
 
 
 @pytest.fixture
@@ -36,30 +23,6 @@ def directory(tmp_path: Path) -> Path:
     write(tmp_path)
     (tmp_path / "train.py").write_text(GOOD)
     return tmp_path
-
-
-def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return katib("run", "demo.yaml", *options, cwd=directory)
-
-
-def experiments(directory: Path) -> dict[str, tuple[str, int]]:
-    """Return how each experiment ended and how many trials it has, by name."""
-    items = katib_json("get", cwd=directory)["items"]
-    return {
-        e["metadata"]["name"]: (e["status"]["conditions"][-1]["type"], int(e["status"].get("trials") or 0))
-        for e in items
-    }
-
-
-def trials(directory: Path, name: str = "demo") -> dict[str, tuple[str, str]]:
-    """Return the state and the value of the parameter of each trial, by name."""
-    return {
-        t["metadata"]["name"]: (
-            t["status"]["conditions"][-1]["type"],
-            t["spec"]["parameterAssignments"][0]["value"],
-        )
-        for t in katib_json("trials", name, cwd=directory)["items"]
-    }
 
 
 def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only(directory: Path) -> None:

@@ -6,31 +6,18 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_here, katib_json
-from tests.support.experiments import an_experiment
 from tests.support.processes import Launch
+from tests.support.scripts import GOOD, experiments, run, trials, write
 from tests.support.waiting import eventually
 
-GOOD = "import sys\nprint(f'loss={float(sys.argv[1])}')\n"
 FAILING = "import sys\nraise ValueError('no such column')\n"
 FAILS_ONCE = "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
-LR = "${trialParameters.learningRate}"
-
-
-def write(directory: Path, **spec: Any) -> None:
-    raw = an_experiment(maxTrialCount=4, parallelTrialCount=1, **spec)
-    container = {"name": "training", "image": "python", "command": [sys.executable, "train.py", LR]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    raw["spec"]["trialTemplate"]["trialSpec"]["spec"] = {"template": template}
-    (directory / "demo.yaml").write_text(yaml.safe_dump(raw))
 
 
 @pytest.fixture
@@ -44,30 +31,6 @@ def directory(tmp_path: Path) -> Path:
 def server(directory: Path) -> Iterator[ServerProcess]:
     with a_server(directory) as server:
         yield server
-
-
-def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return katib("run", "demo.yaml", *options, cwd=directory)
-
-
-def experiments(directory: Path) -> dict[str, tuple[str, int]]:
-    """Return how each experiment ended and how many trials it has, by name."""
-    items = katib_json("get", cwd=directory)["items"]
-    return {
-        e["metadata"]["name"]: (e["status"]["conditions"][-1]["type"], int(e["status"].get("trials") or 0))
-        for e in items
-    }
-
-
-def trials(directory: Path, name: str = "demo") -> dict[str, tuple[str, str]]:
-    """Return the state and the value of the parameter of each trial, by name."""
-    return {
-        t["metadata"]["name"]: (
-            t["status"]["conditions"][-1]["type"],
-            t["spec"]["parameterAssignments"][0]["value"],
-        )
-        for t in katib_json("trials", name, cwd=directory)["items"]
-    }
 
 
 @pytest.mark.usefixtures("server")

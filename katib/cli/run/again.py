@@ -52,7 +52,7 @@ def choice_options(function: F) -> F:
     return command  # type: ignore[return-value]  # click calls it by its parameters
 
 
-class Run(Protocol):
+class Submitter(Protocol):
     """Submits a document with what the user chose."""
 
     def __call__(self, *, choice: Choice) -> RunOutcome:
@@ -73,7 +73,7 @@ class Submitted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def submit(run: Run, choice: Choice = NO_CHOICE, *, may_ask: bool = False) -> Submitted:
+def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False) -> Submitted:
     """Submit a document; an experiment that has ended runs again where that is wanted.
 
     Args:

@@ -204,7 +204,7 @@ def plan_trial(seen: Observed) -> TrialPlan:
     if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
-        return TrialPlan(status=status, create_job=True, event=_told(seen, "JobCreated", "been created"))
+        return TrialPlan(status=status, create_job=True, event=_job_event(seen, "JobCreated", "been created"))
     return _judged(seen, status, seen.job)
 
 
@@ -308,7 +308,7 @@ def _ended_by_itself(job: JobView | None) -> bool:
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
-    event = _told(seen, "TrialEarlyStopped", "been stopped early")
+    event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
     return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
 
 
@@ -393,11 +393,15 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
         status = ended(
             status, TrialCondition.SUCCEEDED, "TrialSucceeded", _explained("Trial has succeeded", judged), seen
         )
-        return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
+        return TrialPlan(
+            status=status, delete_job=_disposable(seen), event=_job_event(seen, "JobSucceeded", "succeeded")
+        )
     if seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
         message = _explained("Trial has succeeded, without metrics: its collector is None", judged)
         status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
-        return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
+        return TrialPlan(
+            status=status, delete_job=_disposable(seen), event=_job_event(seen, "JobSucceeded", "succeeded")
+        )
     return _without_metrics(seen, status, job)
 
 
@@ -567,7 +571,7 @@ def _explained(sentence: str, judged: Judgment) -> str:
     return ". ".join(parts)
 
 
-def _told(seen: Observed, reason: str, what: str) -> TrialEvent:
+def _job_event(seen: Observed, reason: str, what: str) -> TrialEvent:
     return TrialEvent(reason, f"Job {seen.trial.name} has {what}")
 
 

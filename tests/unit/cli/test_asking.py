@@ -50,7 +50,7 @@ def test_a_trial_is_asked_for_and_told(katib: Katib, asked: TuningService) -> No
     eventually(lambda: is_completed(asked.get(Experiment, "default", "demo")))
     over = katib("ask", "demo")
 
-    assert (told.code, told.out) == (0, f"trial/{trial}: told\n")
+    assert (told.code, told.out) == (0, f"trial/{trial}: ended\n")
     assert asked.get(Experiment, "default", "demo").status.current_optimal_trial.best_trial_name == trial
     assert (over.code, over.out) == (1, "")
     assert "max trial count has reached" in over.err
