@@ -127,20 +127,18 @@ def saved_share(
     return saved / (saved + reported) if saved + reported else None
 
 
-def savings_sentence(experiment: Experiment, stopped_readings: Sequence[int], complete_readings: Sequence[int]) -> str:
+def savings_sentence(experiment: Experiment, share: float | None) -> str:
     """Return what the early stopping of an experiment saved, a sentence; empty when it has none or nothing ended yet.
 
     Args:
         experiment: The Experiment.
-        stopped_readings: As above.
-        complete_readings: As above.
+        share: Which share of all readings was saved, None where it is not known.
     """
     status = experiment.status
     stopped, complete = status.trials_early_stopped, status.trials_succeeded
     if not stops_early(experiment) or not stopped + complete:
         return ""
     ended = f"Early stopping ended {stopped or 'none'} of {status.trials} trials"
-    share = saved_share(stopped_readings, complete_readings, stopped=stopped, complete=complete)
     return f"{ended}." if share is None else f"{ended} and saved about {share:.0%} of the readings."
 
 

@@ -14,7 +14,7 @@ from katib.api.types import API_VERSION, Experiment, Resource, Suggestion, Trial
 from katib.controllers.kinds import TRIAL, key_of
 from katib.errors import ForbiddenError, NotFoundError, UnavailableError
 from katib.explaining import Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
-from katib.explaining.answer import SAVINGS_SAMPLE, savings_sentence
+from katib.explaining.answer import SAVINGS_SAMPLE, saved_share, savings_sentence
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.ports import Records
@@ -79,7 +79,8 @@ class Diagnostician:
         if experiment is not None:
             sample = _sample(self._trials_of(key))
             diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
-            return replace(diagnosis, savings=self._savings(experiment, sample))
+            share = self._saved_share(experiment, sample)
+            return replace(diagnosis, savings=savings_sentence(experiment, share), saved_share=share)
         trial = self._find(Trial, key)
         if trial is None:
             raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
@@ -113,12 +114,15 @@ class Diagnostician:
             place=self._facts.place,
         )
 
-    def _savings(self, experiment: Experiment, sample: _Sample) -> str:
+    def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
+        """Return which share of all readings early stopping saved; None where that is not known."""
         if not stops_early(experiment):
-            return ""
+            return None
+        status = experiment.status
         with suppress(ForbiddenError, UnavailableError):
-            return savings_sentence(experiment, *map(self._reading_counts, (sample.stopped, sample.succeeded)))
-        return savings_sentence(experiment, (), ())
+            stopped, complete = map(self._reading_counts, (sample.stopped, sample.succeeded))
+            return saved_share(stopped, complete, stopped=status.trials_early_stopped, complete=status.trials_succeeded)
+        return None
 
     def _reading_counts(self, trials: Iterable[Trial]) -> list[int]:
         """Return how many readings of the objective each trial has reported."""

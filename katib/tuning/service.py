@@ -167,6 +167,7 @@ class Diagnosis:
         remedies: What the user can do, one sentence each.
         log_tail: Last lines of the trial's output where they explain the end; empty otherwise.
         savings: What the early stopping of an experiment saved so far, one sentence; empty where there is none.
+        saved_share: The share of all readings that it saved; None where it is not known.
     """
 
     __pydantic_config__: ClassVar[Any] = CAMEL_CASE
@@ -179,6 +180,7 @@ class Diagnosis:
     remedies: tuple[str, ...] = ()
     log_tail: tuple[str, ...] = ()
     savings: str = ""
+    saved_share: float | None = None
 
 
 NOW = "now"

@@ -1,4 +1,4 @@
-"""The large figures above an experiment: its best value, its trials, what early stopping saved, what failed. Pure."""
+"""The large figures above an experiment: its best value, its trials, how many were stopped or failed. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from katib.api.types import Experiment
 from katib.figures.data import Measure, improvements, measure_of
-from katib.figures.stopping import saved_work
 from katib.figures.style import places, spaced
 from katib.figures.trials import TrialTable, objectives_of, strategy_words
 from katib.tuning.reading import completed_count, lost_count, seconds_run, stops_early
@@ -40,7 +39,6 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         "rate": _rate(experiment, now),
         "stops": stops_early(experiment),
         "stopped": experiment.status.trials_early_stopped,
-        "saved": "" if trials is None else _saved(trials),
         "lost": lost_count(experiment),
         "size": (WIDTH, HEIGHT),
     }
@@ -88,12 +86,3 @@ def _rate(experiment: Experiment, now: datetime) -> str:
         if (rate := done / seconds * length) >= 1:
             return f"{rate:.2g} {unit}" if rate < 10 else f"{rate:,.0f} {unit}"  # noqa: PLR2004 - two digits
     return f"{done / seconds * _UNITS[-1][1]:.2g} a day"
-
-
-def _saved(trials: TrialTable) -> str:
-    """Return the share of the time that stopping trials early saved; empty where it is not known."""
-    stopped, complete = trials.in_states("EarlyStopped"), trials.in_states("Succeeded")
-    durations = np.where(stopped | complete, np.maximum(trials.durations, 0.0), np.nan)
-    if not stopped.any() or not np.isfinite(durations[complete]).any():
-        return ""
-    return f"{saved_work(durations, stopped, complete):.0%}"

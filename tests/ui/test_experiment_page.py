@@ -389,6 +389,16 @@ def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: 
 
 
 @pytest.mark.slow
+def test_the_head_says_which_share_of_the_readings_was_saved(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs.", saved_share=0.66))
+    page.goto(f"{root}{PAGE}?tab=yaml")
+
+    page.locator("#saved-share", has_text="66% of the readings").wait_for()
+
+
+@pytest.mark.slow
 def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: MemoryTuningService) -> None:
     service.record("default", RecordedEvent(START, "Experiment", "demo", False, "ExperimentCreated", "<i>made</i>"))
     page.goto(f"{root}{PAGE}?tab=events")

@@ -15,12 +15,15 @@ const data = `data/${page}`;
 // --- the head
 
 const head = document.getElementById("head");
-let saved = "";
+let savedShare = null; // of the readings, as `why` says it
 let running = 1; // trials, until the server tells
 
 function showSavings() {
-  const element = document.getElementById("savings");
-  if (element && element.textContent !== saved) element.textContent = saved;
+  const element = document.getElementById("saved-share");
+  if (savedShare === null) return;
+  element.classList.remove("none");
+  const unit = Object.assign(document.createElement("small"), { textContent: " of the readings" });
+  element.replaceChildren(savedShare.toLocaleString("en", { style: "percent" }), unit);
 }
 
 async function showHead() {
@@ -37,7 +40,7 @@ async function explain() {
   const found = await fetchJson(`api/v1/namespaces/${namespace}/why/${name}`).catch(() => null);
   const shown = document.getElementById("why");
   if (!found) return;
-  saved = found.savings;
+  savedShare = found.savedShare;
   showSavings();
   const state = head.querySelector(".state").dataset.state;
   const waits = !["Succeeded", "Failed"].includes(state) && !running;

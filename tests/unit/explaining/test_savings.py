@@ -40,12 +40,15 @@ def experiment(stopped: int, succeeded: int, algorithm: str = "asha") -> Experim
 
 
 def test_the_sentence_counts_trials_and_readings() -> None:
-    assert savings_sentence(experiment(14, 46), [4], [10]) == (
+    assert savings_sentence(experiment(14, 46), saved_share([4], [10], stopped=14, complete=46)) == (
         "Early stopping ended 14 of 60 trials and saved about 14% of the readings."
     )
-    assert savings_sentence(experiment(0, 60), [], [10]) == "Early stopping ended none of 60 trials."
+    assert (
+        savings_sentence(experiment(0, 60), saved_share([], [10], stopped=0, complete=60))
+        == "Early stopping ended none of 60 trials."
+    )
 
 
 def test_without_early_stopping_or_before_the_first_end_there_is_nothing_to_say() -> None:
-    assert savings_sentence(experiment(0, 60, algorithm=""), [], [10]) == ""
-    assert savings_sentence(experiment(0, 0), [], []) == ""
+    assert savings_sentence(experiment(0, 60, algorithm=""), None) == ""
+    assert savings_sentence(experiment(0, 0), None) == ""

@@ -65,15 +65,8 @@ def test_the_rate_has_the_unit_in_which_it_can_be_read(done: int, seconds: float
     assert figures(None, seconds, trialsSucceeded=done)["rate"] == expected
 
 
-def test_what_early_stopping_saved_is_a_share_of_the_time() -> None:
-    table = make_table([1.0] * 4, ["Succeeded"] * 2 + ["EarlyStopped"] * 2, started=[0] * 4, ended=[10, 10, 5, 5])
-
-    assert figures(table)["saved"] == "25%"
-    assert figures(make_table([1.0]))["saved"] == ""
-
-
 def test_what_needs_the_trials_is_empty_while_they_are_read() -> None:
     found = figures(None, trialsFailed=2, trialMetricsUnavailable=1)
 
-    assert (found["spark"], found["change"], found["saved"]) == ("", "", "")
+    assert (found["spark"], found["change"]) == ("", "")
     assert (found["lost"], found["strategy"]) == (3, "min")
