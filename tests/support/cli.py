@@ -21,8 +21,9 @@ from katib.local.pods.leases import DIRECTORY_VARIABLE as LEASES
 from katib.rest.notes import account_directory, note_of
 from tests.support.ports import free_port
 from tests.support.waiting import end_of, eventually
+from tests.support.warm import KATIB, WarmPopen, popen
 
-KATIB = [str(Path(sys.executable).parent / "katib")]
+__all__ = ["KATIB"]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -34,17 +35,20 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **more}
 
 
-def katib(*arguments: str | Path, cwd: Path, timeout: float = 180.0, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
-    return subprocess.run(
-        [*KATIB, *map(str, arguments)],
-        cwd=cwd,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def katib(
+    *arguments: str | Path, cwd: Path, timeout: float = 180.0, cold: bool = False, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end, as a fork of a process that has imported it, or `cold`, as a user starts it."""
+    start = subprocess.Popen if cold else WarmPopen
+    command = [*KATIB, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with start(command, cwd=cwd, env=environment(**env), stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def katib_here(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +108,7 @@ class ServerProcess:
 
     def start(self) -> None:
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = popen(
                 [*KATIB, "serve", "--port", str(self.port), *self.options],
                 cwd=self.directory,
                 env=environment(TEST_MARKER=self.marker),

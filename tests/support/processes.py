@@ -20,6 +20,7 @@ from katib.local.processes import proc
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import Exit, ProcessHandle
 from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.warm import popen
 
 DAEMON = """
 import os, sys, time
@@ -96,7 +97,7 @@ def launching() -> Iterator[Launch]:
     with ExitStack() as started:
 
         def launch(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
-            process = started.enter_context(subprocess.Popen(command, **options))
+            process = started.enter_context(popen(command, **options))
             started.callback(process.kill)
             return process
 
