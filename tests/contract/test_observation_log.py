@@ -1,4 +1,4 @@
-"""What every observation log promises: in memory, in each SQL database, and there behind a DBManager on loopback."""
+"""What every observation log promises: in memory, in each SQL database, and behind a DBManager on loopback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta, timezone
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,8 +36,6 @@ Log = MemoryObservationLog | SqlObservationLog | DbManagerClient
         pytest.param(postgresql_log, id="postgresql"),
         pytest.param(mysql_log, id="mysql"),
         pytest.param(served_log, id="served from sqlite"),
-        pytest.param(partial(served_log, opened=postgresql_log), id="served from postgresql"),
-        pytest.param(partial(served_log, opened=mysql_log), id="served from mysql"),
     ]
 )
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:

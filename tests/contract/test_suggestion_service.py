@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import cache
 
 import pytest
@@ -51,13 +50,13 @@ DISTRIBUTIONS = {
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Service]]:
-    """Another process for each algorithm, which knows nothing of the experiments that were served here.
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """All algorithms in another process, which knows nothing of the experiments that were served here.
 
     A test has to give its experiments names that no other test uses.
     """
-    with ExitStack() as stack:
-        yield cache(lambda algorithm: stack.enter_context(served_apart(algorithm, tmp_path_factory.mktemp("s"))))
+    with served_apart(ALGORITHMS[0], tmp_path_factory.mktemp("s"), *ALGORITHMS[1:]) as service:
+        yield service
 
 
 def grid_points(*, step: bool) -> list[pb.ParameterSpec]:
@@ -112,11 +111,11 @@ def test_every_suggestion_is_feasible_for_every_type_and_distribution(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_seeded_search_repeats_in_another_process_under_another_name(
-    here: Callable[[str], Service], apart: Callable[[str], Service], algorithm: str
+    here: Callable[[str], Service], apart: Service, algorithm: str
 ) -> None:
     first = here(algorithm).search(experiment_for(algorithm), a_loss, budget=8, parallel=2)
 
-    again = apart(algorithm).search(experiment_for(algorithm, name="copy"), a_loss, budget=8, parallel=2)
+    again = apart.search(experiment_for(algorithm, name="copy"), a_loss, budget=8, parallel=2)
 
     assert assignments_of(first) == assignments_of(again)
 
@@ -133,13 +132,13 @@ def test_without_a_seed_experiments_differ_but_each_repeats(here: Callable[[str]
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_fresh_process_and_an_old_one_answer_alike(
-    here: Callable[[str], Service], apart: Callable[[str], Service], algorithm: str
+    here: Callable[[str], Service], apart: Service, algorithm: str
 ) -> None:
     old, experiment = here(algorithm), experiment_for(algorithm, name="law")
     trials = old.search(experiment, a_loss, budget=7)
     trials += [a_trial("t90", p, condition=Status.RUNNING) for p in old.ask(experiment, trials, count=1)]
 
-    assert old.ask(experiment, trials, count=2) == apart(algorithm).ask(experiment, trials, count=2)
+    assert old.ask(experiment, trials, count=2) == apart.ask(experiment, trials, count=2)
 
 
 @pytest.mark.parametrize("algorithm", LEARNING)
@@ -262,7 +261,7 @@ def test_points_asked_for_together_or_while_others_run_differ(here: Callable[[st
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_experiments_in_turn_in_one_process_equal_those_run_alone(
-    here: Callable[[str], Service], apart: Callable[[str], Service], algorithm: str
+    here: Callable[[str], Service], apart: Service, algorithm: str
 ) -> None:
     names = ("red", "blue")
     experiments = {name: experiment_for(algorithm, name=name, settings=QUICK.get(algorithm, {})) for name in names}
@@ -271,7 +270,7 @@ def test_experiments_in_turn_in_one_process_equal_those_run_alone(
         (point,) = here(algorithm).ask(experiments[name], mixed[name])
         mixed[name].append(a_trial(f"t{i:05}", point, a_loss(point), labels=here(algorithm).labels[0]))
 
-    alone = apart(algorithm).search(experiments["blue"], a_loss, budget=5)
+    alone = apart.search(experiments["blue"], a_loss, budget=5)
 
     assert assignments_of(mixed["blue"]) == assignments_of(alone)
 

@@ -172,9 +172,8 @@ def refuse(*_args: object, **_kwargs: object) -> Sequence[str]:
     )
 
 
-if __name__ == "__main__":
-    from katib.cli import main
-
+def stand_in() -> None:
+    """Let commands of this process find a service in memory."""
     made, pause = MemoryTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
     if gate := os.environ.get("FAKE_GATE"):
         made.gate = lambda: eventually(Path(gate).exists)
@@ -182,4 +181,10 @@ if __name__ == "__main__":
     sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
     sys.modules["katib.cluster.access.connect"] = answering = ModuleType("katib.cluster.access.connect")
     answering.await_api_server = lambda *_asked: True  # type: ignore[attr-defined]  # a module made by hand
+
+
+if __name__ == "__main__":
+    from katib.cli import main
+
+    stand_in()
     sys.exit(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,6 @@ from katib.observations.tables import metadata
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
-
-OpenLog = Callable[[Path], AbstractContextManager[SqlObservationLog]]
 
 T0 = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
 
@@ -168,10 +166,10 @@ def serving_log(log: ObservationLog, **options: Any) -> Iterator[DbManagerServer
 
 
 @contextmanager
-def served_log(directory: Path, opened: OpenLog = sql_log) -> Iterator[DbManagerClient]:
+def served_log(directory: Path) -> Iterator[DbManagerClient]:
     """A client of a DBManager that serves a SQL log on loopback."""
     with (
-        opened(directory) as log,
+        sql_log(directory) as log,
         serving_log(log) as server,
         closing(DbManagerClient(server.address)) as client,
     ):

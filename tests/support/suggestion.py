@@ -173,10 +173,11 @@ def each_served_here() -> Iterator[Callable[[str], Service]]:
 
 
 @contextmanager
-def start_apart(algorithm: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
-    """Serve an algorithm in another process, on a Unix socket, and return the process, too."""
+def start_apart(algorithm: str, folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
+    """Serve an algorithm, and more of them, in another process, on a Unix socket, and return the process, too."""
     address = f"unix:{folder}/{algorithm}.sock"
-    command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
+    which = [word for name in (algorithm, *more) for word in ("--algorithm", name)]
+    command = [sys.executable, "-m", "suggestion_services", *which, "--address", address]
     with subprocess.Popen([*command, "--exit-with-stdin"], stdin=subprocess.PIPE) as process:
         try:
             with grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 50)]) as channel:
@@ -188,7 +189,7 @@ def start_apart(algorithm: str, folder: Path) -> Iterator[tuple[subprocess.Popen
 
 
 @contextmanager
-def served_apart(algorithm: str, folder: Path) -> Iterator[Service]:
-    """Serve an algorithm in another process, on a Unix socket."""
-    with start_apart(algorithm, folder) as (_, service):
+def served_apart(algorithm: str, folder: Path, *more: str) -> Iterator[Service]:
+    """Serve an algorithm, and more of them, in another process, on a Unix socket."""
+    with start_apart(algorithm, folder, *more) as (_, service):
         yield service

@@ -22,7 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.fake_engine import stand_in
+
 KATIB = [str(Path(sys.executable).parent / "katib")]
+FAKE_ENGINE = [sys.executable, "-m", "tests.support.fake_engine"]
+"""The command line over a service in memory."""
+
 _LONGEST_REQUEST = 200_000
 _COMMANDS = ("explaining", "failures", "get", "run.command", "run.again", "serve", "stopping", "tune", "watch")
 _MODULES = (
@@ -73,7 +78,8 @@ class WarmPopen(subprocess.Popen[Any]):
 
 def popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
     """Start a program as `Popen` does, a command of ours by a fork."""
-    start = WarmPopen if [str(command[0])] == KATIB and "preexec_fn" not in options else subprocess.Popen
+    is_ours = [str(command[0])] == KATIB or list(command[:3]) == FAKE_ENGINE
+    start = WarmPopen if is_ours and "preexec_fn" not in options else subprocess.Popen
     return start(command, **options)
 
 
@@ -140,8 +146,12 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = argv
+    if argv[:3] == FAKE_ENGINE:
+        sys.argv = [*KATIB, *argv[3:]]
+        stand_in()
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it stays to the end
-    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)  # noqa: SIM115
+    by_line = os.isatty(1) or "PYTHONUNBUFFERED" in environment
+    sys.stdout = open(1, "w", buffering=1 if by_line else -1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 

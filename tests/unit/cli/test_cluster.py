@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.processes import Launch
 from tests.support.tuning import MemoryTuningService, document
+from tests.support.warm import FAKE_ENGINE
 from tests.unit.cli.conftest import Katib
 from tests.unit.cli.test_serve import serve
 
@@ -147,7 +148,7 @@ def test_later_commands_are_told_with_the_namespace_that_is_not_the_contexts(
 
 def test_ctrl_c_leaves_the_experiment_running_and_says_how_to_end_it(file: Path, launch: Launch) -> None:
     process = launch(
-        [sys.executable, "-m", "tests.support.fake_engine", "run", str(file), "--context", "c"],
+        [*FAKE_ENGINE, "run", str(file), "--context", "c"],
         cwd=file.parent,
         env={**os.environ, "PYTHONPATH": str(ROOT), "FAKE_PAUSE": "600"},
         stdout=subprocess.PIPE,

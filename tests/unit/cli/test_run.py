@@ -8,7 +8,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +19,10 @@ import yaml
 
 from tests.support.processes import Launch
 from tests.support.tuning import MemoryTuningService, document
+from tests.support.warm import FAKE_ENGINE
 from tests.unit.cli.conftest import Katib
 
-PROGRAM = [sys.executable, "-m", "tests.support.fake_engine"]
+PROGRAM = FAKE_ENGINE
 ROOT = Path(__file__).parents[3]
 DEADLINE_SECONDS = 60
 

@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from katib.rest.notes import running_servers
 from tests.support.processes import Launch, signal_another_thread
 from tests.support.waiting import eventually
+from tests.support.warm import FAKE_ENGINE, popen
 from tests.unit.cli.conftest import Katib
 
 ROOT = Path(__file__).parents[3]
@@ -25,8 +25,8 @@ DEADLINE_SECONDS = 60
 @contextmanager
 def serve(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a server in a process of its own and yield it with its URL, once it says that it listens."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_engine", "serve", "--port", "0", *options],
+    process = popen(
+        [*FAKE_ENGINE, "serve", "--port", "0", *options],
         cwd=directory,
         env={
             **os.environ,
@@ -71,7 +71,7 @@ def test_a_signal_ends_a_server_that_takes_long_to_start(
     tmp_path: Path, launch: Launch, number: signal.Signals, code: int
 ) -> None:
     process = launch(
-        [sys.executable, "-m", "tests.support.fake_engine", "serve", "--port", "0"],
+        [*FAKE_ENGINE, "serve", "--port", "0"],
         cwd=tmp_path,
         env={
             **os.environ,

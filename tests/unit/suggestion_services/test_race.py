@@ -24,6 +24,7 @@ def losses(algorithm: str, animal: Animal, *, budget: int, seeds: range, **setti
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("animal", ZOO, ids=lambda a: a.name)
 @pytest.mark.parametrize("algorithm", ["tpe", "multivariate-tpe"])
 def test_an_estimator_beats_random_search(algorithm: str, animal: Animal) -> None:

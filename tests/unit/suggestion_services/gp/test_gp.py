@@ -31,6 +31,7 @@ def measured(points: list[Assignments], loss: Callable[[Assignments], float] = b
     return [PastTrial(f"t{i:05}", Outcome.MEASURED, point, loss(point)) for i, point in enumerate(points)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("animal", ZOO, ids=lambda a: a.name)
 def test_the_race_against_forty_random_searches_is_won(animal: Animal) -> None:
     (ours,) = losses("gp", animal, budget=40, seeds=range(1))
