@@ -18,6 +18,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -163,4 +164,10 @@ if __name__ == "__main__":
 
     from katib.cli import main
 
-    sys.exit(main())
+    code = main()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)  # without taking apart what is shared with the parent, which would copy it first
