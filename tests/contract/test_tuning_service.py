@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -59,8 +59,7 @@ def over_http(_request: pytest.FixtureRequest) -> Iterator[World]:
 
 @contextmanager
 def engine(request: pytest.FixtureRequest) -> Iterator[World]:
-    directory: Path = request.getfixturevalue("tmp_path")
-    with open_engine(data_dir=directory) as running:
+    with open_engine(data_dir=request.getfixturevalue("tmp_path_factory").mktemp("engine")) as running:
         yield World(running.service, lambda name: _run(running.start, running.service, name))
         running.stop()
 
@@ -115,6 +114,27 @@ def objects(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture
 def finished(world: World) -> TuningService:
     """A service in which the experiment `demo` ran its three trials."""
+    return _ran(world)
+
+
+@pytest.fixture(scope="module")
+def kept(request: pytest.FixtureRequest) -> Iterator[Callable[[str], TuningService]]:
+    """Each world once, in which the experiment `demo` ran its three trials."""
+    with ExitStack() as stack:
+        yield cache(lambda name: _ran(stack.enter_context(WORLDS[name](request))))
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in WORLDS])
+def ended(request: pytest.FixtureRequest, kept: Callable[[str], TuningService]) -> Iterator[TuningService]:
+    """As `finished`, for tests that only read: all of them share it, but on an API server, which all worlds share."""
+    if request.param == "api-server":
+        with api_server(request) as made:
+            yield _ran(made)
+    else:
+        yield kept(request.param)
+
+
+def _ran(world: World) -> TuningService:
     world.service.submit(document("demo"), source="demo.yaml")
     world.finish("demo")
     return world.service
@@ -254,15 +274,15 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.delete(NS, "ghost"), id="delete"),
     ],
 )
-def test_a_missing_object_is_not_found(world: World, call: Callable[[TuningService], object]) -> None:
+def test_a_missing_object_is_not_found(ended: TuningService, call: Callable[[TuningService], object]) -> None:
     with pytest.raises(NotFoundError, match="ghost"):
-        call(world.service)
+        call(ended)
 
 
-def test_trials_come_oldest_first_and_in_pages(finished: TuningService) -> None:
-    whole = finished.trials(NS, "demo")
-    first = finished.trials(NS, "demo", limit=2)
-    second = finished.trials(NS, "demo", limit=2, cursor=first.cursor)
+def test_trials_come_oldest_first_and_in_pages(ended: TuningService) -> None:
+    whole = ended.trials(NS, "demo")
+    first = ended.trials(NS, "demo", limit=2)
+    second = ended.trials(NS, "demo", limit=2, cursor=first.cursor)
 
     assert whole.total == first.total == 3
     assert first.cursor
@@ -273,37 +293,37 @@ def test_trials_come_oldest_first_and_in_pages(finished: TuningService) -> None:
 
 
 @pytest.mark.parametrize("order", ["age", "name", "objective", "duration"])
-def test_the_pages_of_every_order_are_the_whole_list(finished: TuningService, order: TrialOrder) -> None:
-    whole = finished.trials(NS, "demo", order=order)
-    first = finished.trials(NS, "demo", order=order, limit=2)
-    second = finished.trials(NS, "demo", order=order, limit=2, cursor=first.cursor)
+def test_the_pages_of_every_order_are_the_whole_list(ended: TuningService, order: TrialOrder) -> None:
+    whole = ended.trials(NS, "demo", order=order)
+    first = ended.trials(NS, "demo", order=order, limit=2)
+    second = ended.trials(NS, "demo", order=order, limit=2, cursor=first.cursor)
 
     assert [*first.items, *second.items] == [*whole.items]
-    assert sorted(one.name for one in whole.items) == sorted(one.name for one in finished.trials(NS, "demo").items)
+    assert sorted(one.name for one in whole.items) == sorted(one.name for one in ended.trials(NS, "demo").items)
 
 
-def test_the_best_trial_is_on_top_of_those_sorted_by_objective(finished: TuningService) -> None:
-    losses = [float(objective_value(t) or "nan") for t in finished.trials(NS, "demo", order="objective").items]
-    names = [one.name for one in finished.trials(NS, "demo", order="name").items]
+def test_the_best_trial_is_on_top_of_those_sorted_by_objective(ended: TuningService) -> None:
+    losses = [float(objective_value(t) or "nan") for t in ended.trials(NS, "demo", order="objective").items]
+    names = [one.name for one in ended.trials(NS, "demo", order="name").items]
 
     assert losses == sorted(losses)
     assert names == sorted(names)
 
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1,2"])
-def test_a_cursor_of_another_list_is_bad_input(finished: TuningService, cursor: str) -> None:
+def test_a_cursor_of_another_list_is_bad_input(ended: TuningService, cursor: str) -> None:
     with pytest.raises(InvalidError, match="start without one"):
-        finished.trials(NS, "demo", cursor=cursor)
+        ended.trials(NS, "demo", cursor=cursor)
 
 
-def test_trials_can_be_chosen_by_state(finished: TuningService) -> None:
-    assert finished.trials(NS, "demo", states=("Succeeded",)).total == 3
-    assert finished.trials(NS, "demo", states=("Failed", "Killed")).total == 0
+def test_trials_can_be_chosen_by_state(ended: TuningService) -> None:
+    assert ended.trials(NS, "demo", states=("Succeeded",)).total == 3
+    assert ended.trials(NS, "demo", states=("Failed", "Killed")).total == 0
 
 
-def test_the_best_trial_has_the_lowest_loss(finished: TuningService) -> None:
-    best = finished.best(NS, "demo")
-    losses = [float(objective_value(t) or "nan") for t in finished.trials(NS, "demo").items]
+def test_the_best_trial_has_the_lowest_loss(ended: TuningService) -> None:
+    best = ended.best(NS, "demo")
+    losses = [float(objective_value(t) or "nan") for t in ended.trials(NS, "demo").items]
 
     assert best is not None
     assert float(objective_value(best) or "nan") == min(losses)
@@ -315,63 +335,63 @@ def test_without_a_finished_trial_there_is_no_best(world: World) -> None:
     assert world.service.best("empty", "demo") is None or is_completed(world.service.best("empty", "demo") or {})
 
 
-def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningService) -> None:
-    trial = finished.trials(NS, "demo").items[0]
+def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(ended: TuningService) -> None:
+    trial = ended.trials(NS, "demo").items[0]
     value = assignments_of(trial)["x"]
-    readings = finished.metrics(NS, trial.name, metric="loss")
+    readings = ended.metrics(NS, trial.name, metric="loss")
 
-    assert f"loss={value}" in b"".join(finished.logs(NS, trial.name)).decode()
+    assert f"loss={value}" in b"".join(ended.logs(NS, trial.name)).decode()
     assert [reading.value for reading in readings] == [value]
     assert readings[0].time.tzinfo is not None
-    assert list(finished.metrics(NS, trial.name, metric="other")) == []
-    assert list(finished.curve(NS, trial.name, points=4)) == list(readings)
+    assert list(ended.metrics(NS, trial.name, metric="other")) == []
+    assert list(ended.curve(NS, trial.name, points=4)) == list(readings)
 
 
-def test_readings_go_on_behind_a_cursor(finished: TuningService) -> None:
-    trial = finished.trials(NS, "demo").items[0]
-    first = finished.readings(NS, trial.name)
-    after = finished.readings(NS, trial.name, since=first.cursor)
+def test_readings_go_on_behind_a_cursor(ended: TuningService) -> None:
+    trial = ended.trials(NS, "demo").items[0]
+    first = ended.readings(NS, trial.name)
+    after = ended.readings(NS, trial.name, since=first.cursor)
 
     assert [(reading.name, reading.value) for reading in first.items] == [("loss", assignments_of(trial)["x"])]
     assert first.items[0].time.tzinfo is not None
     assert (after.items, after.cursor) == ((), first.cursor)
-    assert finished.readings(NS, trial.name, since=NOW) == after
+    assert ended.readings(NS, trial.name, since=NOW) == after
 
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1" * 40])
-def test_a_cursor_of_no_readings_is_bad_input(finished: TuningService, cursor: str) -> None:
-    trial = finished.trials(NS, "demo").items[0].name
+def test_a_cursor_of_no_readings_is_bad_input(ended: TuningService, cursor: str) -> None:
+    trial = ended.trials(NS, "demo").items[0].name
 
     with pytest.raises(InvalidError, match="start without one"):
-        finished.readings(NS, trial, since=cursor)
+        ended.readings(NS, trial, since=cursor)
 
 
-def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:
-    trial = finished.trials(NS, "demo").items[0].name
+def test_the_tail_of_a_log_has_so_many_lines(ended: TuningService) -> None:
+    trial = ended.trials(NS, "demo").items[0].name
 
-    assert b"".join(finished.logs(NS, trial, tail_lines=0)) == b""
-    assert len(b"".join(finished.logs(NS, trial, tail_lines=1)).splitlines()) == 1
-
-
-def test_following_the_log_of_an_ended_trial_ends(finished: TuningService) -> None:
-    trial = finished.trials(NS, "demo").items[0].name
-
-    assert b"loss=" in b"".join(finished.logs(NS, trial, follow=True))
+    assert b"".join(ended.logs(NS, trial, tail_lines=0)) == b""
+    assert len(b"".join(ended.logs(NS, trial, tail_lines=1)).splitlines()) == 1
 
 
-def test_events_of_an_experiment_include_those_of_its_trials(finished: TuningService) -> None:
-    trials = {t.name for t in finished.trials(NS, "demo").items}
-    events = finished.events("Experiment", NS, "demo")
+def test_following_the_log_of_an_ended_trial_ends(ended: TuningService) -> None:
+    trial = ended.trials(NS, "demo").items[0].name
+
+    assert b"loss=" in b"".join(ended.logs(NS, trial, follow=True))
+
+
+def test_events_of_an_experiment_include_those_of_its_trials(ended: TuningService) -> None:
+    trials = {t.name for t in ended.trials(NS, "demo").items}
+    events = ended.events("Experiment", NS, "demo")
 
     assert trials <= {event.name for event in events if event.kind == "Trial"}
     assert sorted(event.time for event in events) == [event.time for event in events]
 
 
-def test_changes_open_with_everything_as_it_is(finished: TuningService) -> None:
-    changes = list(finished.changes(NS, "demo", timeout_seconds=0.3))
+def test_changes_open_with_everything_as_it_is(ended: TuningService) -> None:
+    changes = list(ended.changes(NS, "demo", timeout_seconds=0.3))
     opening = {change.object.name for change in changes if change.type == "ADDED"}
 
-    assert opening >= {"demo", *(one.name for one in finished.trials(NS, "demo").items)}
+    assert opening >= {"demo", *(one.name for one in ended.trials(NS, "demo").items)}
 
 
 def test_changes_show_every_step_of_a_run(world: World) -> None:
@@ -389,11 +409,11 @@ def test_changes_show_every_step_of_a_run(world: World) -> None:
     assert set(states) == {one.name for one in world.service.trials(NS, "demo").items}
 
 
-def test_changes_go_on_behind_a_cursor_without_a_new_listing(finished: TuningService) -> None:
-    seen = list(finished.changes(NS, "demo", timeout_seconds=0.3))
+def test_changes_go_on_behind_a_cursor_without_a_new_listing(ended: TuningService) -> None:
+    seen = list(ended.changes(NS, "demo", timeout_seconds=0.3))
     cursor = next(change.cursor for change in reversed(seen) if change.cursor)
 
-    assert list(finished.changes(NS, "demo", timeout_seconds=0.3, since=cursor)) == []
+    assert list(ended.changes(NS, "demo", timeout_seconds=0.3, since=cursor)) == []
 
 
 def test_changes_end_with_the_deletion(finished: TuningService) -> None:
@@ -458,13 +478,13 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
         world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
 
 
-def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:
-    trial = finished.trials(NS, "demo").items[0].name
+def test_only_a_trial_that_is_under_way_can_be_suspended(ended: TuningService) -> None:
+    trial = ended.trials(NS, "demo").items[0].name
     for suspended in (True, False):
         with pytest.raises(InvalidError, match="it has ended"):
-            finished.suspend(NS, trial, suspended=suspended)
+            ended.suspend(NS, trial, suspended=suspended)
         with pytest.raises(NotFoundError):
-            finished.suspend(NS, "ghost", suspended=suspended)
+            ended.suspend(NS, "ghost", suspended=suspended)
 
 
 def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> None:
