@@ -11,8 +11,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ def controllers(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
 
 @contextmanager
 def engine(request: pytest.FixtureRequest) -> Iterator[TuningService]:
-    directory: Path = request.getfixturevalue("tmp_path")
+    directory = request.getfixturevalue("tmp_path_factory").mktemp("engine")
     with open_engine(data_dir=directory, own_process=False) as running:
         running.start()
         yield running.service
@@ -72,10 +72,21 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Tunin
 }
 
 
-@pytest.fixture(params=WORLDS.values(), ids=WORLDS)
-def service(request: pytest.FixtureRequest) -> Iterator[TuningService]:
-    with request.param(request) as made:
-        yield made
+@pytest.fixture(scope="module")
+def kept(request: pytest.FixtureRequest) -> Iterator[Callable[[str], TuningService]]:
+    """Each world once: its suggestion service takes longer to start than a test."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(WORLDS[name](request)))
+
+
+@pytest.fixture(params=WORLDS)
+def service(request: pytest.FixtureRequest, kept: Callable[[str], TuningService]) -> Iterator[TuningService]:
+    """A service without experiments."""
+    service = kept(request.param)
+    yield service
+    for experiment in service.experiments():
+        service.delete(experiment.namespace, experiment.name)
+    eventually(lambda: not service.experiments())
 
 
 def submit(service: TuningService, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
