@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -14,7 +15,7 @@ from katib.api.metrics import BEFORE_THE_LAST, BatchId, BestTrial, Change, Metri
 from katib.api.summary import best_of, observation_of
 from katib.api.thinning import thinned
 from katib.api.types import Observation
-from katib.databases import address_of, open_sql_server
+from katib.databases import SqlServer, address_of, open_sql_server
 from katib.databases.sqlite import open_database
 from katib.observations import SqlObservationLog
 from katib.observations.tables import metadata
@@ -141,18 +142,20 @@ def mysql_log(_directory: Path) -> Iterator[SqlObservationLog]:
 
 @contextmanager
 def _server_log(server: SqlServerProcess) -> Iterator[SqlObservationLog]:
-    with open_sql_server(address_of(server.url(_kept_database(server)))) as database:
-        log = SqlObservationLog(database)
-        with database.write() as connection:
-            for table in metadata.sorted_tables:  # what an earlier test left
-                connection.execute(table.delete())
-        yield log
+    database = _kept_database(server)
+    log = SqlObservationLog(database)
+    with database.write() as connection:
+        for table in metadata.sorted_tables:  # what an earlier test left
+            connection.execute(table.delete())
+    yield log
 
 
 @cache
-def _kept_database(server: SqlServerProcess) -> str:
-    """Return the one database of this server for all tests of logs: to make one takes longer than most of these."""
-    return server.new_database()
+def _kept_database(server: SqlServerProcess) -> SqlServer:
+    """Return the one database of this server for all tests of logs: to open one takes longer than most of these."""
+    database = open_sql_server(address_of(server.url(server.new_database())))
+    atexit.register(database.close)
+    return database
 
 
 @contextmanager
