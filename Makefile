@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -61,7 +61,7 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
-	@$(PYTEST) -q -m "slow and not cluster" -n 2 --dist worksteal
+	@$(PYTEST) -q -m "slow and not cluster" -n 3 --dist worksteal
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks
@@ -130,6 +130,8 @@ $(DOCS_STAMP): $(DEMO_STAMP)
 	@echo "installing what builds the documentation into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
 	@touch $@
+
+setup-docs: $(DOCS_STAMP)
 
 docs: $(DOCS_STAMP) ## Build the documentation into build/docs/html; a broken link or an unlisted page is an error
 	@$(BIN)/python -m tools.build_docs
