@@ -1,8 +1,8 @@
 """What early stopping saves: the digits example, 30 epochs, and power laws of 300 epochs; four trials at a time.
 
 60 random trials, three seeds. All curves are computed once, each trial to its end. Then every algorithm decides over
-them as they would have come: four trials at a time, an epoch each per tick, and the slot of a stopped trial is filled at
-once. Optuna's `MedianPruner` decides over the same curves. Prints the share of the epochs that were run and the best
+them as they would have come: four trials at a time, an epoch each per tick, and the slot of a stopped trial is filled
+at once. Optuna's `MedianPruner` decides over the same curves. Prints the share of the epochs that were run and the best
 accuracy, against the same search without early stopping. Targets: at most 0.5 % below the best accuracy, and of the
 epochs `asha` at most 40 %, `medianstop` at most 70 %, `median` at most 35 % of the power laws.
 
