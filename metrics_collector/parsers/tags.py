@@ -3,8 +3,8 @@
 For a metric `train/accuracy`, whose last part is `accuracy` and whose leading part is `train`:
 
 - The tag `train/accuracy` counts, in any directory: what SummaryWriter's users write.
-- So does the tag that the SummaryWriters of PyTorch and tensorboardX make of a metric's name: they put `_` for spaces and
-  other characters, so that `train acc` becomes `train_acc`.
+- So does the tag that the SummaryWriters of PyTorch and tensorboardX make of a metric's name: they put `_` for spaces
+  and other characters, so that `train acc` becomes `train_acc`.
 - The tag `accuracy` counts in a directory `train` or `.../train`: what TensorFlow's and Keras's users write. A metric
   without leading part is found in any directory.
 - As in Katib, a tag that only begins with `accuracy` counts too, and so does a directory whose text ends with `train`
