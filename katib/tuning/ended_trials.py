@@ -60,7 +60,7 @@ def add_ended_trials(store: ObjectStore, callers: CallersLog | None, key: Key, t
     log = callers.log.within(key.namespace)
     new = 0
     for trial in trials:
-        name = trial_name(key.namespace, key.name, f"{_REPORTER}/{trial.id}")
+        name = name_of_ended(key.namespace, key.name, trial.id)
         if trial.readings:
             log.report(name, trial.readings, BatchId(_REPORTER, 0))
         try:
@@ -79,6 +79,11 @@ def add_ended_trials(store: ObjectStore, callers: CallersLog | None, key: Key, t
 
     until_written(count, key.name, "send the trials again")
     return new
+
+
+def name_of_ended(namespace: str, experiment: str, identity: str) -> str:
+    """Return the name that a trial that was evaluated elsewhere has here."""
+    return trial_name(namespace, experiment, f"{_REPORTER}/{identity}")
 
 
 def _object_of(experiment: Experiment, name: str, trial: EndedTrial) -> dict[str, Any]:
