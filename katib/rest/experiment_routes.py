@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter
 
 from katib.api.marks import MarkChanges
+from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Suggestion
 from katib.api.validation.update import COUNTS
 from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
@@ -22,8 +23,11 @@ from katib.rest.routing import (
     MAX_INT,
     OBJECT_NAME,
     SCHEMAS,
+    AddedEndedTrials,
     AddedTrial,
     ChosenTrial,
+    EndedTrialData,
+    EndedTrials,
     ExperimentEdit,
     ExperimentObject,
     Items,
@@ -49,6 +53,7 @@ from katib.tuning.service import (
     LONGEST_COMMAND,
     Choice,
     Diagnosis,
+    EndedTrial,
     Preview,
     RecordedEvent,
     StoredRuntime,
@@ -261,6 +266,25 @@ def _add_changes(router: APIRouter) -> None:
         """Run a trial before those that the algorithm proposes next; it counts against the budget."""
         chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
         return {"before": service.add_trial(namespace, name, chosen)}
+
+    @router.post("/namespaces/{namespace}/experiments/{name}/ended-trials")
+    def add_ended_trials(service: Service, namespace: Namespace, name: Name, sent: EndedTrials) -> AddedEndedTrials:
+        """Take trials that were evaluated elsewhere into an experiment without trial template; each is taken once."""
+        return {"added": service.add_ended_trials(namespace, name, list(map(_ended_trial, sent["trials"])))}
+
+
+def _ended_trial(sent: EndedTrialData) -> EndedTrial:
+    readings = (MetricLog(one["time"], one["name"], one["value"], one.get("step")) for one in sent.get("readings", ()))
+    return EndedTrial(
+        sent["id"],
+        sent["assignments"],
+        sent.get("values", {}),
+        sent["began"],
+        sent["ended"],
+        sent.get("failure"),
+        sent.get("stopped", False),
+        tuple(readings),
+    )
 
 
 def _add_asking(router: APIRouter, closing: Closing) -> None:

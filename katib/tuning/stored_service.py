@@ -25,6 +25,7 @@ from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment
+from katib.tuning.ended_trials import add_ended_trials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
 from katib.tuning.repeating import Repeating, Repeats, Wanted
@@ -34,6 +35,7 @@ from katib.tuning.service import (
     CallerAnswer,
     Choice,
     Document,
+    EndedTrial,
     GivenTrial,
     Preview,
     RunOutcome,
@@ -80,6 +82,7 @@ class ObjectTuningService(ObjectReadingService):
         self._aftermath = aftermath or NoAftermath()
         self.templates = templates or OfferedTemplates(records.store)
         self._repeating = None if repeats is None else Repeating(self, repeats)
+        self._readings = records.callers
         self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
 
     def namespaces(self) -> Sequence[str]:
@@ -299,6 +302,11 @@ class ObjectTuningService(ObjectReadingService):
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Renew the lease of a caller."""
         return self._callers.renew(self._trial(namespace, trial), ask_id=ask_id)
+
+    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
+        """Take trials that were evaluated elsewhere."""
+        store = self._namespaces.store_of(namespace)
+        return add_ended_trials(store, self._readings, Key(namespace, experiment), trials)
 
     def _trial(self, namespace: str, name: str) -> Key:
         """Return the key of a trial that is there."""

@@ -65,36 +65,9 @@ class TrialFactory:
         Raises:
             InvalidError: The template cannot be rendered with it.
         """
-        template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
-        rendered = None if asked else self._rendered(experiment, assignment)
-        both = bool(template.success_condition and template.failure_condition)
-        spec = TrialSpec(
-            objective=experiment.spec.objective,
-            parameter_assignments=assignment.parameter_assignments,
-            early_stopping_rules=assignment.early_stopping_rules,
-            run_spec=rendered,
-            retain_run=template.retain,
-            metrics_collector=experiment.spec.metrics_collector_spec or MetricsCollectorSpec(),
-            primary_pod_labels=template.primary_pod_labels,
-            primary_container_name=template.primary_container_name,
-            success_condition=template.success_condition if both else "",
-            failure_condition=template.failure_condition if both else "",
-            labels=assignment.labels,
+        return new_trial(
+            experiment, assignment, None if is_asked(experiment) else self._rendered(experiment, assignment)
         )
-        metadata = ObjectMeta(
-            name=assignment.name,
-            namespace=experiment.namespace,
-            labels={
-                **experiment.metadata.labels,
-                EXPERIMENT_LABEL: experiment.name,
-                **assignment.labels,
-                **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
-            },
-            annotations=_lost_leases(experiment) if asked else {},
-            owner_references=(owned_by(experiment),),
-            finalizers=(TRIAL_FINALIZER,),
-        )
-        return Trial(metadata=metadata, spec=spec).encode()
 
     def _rendered(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
         return self.template_of(experiment).render(
@@ -103,6 +76,45 @@ class TrialFactory:
 
     def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
         return usable_data(self._config_maps.find(key), experiment.namespace)
+
+
+def new_trial(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the Trial object of an assignment, ready to be created.
+
+    Args:
+        experiment: Whose trial it is.
+        assignment: Its name, values and labels.
+        run_spec: The rendered template; None where callers evaluate the trials.
+    """
+    template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
+    both = bool(template.success_condition and template.failure_condition)
+    spec = TrialSpec(
+        objective=experiment.spec.objective,
+        parameter_assignments=assignment.parameter_assignments,
+        early_stopping_rules=assignment.early_stopping_rules,
+        run_spec=run_spec,
+        retain_run=template.retain,
+        metrics_collector=experiment.spec.metrics_collector_spec or MetricsCollectorSpec(),
+        primary_pod_labels=template.primary_pod_labels,
+        primary_container_name=template.primary_container_name,
+        success_condition=template.success_condition if both else "",
+        failure_condition=template.failure_condition if both else "",
+        labels=assignment.labels,
+    )
+    metadata = ObjectMeta(
+        name=assignment.name,
+        namespace=experiment.namespace,
+        labels={
+            **experiment.metadata.labels,
+            EXPERIMENT_LABEL: experiment.name,
+            **assignment.labels,
+            **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
+        },
+        annotations=_lost_leases(experiment) if asked else {},
+        owner_references=(owned_by(experiment),),
+        finalizers=(TRIAL_FINALIZER,),
+    )
+    return Trial(metadata=metadata, spec=spec).encode()
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:
