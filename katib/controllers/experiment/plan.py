@@ -21,9 +21,8 @@ from datetime import datetime
 from msgspec import structs
 
 from katib.api.conditions import (
-    COMPLETED_EXPERIMENT,
-    Conditions,
     find_condition,
+    has_ended,
     is_true,
     set_condition,
     whole_second,
@@ -138,7 +137,7 @@ class Observed:
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
-    if is_completed(status.conditions):
+    if has_ended(status.conditions):
         if not awaits_restart(structs.replace(seen.experiment, status=status)):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
@@ -157,11 +156,6 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     if seen.counts.counts:
         status = _running(status, seen.now)
     return _go_on(seen, status)
-
-
-def is_completed(conditions: Conditions) -> bool:
-    """Return whether an experiment is over."""
-    return bool([c for c in conditions if c.status == ConditionStatus.TRUE and c.type in COMPLETED_EXPERIMENT])
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from katib.api.conditions import find_condition
+from katib.api.conditions import find_condition, has_ended
 from katib.api.leases import is_asked
 from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
@@ -21,7 +21,6 @@ from katib.controllers.experiment.plan import (
     ExperimentPlan,
     Observed,
     Obstacle,
-    is_completed,
     plan_experiment,
 )
 from katib.controllers.experiment.trial_factory import TrialFactory
@@ -122,7 +121,7 @@ class ExperimentReconciler:
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:
         """Return why no trial can be made of the experiment, None when they can."""
-        if is_completed(experiment.status.conditions):
+        if has_ended(experiment.status.conditions):
             return None
         if find_condition(experiment.status.conditions, ExperimentCondition.CREATED) is None:
             errors = [error for error in self._check(experiment) if not is_not_there(error)]
