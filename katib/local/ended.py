@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, ResumePolicy
 from katib.api.validation import awaits_restart
-from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import NotFoundError, UnavailableError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
@@ -140,7 +140,7 @@ class EndedExperiments:
 
     def _may_be_hidden(self, experiment: Experiment) -> bool:
         template, metadata = experiment.spec.trial_template, experiment.metadata
-        if not is_completed(experiment.status.conditions) or awaits_restart(experiment):
+        if not has_ended(experiment.status.conditions) or awaits_restart(experiment):
             return False
         if metadata.deletion_timestamp is not None:
             return False

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
@@ -182,7 +182,7 @@ class ObjectTuningService(ObjectReadingService):
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
         submission = with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
-        ended = true_types(old.status.conditions) & COMPLETED_EXPERIMENT
+        ended = has_ended(old.status.conditions)
         same = new.spec == old.spec
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         if same:
