@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import DecodeError
+from msgspec.json import Decoder
+
 from katib.api.json_values import same_json
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import ConflictError, NotFoundError, invalid
@@ -33,8 +36,16 @@ _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "d
 encode = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 """Returns the JSON text of an isolated object."""
 
-decode: Callable[[str], Json] = json.JSONDecoder().decode
-"""Returns the object of a JSON text. What was encoded before is a deep copy, and of plain JSON types only."""
+_read: Callable[[str], Json] = Decoder().decode
+_read_rare: Callable[[str], Json] = json.JSONDecoder().decode
+
+
+def decode(text: str) -> Json:
+    """Return the object of a JSON text. What was encoded before is a deep copy, and of plain JSON types only."""
+    try:
+        return _read(text)
+    except DecodeError:  # half a character, as a program may have printed it
+        return _read_rare(text)
 
 
 def isolated(obj: Object) -> Json:
