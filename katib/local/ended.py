@@ -105,7 +105,7 @@ class EndedExperiments:
         return Key.of(obj) in self._hidden
 
     def visible_trials(self, namespace: str | None) -> Iterator[ObjectList]:
-        """Yield the trials that the caches see, a page at a time."""
+        """Yield the trials that the caches see, a page at a time, one experiment after the other."""
         hidden = {str(key) for key in self._hidden}
         revision = ""
         for scope in self._store.scopes(TRIAL):
@@ -114,7 +114,7 @@ class EndedExperiments:
                 continue
             for page in self._store.pages(TRIAL, space, labels={EXPERIMENT_LABEL: name}):
                 revision = revision or page.resource_version
-                yield ObjectList(page.items, revision)
+                yield ObjectList(page.items, revision, in_order=True)
         if not revision:
             yield ObjectList((), self._store.list(TRIAL, "-").resource_version)
 
