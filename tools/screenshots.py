@@ -82,7 +82,7 @@ def shoot(browser: Browser, root: str, shot: Shot, path: Path, *, whole: bool = 
     page.close()
 
 
-LOOKED = {
+LOOKED: dict[str, str] = {
     "list": "",
     "small": _DIGITS,
     "large": "experiments/default/resnet-sweep",
@@ -95,11 +95,10 @@ def look(browser: Browser, root: str, directory: Path) -> None:
     """Make pictures of pages whole, at two widths, light and dark."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, page in LOOKED.items():
-        for scheme in ("light", "dark"):
-            for size in (LAPTOP, PHONE):
-                for tab in ("overview", "analysis") if page else ("",):
-                    shot = Shot(f"{page}?tab={tab}" if tab else page, size, scheme)
-                    shoot(browser, root, shot, directory / f"{name}{tab}-{size[0]}-{scheme}.png", whole=True)
+        for scheme, size in (("light", LAPTOP), ("dark", PHONE), ("dark", LAPTOP), ("light", PHONE)):
+            for tab in ("overview", "analysis") if page else ("",):
+                shot = Shot(f"{page}?tab={tab}" if tab else page, size, scheme)
+                shoot(browser, root, shot, directory / f"{name}{tab}-{size[0]}-{scheme}.png", whole=True)
 
 
 def settle(page: Page, milliseconds: int = 1_500) -> None:

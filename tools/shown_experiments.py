@@ -4,6 +4,8 @@ Nothing runs: values follow from formulas that behave like trainings, with a fix
 the page does.
 """
 
+# ruff: noqa: PLR2004  # numbers of made-up trainings
+
 from __future__ import annotations
 
 import math
@@ -110,9 +112,7 @@ def _put(service: MemoryTuningService, shown: Shown, start: datetime | None) -> 
     service.store.create(with_defaults(decode_stored(_document(shown))).encode())
     service.edit("default", shown.name, counts={}, marks=shown.marks)
     start, draw = start or service.clock.now(), Random(shown.name)
-    trials = []
-    for index in range(shown.count):
-        trials.append(_trial(service, shown, index, start, draw))
+    trials = [_trial(service, shown, index, start, draw) for index in range(shown.count)]
     status = _status(shown, trials, start)
     service.put({**service.get(Experiment, "default", shown.name).encode(), "status": status})
     state = status["conditions"][-1]["type"]
@@ -143,7 +143,12 @@ def _document(shown: Shown) -> Json:
     }
     if shown.stops:
         spec["earlyStopping"] = {"algorithmName": "asha"}
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": shown.name, "namespace": "default"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": shown.name, "namespace": "default"},
+        "spec": spec,
+    }
 
 
 def _trial(service: MemoryTuningService, shown: Shown, index: int, start: datetime, draw: Random) -> Json:
@@ -217,7 +222,7 @@ def _status(shown: Shown, trials: list[Json], start: datetime) -> Json:
     costs = {}
     for index, trial in enumerate(trials):
         metrics = {m["name"]: float(m["latest"]) for m in trial["status"].get("observation", {}).get("metrics", ())}
-        if metrics and metrics.get("memory", 0) <= 8:  # noqa: PLR2004 - the constraint
+        if metrics and metrics.get("memory", 0) <= 8:
             costs[index] = tuple(sign * metrics[term["name"]] for sign, term in zip(signs, terms, strict=True))
     best = min(costs, key=costs.__getitem__)
     status["currentOptimalTrial"] = _entry(trials[best])

@@ -1,17 +1,17 @@
 """Parameter importances: fANOVA, which share of the variance of the objective each parameter explains.
 
-Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective; ranks are scaled to 0 to 1. f is
-the mean of a forest's trees, V its variance where each parameter is drawn by itself. A parameter explains alone the
-variance of the mean of f given its value, and with others what it adds to that in interactions: together V less the
-variance that is left when all others are known.
+Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective; ranks are scaled to 0 to 1. f
+is the mean of a forest's trees, V its variance where each parameter is drawn by itself. A parameter explains alone the
+variance of the mean of f given its value, and with others what it adds to that in interactions: together all that is
+left when the others are known.
 Source: [Hutter2014] An Efficient Approach for Assessing Hyperparameter Importance, ICML 31. [Geurts2006] Extremely
 Randomized Trees, Machine Learning 63: a node is cut where the best of one random cut for each column is. [Jansen1999]
 Analysis of variance designs for model output, Computer Physics Communications 117: both shares from pairs of points.
 Differs from the sources: points are drawn in place of integrating over the leaves, and each value from those of the
-trials in place of the whole space, so importance is that where the search went. Each tree is grown on two thirds of the
-trials. Ranks take the place of values: a few diverged trials do not decide everything, and no scale does. The columns of
-the choices of one parameter are drawn together. A trial that does not have a parameter has a value of its own below all
-others.
+trials in place of the whole space, so importance is that where the search went. Each tree is grown on two thirds of
+the trials. Ranks take the place of values: a few diverged trials do not decide everything, and no scale does. The
+columns of the choices of one parameter are drawn together. A trial that does not have a parameter has a value of its
+own below all others.
 
 The same trials give the same importances: the lots have a fixed seed.
 """
@@ -210,7 +210,7 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _shares(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, Floats, float]:
-    """Return the shares of the variance that parameters explain, what each explains alone, and what the forest explains.
+    """Return the shares of the variance that parameters explain, those that they explain alone, and the forest's.
 
     Of the shares, shape (1 + groups, p), the first are those of the forest, the others those of groups of its trees.
 

@@ -245,8 +245,12 @@ class HttpTuningService:
         """Change the counts of an experiment, stop it, let it go on, or mark it."""
         body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
         if marks is not None:
-            body |= {name: value for name, value in asdict(marks).items() if value is not None}
+            body |= _given(marks)
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return Trial.read(self._call("PATCH", _path(namespace, "trials", trial), json=_given(marks)))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
@@ -434,6 +438,10 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
 def _texts(values: Mapping[str, float | str]) -> dict[str, str]:
     """Return readings as text: JSON has neither NaN nor infinities."""
     return {name: value if isinstance(value, str) else repr(float(value)) for name, value in values.items()}
+
+
+def _given(marks: MarkChanges) -> dict[str, Any]:
+    return {name: value for name, value in asdict(marks).items() if value is not None}
 
 
 def _path(namespace: str, *parts: str) -> str:
