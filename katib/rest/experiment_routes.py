@@ -13,7 +13,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter
 
-from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Suggestion
 from katib.api.validation.update import COUNTS
@@ -44,6 +43,7 @@ from katib.rest.routing import (
     TrialObject,
     TrialPage,
     TrialRequest,
+    marks_in,
 )
 from katib.rest.streams import Closing, change_stream
 from katib.tuning.asking import ASK_PAUSES
@@ -249,12 +249,8 @@ def _add_changes(router: APIRouter) -> None:
     @router.patch("/namespaces/{namespace}/experiments/{name}")
     def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
         """Change the counts of an experiment, stop it, let it go on, or mark it with tags, notes and a project."""
-        tags = edit.get("tags")
-        marks = MarkChanges(
-            None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
-        )
         counts: dict[str, int | None] = {key: edit[key] for key in COUNTS if key in edit}  # type: ignore[literal-required]  # fields of the edit
-        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks).encode()
+        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit)).encode()
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:

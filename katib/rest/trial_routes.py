@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
 from katib.api.types import Trial
@@ -26,9 +27,10 @@ from katib.rest.routing import (
     TrialEdit,
     TrialEnd,
     TrialObject,
+    marks_in,
 )
 from katib.rest.streams import Closing, byte_stream
-from katib.tuning.service import RecordedEvent
+from katib.tuning.service import RecordedEvent, TuningService
 
 MAX_READINGS = 100_000
 _POINTS = (
@@ -59,8 +61,8 @@ def trial_routes(closing: Closing) -> APIRouter:
 
     @router.patch("")
     def edit_trial(service: Service, namespace: Namespace, name: Name, edit: TrialEdit) -> TrialObject:
-        """Suspend the job of a trial, or let it start again."""
-        return service.suspend(namespace, name, suspended=edit["suspended"]).encode()
+        """Suspend the job of a trial, let it start again, or mark it with tags and notes."""
+        return _edited(service, namespace, name, edit).encode()
 
     _add_telling(router)
 
@@ -126,6 +128,15 @@ def trial_routes(closing: Closing) -> APIRouter:
         return {"items": list(service.events("Trial", namespace, name))}
 
     return router
+
+
+def _edited(service: TuningService, namespace: str, name: str, edit: TrialEdit) -> Trial:
+    marks = marks_in(edit)
+    if "suspended" in edit:
+        trial = service.suspend(namespace, name, suspended=edit["suspended"])
+        if marks == MarkChanges():
+            return trial
+    return service.mark(namespace, name, marks)
 
 
 def _add_telling(router: APIRouter) -> None:

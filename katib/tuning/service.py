@@ -517,6 +517,13 @@ class TuningService(Protocol):
             InvalidError: The change is not allowed.
         """
 
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Note tags, text, or that it is a favourite on a trial; return it as stored.
+
+        Raises:
+            InvalidError: A mark is not valid, or it is a project, which only an experiment has.
+        """
+
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, whose pods end then, or let it start again; return the Trial.
 

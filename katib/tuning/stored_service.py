@@ -24,7 +24,7 @@ from katib.tuning.asking import ASK_PAUSES, CallersTrials
 from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
-from katib.tuning.editing import edit_experiment
+from katib.tuning.editing import edit_experiment, mark_trial
 from katib.tuning.ended_trials import add_ended_trials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
@@ -242,6 +242,10 @@ class ObjectTuningService(ObjectReadingService):
         store = self._namespaces.store_of(namespace)
         edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return mark_trial(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
