@@ -19,7 +19,7 @@ from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.tuning.adding import add_trial
 from katib.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.tuning.budgets import with_raised_budget
@@ -82,6 +82,7 @@ class ObjectTuningService(ObjectReadingService):
         self.templates = templates or OfferedTemplates(records.store)
         self._repeating = None if repeats is None else Repeating(self, repeats)
         self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
+        self.answers_at_once = isinstance(records.store, WholeWrites)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
