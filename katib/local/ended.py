@@ -275,6 +275,14 @@ class _Written(_Delegating):
         self._show_owner(obj)
         return self._store.update_status(obj)
 
+    def create_whole(self, obj: Object) -> Object:
+        self._show_owner(obj)
+        return self._store.create_whole(obj)
+
+    def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        self._show_owner(obj)
+        return self._store.patch_whole(obj, changes)
+
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         if kind in _KINDS:
             self._show_owner({**self._store.get(kind, key)})
