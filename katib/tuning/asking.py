@@ -17,7 +17,17 @@ from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
-from katib.api.leases import Lease, Outcome, asked_count, fails_when_lost, is_asked, is_callers, lease_of, outcome_of
+from katib.api.leases import (
+    Lease,
+    Outcome,
+    asked_count,
+    fails_when_lost,
+    is_asked,
+    is_callers,
+    is_chosen,
+    lease_of,
+    outcome_of,
+)
 from katib.api.loading import FileText, experiment_of
 from katib.api.metrics import BatchId, MetricLog, parse_value
 from katib.api.names import ASK_LABEL, ASKED_ANNOTATION, EXPERIMENT_LABEL, LEASE_ANNOTATION, OUTCOME_ANNOTATION
@@ -94,6 +104,9 @@ class CallersTrials:
                 "leave them to it, or remove the template",
             )
             raise invalid(f"experiment {key.name}", cause, remedy, "ask-template")
+        if is_chosen(experiment):
+            cause, remedy = "its callers choose the parameters", "use the library that made it, such as Optuna"
+            raise invalid(f"experiment {key.name}", cause, remedy, "ask-chosen")
         labels = {ASK_LABEL: request_id, EXPERIMENT_LABEL: key.name}
         for given in store.list(TRIAL, key.namespace, labels=labels, owner_uid=experiment.metadata.uid).items:
             return GivenTrial(dict(given))
