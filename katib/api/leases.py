@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import format_timestamp, parse_time
 from katib.api.names import (
+    AHEAD_ANNOTATION,
     ASK_AGAIN,
     ASKED_ANNOTATION,
     BY_CALLER,
@@ -111,7 +112,16 @@ def is_chosen(resource: Experiment | Trial) -> bool:
 
 def asked_count(experiment: Experiment) -> int:
     """Return how many trials were asked for since an experiment began."""
-    text = experiment.metadata.annotations.get(ASKED_ANNOTATION, "")
+    return _count(experiment, ASKED_ANNOTATION)
+
+
+def ahead_count(experiment: Experiment) -> int:
+    """Return how many assignments are kept ready for callers, 0 where each is made when it is asked for."""
+    return _count(experiment, AHEAD_ANNOTATION)
+
+
+def _count(experiment: Experiment, annotation: str) -> int:
+    text = experiment.metadata.annotations.get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 

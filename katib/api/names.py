@@ -68,6 +68,9 @@ ASK_LABEL = "katib.kubeflow.org/ask-id"
 ASKED_ANNOTATION = "katib.kubeflow.org/asked-trials"
 """On an Experiment without trial template: how many trials were asked for since it began; no more are made."""
 
+AHEAD_ANNOTATION = "katib.kubeflow.org/asked-ahead"
+"""On the same, where its algorithm does not learn: how many assignments are kept ready for those who will ask."""
+
 LEASE_ANNOTATION = "katib.kubeflow.org/lease"
 """On a trial that a caller evaluates: which one, and until when it is waited for, as JSON."""
 

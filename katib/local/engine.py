@@ -34,6 +34,7 @@ from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
+from katib.controllers.trial.plan import TrialEvent
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
 from katib.explaining.diagnostician import Diagnostician
@@ -172,7 +173,7 @@ class Engine:
             self.chosen_trials = ChosenTrials(
                 self._ended.written(),
                 attributes,
-                self._observations,
+                CallersLog(self._observations, on_end=self._ended_by_caller),
                 self.service.delete,
                 self._clock,
                 DEFAULT_NAMESPACE,
@@ -387,6 +388,9 @@ class Engine:
     def _reported(self, trial: Trial) -> None:
         self._look_at_readings({experiment_of(trial)})
 
+    def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
+        self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
+
     def _look_at_readings(self, experiments: Iterable[Key]) -> None:
         for key in experiments:
             experiment = self._caches.experiments.get(key)
@@ -404,7 +408,7 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(self._observations, self._reported)
+        callers = CallersLog(self._observations, self._reported, self._ended_by_caller)
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(

@@ -19,13 +19,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec import structs
 
 from katib.api.defaults import with_defaults
 from katib.api.leases import ENDLESS_SECONDS, Lease, Outcome, is_chosen, lease_of, outcome_of
-from katib.api.metrics import MetricLog, ObservationLog
+from katib.api.metrics import MetricLog
 from katib.api.names import (
     BY_CALLER,
     CHOSEN_BY_LABEL,
@@ -39,6 +39,7 @@ from katib.api.names import (
     TRIAL_FINALIZER,
     name_of_title,
 )
+from katib.api.summary import observation_of
 from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import (
     AlgorithmSpec,
@@ -55,11 +56,13 @@ from katib.api.types import (
     TrialSpec,
 )
 from katib.controllers.experiment.plan import is_completed, is_stopped
-from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of, owned_by
-from katib.errors import ConflictError, NotFoundError, TerminalError, invalid
+from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of, owned_by, with_status
+from katib.controllers.trial.callers import CallersTrial, plan_callers_trial
+from katib.controllers.trial.plan import TrialEvent
+from katib.errors import AlreadyExistsError, NotFoundError, TerminalError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Object, ObjectStore
-from katib.tuning.ports import Attributes
+from katib.runtime.objects import Key, Object, ObjectStore, WholeWrites
+from katib.tuning.ports import Attributes, CallersLog
 from katib.tuning.writing import until_written
 
 R = TypeVar("R")
@@ -70,6 +73,10 @@ _STARTED = "started"
 
 FLUSH_SECONDS = 0.5
 """How long the parameters of a trial that goes on may be missing in its object."""
+
+
+class WholeStore(ObjectStore, WholeWrites, Protocol):
+    """A store that writes an object and its status at once."""
 
 
 class Choice(NamedTuple):
@@ -104,6 +111,8 @@ class ChosenTrial:
     parameters: dict[str, Choice] = field(default_factory=dict)
     readings: dict[int, float] = field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    stored: Object | None = None
+    """Its object as it was written last; None when it has to be read again."""
     uid: str = ""
     is_written: bool = True
     """Whether its object has all parameters."""
@@ -147,7 +156,7 @@ class ChosenTrials:
     Args:
         store: Objects.
         attributes: What is kept beside them.
-        log: Readings.
+        callers: Takes readings, and hears of trials that end.
         delete: Deletes an experiment, by namespace and name, and waits until it is gone.
         clock: Stamps starts and ends.
         namespace: Where the experiments are.
@@ -155,16 +164,17 @@ class ChosenTrials:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: WholeStore,
         attributes: Attributes,
-        log: ObservationLog,
+        callers: CallersLog,
         delete: Callable[[str, str], None],
         clock: Clock,
         namespace: str,
     ) -> None:
         self._store = store
         self._attributes = attributes
-        self._log = log.within(namespace)
+        self._log = callers.log.within(namespace)
+        self._on_end = callers.on_end
         self._delete = delete
         self._clock = clock
         self._namespace = namespace
@@ -255,14 +265,16 @@ class ChosenTrials:
                 trial = _copy(given, trial.number)
                 self._widen(known, specs or {})
             while True:
+                made, event = _object_of(known, trial, now)
                 try:
-                    created = self._store.create(_object_of(known, trial, now))
+                    trial.stored = self._store.create_whole(made.encode())
                     break
-                except ConflictError:  # not of ours, or made by a call whose answer was lost
+                except AlreadyExistsError:  # of an experiment whose name ends with the number, or added by a user
                     trial.number += 1
-            trial.uid = created["metadata"]["uid"]
+            trial.uid = trial.stored["metadata"]["uid"]
             self._keep(known, trial)
             known.trials[trial.number] = trial
+            self._announce(made, event)
             return trial.number
 
     def trial(self, number: int, trial: int) -> ChosenTrial:
@@ -343,13 +355,15 @@ class ChosenTrials:
             if state is TrialState.RUNNING:
                 if chosen.state is not TrialState.PENDING:
                     return False
-                self._write(known, chosen, {LEASE_ANNOTATION: _lease(now)})
+                self._write(known, chosen, {LEASE_ANNOTATION: _lease(now)}, now)
                 chosen.started = now
             elif state is TrialState.PENDING:
                 if chosen.state is not TrialState.PENDING:
                     raise TerminalError(f"trial {trial} runs already and cannot wait again")
             else:
-                self._write(known, chosen, {OUTCOME_ANNOTATION: _outcome(known, state, tuple(values), now)})
+                outcome = _outcome(known, state, tuple(values), now)
+                self._conclude(known, chosen, outcome)
+                self._write(known, chosen, {OUTCOME_ANNOTATION: str(outcome)}, now)
                 chosen.completed, chosen.values = now, tuple(values)
             chosen.state = state
             return True
@@ -360,7 +374,7 @@ class ChosenTrials:
             for trial in list(known.trials.values()):
                 if not trial.is_written and not trial.is_over:
                     with known.lock:
-                        self._write(known, trial, {})
+                        self._write(known, trial, {}, self._clock.now())
 
     # --- what others change -------------------------------------------------------------------------------------------
 
@@ -470,26 +484,48 @@ class ChosenTrials:
             kept.append((_STARTED, "", trial.started.isoformat()))
         if kept:
             self._attributes.put(trial.uid, kept)
+        if trial.is_over:
+            self._conclude(
+                known, trial, _outcome(known, trial.state, trial.values, trial.completed or self._clock.now())
+            )
         if trial.readings:
             metric, now = known.objective.objective_metric_name, self._clock.now()
             readings = [MetricLog(now, metric, float.__repr__(value), step) for step, value in trial.readings.items()]
             self._log.report(known.trial_key(trial.number).name, readings)
 
-    def _write(self, known: ChosenExperiment, trial: ChosenTrial, annotations: Mapping[str, str]) -> None:
-        """Write annotations and all parameters into the object of a trial."""
+    def _conclude(self, known: ChosenExperiment, trial: ChosenTrial, outcome: Outcome) -> None:
+        """Store the values at the end as readings, at the step that was reported last."""
+        step = max(trial.readings, default=None)
+        readings = [MetricLog(outcome.time, name, text, step) for name, text in outcome.values.items()]
+        if readings:
+            self._log.report(known.trial_key(trial.number).name, readings)
+
+    def _write(
+        self, known: ChosenExperiment, trial: ChosenTrial, annotations: Mapping[str, str], now: datetime
+    ) -> None:
+        """Write annotations, all parameters and the status that follows into the object of a trial."""
         key = known.trial_key(trial.number)
-        changes = {"metadata": {"annotations": dict(annotations)}}
+        changes: dict[str, Any] = {"metadata": {"annotations": dict(annotations)}} if annotations else {}
         if not trial.is_written:
-            changes["spec"] = {"parameterAssignments": [one.encode() for one in _assignments(trial)]}  # type: ignore[dict-item]
+            changes["spec"] = {"parameterAssignments": [one.encode() for one in _assignments(trial)]}
 
         def attempt() -> None:
-            found = self._store.get(TRIAL, key)
-            if trial_state(Trial.decode(found)) not in ACTIVE:
+            found = trial.stored or self._store.get(TRIAL, key)
+            trial.stored = None  # whatever comes of it, another one is to be read next time
+            made = Trial.decode(found)
+            if trial_state(made) not in ACTIVE:
                 raise TerminalError(f"trial {key.name} has ended and cannot be changed")
-            self._store.patch(found, changes)
+            metadata = structs.replace(made.metadata, annotations={**made.metadata.annotations, **annotations})
+            made, event = _planned(structs.replace(made, metadata=metadata), known, trial, now)
+            trial.stored = self._store.patch_whole(with_status(made, made.status), changes)
+            self._announce(made, event)
 
         until_written(attempt, key.name, "try again")
         trial.is_written = True
+
+    def _announce(self, trial: Trial, event: TrialEvent | None) -> None:
+        if event is not None:
+            self._on_end(trial, event)
 
     def _widen(self, known: ChosenExperiment, specs: Mapping[str, ParameterSpec]) -> None:
         """Have the search space hold what trials choose."""
@@ -528,13 +564,11 @@ def _copy(given: ChosenTrial, number: int) -> ChosenTrial:
     )
 
 
-def _object_of(known: ChosenExperiment, trial: ChosenTrial, now: datetime) -> Object:
-    """Return the object of a new trial."""
+def _object_of(known: ChosenExperiment, trial: ChosenTrial, now: datetime) -> tuple[Trial, TrialEvent | None]:
+    """Return the object of a new trial, and what is to be recorded if it has ended already."""
     annotations = {}
     if trial.started is not None and trial.state is not TrialState.PENDING:
         annotations[LEASE_ANNOTATION] = _lease(trial.started)
-    if trial.is_over:
-        annotations[OUTCOME_ANNOTATION] = _outcome(known, trial.state, trial.values, trial.completed or now)
     experiment = known.experiment
     metadata = ObjectMeta(
         name=known.trial_key(trial.number).name,
@@ -549,7 +583,25 @@ def _object_of(known: ChosenExperiment, trial: ChosenTrial, now: datetime) -> Ob
         parameter_assignments=_assignments(trial),
         metrics_collector=experiment.spec.metrics_collector_spec or MetricsCollectorSpec(),
     )
-    return Trial(metadata=metadata, spec=spec).encode()
+    made, event = _planned(Trial(metadata=metadata, spec=spec), known, trial, trial.started or now)
+    if trial.is_over:
+        outcome = _outcome(known, trial.state, trial.values, trial.completed or now)
+        metadata = structs.replace(metadata, annotations={**annotations, OUTCOME_ANNOTATION: str(outcome)})
+        made, event = _planned(structs.replace(made, metadata=metadata), known, trial, outcome.time)
+    return made, event
+
+
+def _planned(
+    made: Trial, known: ChosenExperiment, trial: ChosenTrial, now: datetime
+) -> tuple[Trial, TrialEvent | None]:
+    """Return an object with the status that its annotations lead to, and what is to be recorded."""
+    observation, outcome = None, outcome_of(made)
+    if outcome is not None:
+        metric = known.objective.objective_metric_name
+        texts = [(metric, float.__repr__(value)) for _, value in sorted(trial.readings.items())]
+        observation = observation_of(known.objective.metric_names, [*texts, *outcome.values.items()])
+    plan = plan_callers_trial(CallersTrial(made, observation, now=now))
+    return structs.replace(made, status=plan.status), plan.event
 
 
 def _assignments(trial: ChosenTrial) -> tuple[ParameterAssignment, ...]:
@@ -560,11 +612,11 @@ def _lease(started: datetime) -> str:
     return str(Lease("its caller", "", ENDLESS_SECONDS, started + timedelta(seconds=ENDLESS_SECONDS)))
 
 
-def _outcome(known: ChosenExperiment, state: TrialState, values: tuple[float, ...], time: datetime) -> str:
+def _outcome(known: ChosenExperiment, state: TrialState, values: tuple[float, ...], time: datetime) -> Outcome:
     names = (term.name for term in known.objective.terms)
     texts = {name: float.__repr__(value) for name, value in zip(names, values, strict=False)}
     failure = "" if state is TrialState.FAILED else None
-    return str(Outcome("", time, texts, failure, stopped=state is TrialState.EARLY_STOPPED))
+    return Outcome("", time, texts, failure, stopped=state is TrialState.EARLY_STOPPED)
 
 
 def _wider(old: ParameterSpec | None, new: ParameterSpec) -> ParameterSpec:

@@ -9,6 +9,7 @@ from typing import Protocol
 from katib.api.metrics import ObservationLog, ObservationReader
 from katib.api.types import Trial
 from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.trial.plan import TrialEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
 
@@ -54,6 +55,10 @@ def _ignore(_trial: Trial) -> None:
     pass
 
 
+def _ignore_end(_trial: Trial, _event: TrialEvent) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class CallersLog:
     """Where a home keeps the readings of those who evaluate trials themselves.
@@ -61,10 +66,12 @@ class CallersLog:
     Attributes:
         log: Takes the readings.
         on_report: Called with a trial of which readings were stored.
+        on_end: Called with a trial that its caller ended, as it is stored, and what is to be recorded of that.
     """
 
     log: ObservationLog
     on_report: Callable[[Trial], None] = _ignore
+    on_end: Callable[[Trial, TrialEvent], None] = _ignore_end
 
 
 class Attributes(Protocol):

@@ -28,6 +28,7 @@ from katib.runtime.objects import Key
 from katib.stores.sql import SqlStore
 from katib.stores.sql.attributes import SqlAttributes
 from katib.tuning.chosen_trials import ChosenTrials
+from katib.tuning.ports import CallersLog
 
 MINIMIZE, MAXIMIZE = range(len(DIRECTIONS))
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(len(STATES))
@@ -58,7 +59,7 @@ class World:
         self.store = SqlStore(database, STATUS_KINDS)
         log = SqlObservationLog(database)
         attributes = SqlAttributes(database)
-        self.trials = ChosenTrials(self.store, attributes, log, self._delete, SystemClock(), "default")
+        self.trials = ChosenTrials(self.store, attributes, CallersLog(log), self._delete, SystemClock(), "default")
         self._handlers = handlers(StorageService(self.trials))
 
     def close(self) -> None:
