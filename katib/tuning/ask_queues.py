@@ -25,8 +25,8 @@ from katib.api.leases import (
     asked_count,
     fails_when_lost,
     is_asked,
-    is_chosen,
     is_callers,
+    is_chosen,
     lease_of,
     outcome_of,
 )
