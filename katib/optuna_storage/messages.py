@@ -32,7 +32,7 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     ),
     "Trial": (
         *("int trial_id", "int number", "TrialState state", "float* values", "str datetime_start"),
-        *("str datetime_complete", "str>float params", "str>str distributions", "str>str user_attributes"),
+        *("str datetime_complete", "str>>float params", "str>>str distributions", "str>str user_attributes"),
         *("str>str system_attributes", "int>float intermediate_values"),
     ),
 }
@@ -57,7 +57,8 @@ _CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "GetTrial": (_TRIAL, ("Trial trial",)),
     "GetTrials": ((*_STUDY, "int* included_trial_ids", "int trial_id_greater_than"), ("Trial* trials",)),
 }
-"""Of each call the fields of request and reply, numbered from 1: type and name, `*` for several, `>` for a map."""
+"""Of each call the fields of request and reply, numbered from 1: type and name, `*` for several, `>` for a map, and
+`>>` for a map whose entries keep their order: on the wire a map is a list of pairs."""
 
 _SCALARS = {
     "int": _Field.TYPE_INT64,
@@ -84,13 +85,13 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
 
 
 def _add(message: descriptor_pb2.DescriptorProto, number: int, name: str, kind: str) -> None:
-    key, is_map, value = kind.partition(">")
+    key, is_map, value = kind.partition(">>" if ">>" in kind else ">")
     several = bool(is_map) or kind.endswith("*")
     field = message.field.add(name=name, number=number, label=_Field.LABEL_REPEATED if several else 1)
     kind = kind.removesuffix("*")
     if is_map:
         entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
-        entry.options.map_entry = True
+        entry.options.map_entry = is_map == ">"
         _add(entry, 1, "key", key)
         _add(entry, 2, "value", value)
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{PACKAGE}.{message.name}.{entry.name}"

@@ -146,16 +146,15 @@ def message_of(study: int, trial: ChosenTrial) -> Any:
     )
     for name, choice in list(trial.parameters.items()):
         internal, _, distribution = choice.detail.partition(" ")
-        made.params[name] = float(internal)
-        made.distributions[name] = distribution
+        made.params.add(key=name, value=float(internal))
+        made.distributions.add(key=name, value=distribution)
     return made
 
 
 def trial_of(made: Any) -> tuple[ChosenTrial, dict[str, ParameterSpec]]:
     """Return the trial of a message, and what its parameters could have been."""
-    read = {
-        name: parameter_of(name, internal, made.distributions.get(name, "")) for name, internal in made.params.items()
-    }
+    distributions = {pair.key: pair.value for pair in made.distributions}
+    read = {pair.key: parameter_of(pair.key, pair.value, distributions.get(pair.key, "")) for pair in made.params}
     trial = ChosenTrial(
         0,
         state_of(made.state),
