@@ -359,7 +359,7 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
-            with _answering_optuna(engine, data_dir):
+            with _answering_optuna(engine, data_dir, quiet=announce is _ignore):
                 stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
@@ -372,9 +372,9 @@ def _run(
 
 
 @contextmanager
-def _answering_optuna(engine: Engine, directory: Path) -> Iterator[None]:
+def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterator[None]:
     """Answer clients of Optuna, once what that needs is imported: starting takes no longer for it."""
-    from katib.optuna_storage.server import StorageServer
+    from katib.optuna_storage.server import StorageServer, line_to_copy
 
     with ExitStack() as stack:
 
@@ -383,6 +383,9 @@ def _answering_optuna(engine: Engine, directory: Path) -> Iterator[None]:
                 stack.enter_context(StorageServer(engine.chosen_trials, directory))
             except KatibError as error:
                 logging.getLogger(__name__).warning("no client of Optuna can connect: %s", error)
+                return
+            if not quiet:
+                click.echo(f"for Optuna:   storage={line_to_copy(directory)}", err=True)
 
         starting = threading.Thread(target=listen, name="optuna-storage", daemon=True)
         starting.start()

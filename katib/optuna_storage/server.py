@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from katib.errors import TerminalError, UnavailableError, invalid
-from katib.tuning.chosen_trials import ChosenTrials
+from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
+
+if TYPE_CHECKING:
+    from katib.tuning.chosen_trials import ChosenTrials
 
 SOCKET, PORT = "optuna.sock", 13000
 """A client of Optuna names a host and a port, and puts a colon between them: the file is `optuna.sock:13000`."""
@@ -23,8 +24,6 @@ LONGEST_PATH = 107
 _THREADS = 16
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _STOP_SECONDS = 1.0
-
-_log = logging.getLogger(__name__)
 
 
 def socket_path(directory: Path) -> Path:
@@ -38,6 +37,15 @@ def socket_path(directory: Path) -> Path:
         cause = f"{path} has {length} bytes, and a Unix socket may have {LONGEST_PATH}"
         raise invalid("--data-dir", cause, "choose a shorter path, or a link to it", "socket-path")
     return path
+
+
+def line_to_copy(directory: Path) -> str:
+    """Return the expression that connects Optuna to the server of a data directory; empty where none listens."""
+    try:
+        path = socket_path(directory)
+    except InvalidError:
+        return ""
+    return f'GrpcStorageProxy(host="unix:{path.with_name(SOCKET)}", port={PORT})' if path.is_socket() else ""
 
 
 class StorageServer:

@@ -609,7 +609,7 @@ def _assignments(trial: ChosenTrial) -> tuple[ParameterAssignment, ...]:
 
 
 def _lease(started: datetime) -> str:
-    return str(Lease("its caller", "", ENDLESS_SECONDS, started + timedelta(seconds=ENDLESS_SECONDS)))
+    return str(Lease("a caller", "", ENDLESS_SECONDS, started + timedelta(seconds=ENDLESS_SECONDS)))
 
 
 def _outcome(known: ChosenExperiment, state: TrialState, values: tuple[float, ...], time: datetime) -> Outcome:
