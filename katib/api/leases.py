@@ -21,6 +21,7 @@ from katib.api.names import (
     ASK_AGAIN,
     ASKED_ANNOTATION,
     BY_CALLER,
+    CHOSEN_BY_LABEL,
     EVALUATED_BY_LABEL,
     FAIL,
     LEASE_ANNOTATION,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 LOST_LEASES = (ASK_AGAIN, FAIL)
 """What may become of a trial whose lease ended: another caller gets it, or it has failed."""
+
+ENDLESS_SECONDS = 10 * 365 * 86_400.0
+"""Length of a lease whose caller is waited for without end."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -102,6 +106,11 @@ def is_asked(experiment: Experiment) -> bool:
 def is_callers(trial: Trial) -> bool:
     """Return whether a caller evaluates a trial, and no job."""
     return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
+
+
+def is_chosen(resource: Experiment | Trial) -> bool:
+    """Return whether callers choose the parameters of a trial, or of the trials of an experiment, and no algorithm."""
+    return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
 
 
 def asked_count(experiment: Experiment) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import is_suspended, suspend_field
-from katib.api.leases import is_callers, lease_of
+from katib.api.leases import is_callers, is_chosen, lease_of
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
@@ -97,9 +97,8 @@ def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | 
     name, lease = trial.name, lease_of(trial)
     if state_of(trial) == "Running" and lease is not None:
         answer = _running(trial, facts, evidence)
-        answer.findings.append(
-            f"{lease.client} evaluates it; without a sign of life for {lease.seconds:g} s it is lost."
-        )
+        until = "" if is_chosen(trial) else f"; without a sign of life for {lease.seconds:g} s it is lost"
+        answer.findings.append(f"{lease.client} evaluates it{until}.")
         return answer
     words = (waiting_words(trial) or "waits to be asked for").rstrip(".")
     return Answer(

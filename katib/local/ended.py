@@ -96,7 +96,7 @@ class EndedExperiments:
         """Return the store as the caches see it."""
         return _Seen(self._store, self)
 
-    def written(self) -> ObjectStore:
+    def written(self) -> _Written:
         """Return the store for those who write on behalf of users: the caches see what they write."""
         return _Written(self._store, self)
 

@@ -25,7 +25,7 @@ from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.conditions import has_ended
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial
+from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
@@ -75,6 +75,8 @@ from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
+from katib.stores.sql.attributes import SqlAttributes
+from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD
@@ -87,6 +89,8 @@ from metrics_collector.uncollected import UncollectedTrials
 
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
+
+_FLUSH = "parameters of trials cannot be written"
 
 T = TypeVar("T")
 
@@ -165,6 +169,16 @@ class Engine:
             stack.callback(self._services.close)
             self._assemble(stack, machine)
             self.service = self._tuning_service()
+            attributes = SqlAttributes(database)
+            self.chosen_trials = ChosenTrials(
+                self._ended.written(),
+                attributes,
+                CallersLog(self._observations, on_end=self._ended_by_caller),
+                self.service.delete,
+                self._clock,
+                DEFAULT_NAMESPACE,
+            )
+            self._caches.experiments.add_handler(self._experiment_changed)
             self._open = stack.pop_all()
         return self
 
@@ -208,6 +222,11 @@ class Engine:
             self._manager.start()
             stack.callback(self._manager.stop)
             self._note_resumed()
+            flushing = Periodic(
+                "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
+            )
+            flushing.start()
+            stack.callback(flushing.stop)
             self._retention.start()
             stack.callback(self._retention.stop)
             stack.callback(self._stop_jobs)
@@ -433,8 +452,13 @@ class Engine:
         if event.new is None or trial_state(event.new) not in ACTIVE:
             self._monitors.forget(event.key.name)
             self._log_servers.end(event.key.name)
+        self.chosen_trials.note(event.key, event.new)
         if event.new is None:
             self._files.remove(event.key)
+
+    def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
+        if event.new is None:
+            self.chosen_trials.forget(event.key)
 
 
 def _capacity(host: HostCapacity) -> Capacity:

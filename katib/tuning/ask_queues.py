@@ -26,6 +26,7 @@ from katib.api.leases import (
     fails_when_lost,
     is_asked,
     is_callers,
+    is_chosen,
     lease_of,
     outcome_of,
 )
@@ -202,6 +203,9 @@ class AskQueue:
             cause = "its trials run as jobs, by its spec.trialTemplate"
             remedy = "leave them to it, or remove the template"
             raise invalid(f"experiment {key.name}", cause, remedy, "ask-template")
+        if is_chosen(experiment):
+            cause, remedy = "its callers choose the parameters", "use the library that made it, such as Optuna"
+            raise invalid(f"experiment {key.name}", cause, remedy, "ask-chosen")
         if request.is_new:
             labels = {ASK_LABEL: request.request_id, EXPERIMENT_LABEL: key.name}
             uid = experiment.metadata.uid

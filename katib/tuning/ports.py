@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +72,23 @@ class CallersLog:
     log: ObservationLog
     on_report: Callable[[Trial], None] = _ignore
     on_end: Callable[[Trial, TrialEvent], None] = _ignore_end
+
+
+class Attributes(Protocol):
+    """Keeps named texts beside objects; those of an object go with it. Thread-safe."""
+
+    def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
+        """Keep attributes of an object, each kind, name and value; all or none. What has the name is replaced.
+
+        Raises:
+            NotFoundError: There is no object of this uid.
+        """
+
+    def of(self, uid: str) -> Iterator[tuple[str, str, str]]:
+        """Yield kind, name and value of the attributes of an object, in the order in which they were first put."""
+
+    def of_owned(self, owner_uid: str) -> Iterator[tuple[str, str, str, str]]:
+        """Yield uid, kind, name and value of the attributes of all objects of an owner, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)

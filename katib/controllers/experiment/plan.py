@@ -30,7 +30,7 @@ from katib.api.conditions import (
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
-from katib.api.leases import ahead_count, asked_count, is_asked
+from katib.api.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.api.names import (
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
@@ -424,7 +424,7 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.obstacle is not None:
+    if seen.obstacle is not None or is_chosen(seen.experiment):
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
