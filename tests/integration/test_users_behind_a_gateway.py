@@ -85,6 +85,7 @@ SUSPENDING = ("PATCH", "/api/v1/namespaces/{namespace}/trials/{name}")
 """These are what an experiment that ran to its end refuses to everybody."""
 OF_CALLERS: dict[tuple[str, str], Json] = {
     ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ask"): {"requestId": "ask-1"},
+    ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ended-trials"): {"trials": []},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/report"): {"values": {"loss": 1}},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/tell"): {"values": {"loss": 1}},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/renew"): {},
