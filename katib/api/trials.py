@@ -95,7 +95,8 @@ def metric_text(objective: ObjectiveSpec | None, observation: Observation | None
     if strategy not in _STRATEGIES or metric is None:
         return None
     text: str = getattr(metric, strategy)
-    return next((text for text in (text, metric.latest) if text not in _NOTHING), None)
+    text = metric.latest if text in _NOTHING else text
+    return None if text in _NOTHING else text
 
 
 def objective_number(objective: ObjectiveSpec | None, observation: Observation | None) -> float | None:
