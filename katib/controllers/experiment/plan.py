@@ -8,8 +8,9 @@ sum never exceeds the parallelism, and with the completed trials never the budge
 The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
 is a conflict; a request is a total, not an increment, so raising it twice is one request.
 
-Where callers evaluate the trials, one more limit holds: no more trials are made than callers have asked for. That is a
-total, too.
+Where callers evaluate the trials, the request of a caller makes its trial from a waiting assignment; here is decided
+how many of these there are. One more limit holds then: no more than callers have asked for, which is a total, too. Only
+where an assignment would know no more for being made later, some are kept ahead, whatever the parallelism.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from katib.api.conditions import (
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
-from katib.api.leases import asked_count, is_asked
+from katib.api.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.api.names import (
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
@@ -423,18 +424,21 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.obstacle is not None:
+    if seen.obstacle is not None or is_chosen(seen.experiment):
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active), 0)
+    asked, ahead = is_asked(seen.experiment), ahead_count(seen.experiment)
+    if asked:
+        slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
-    if is_asked(seen.experiment):
-        slots = min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
-    create = seen.waiting[:slots]
+    create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion
+    if asked and ahead:
+        missing = _missing_ahead(missing, ahead, len(seen.waiting), suggestion)
     if suggestion is None:
         return ExperimentPlan(status=status, create_suggestion=True, requests=missing)
     conditions = suggestion.status.conditions
@@ -447,3 +451,11 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         requests=wanted if wanted != suggestion.spec.requests else None,
         restart_suggestion=is_true(conditions, SuggestionCondition.SUCCEEDED),
     )
+
+
+def _missing_ahead(missing: int, ahead: int, waiting: int, suggestion: Suggestion | None) -> int:
+    """Return how many assignments to request where some are kept ahead: half of them at once, and not one by one."""
+    if suggestion is None:
+        return missing
+    outstanding = max(suggestion.spec.requests - suggestion.status.suggestion_count, 0)
+    return min(missing, outstanding) if 2 * (waiting + outstanding) >= ahead else missing
