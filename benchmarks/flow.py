@@ -1,6 +1,7 @@
 """What a trial costs the engine, counted instead of timed: calls of our functions, and conversions of models.
 
     python -m benchmarks.flow              the difference of 260 and 60 trials, divided by 200
+    python -m benchmarks.flow --rooms      and which rooms they are in
     python -m benchmarks.flow --functions 60   and the sixty functions that are called most often
 
 `katib run` of an experiment that does nothing runs twice under a profile on every thread, so the figures don't depend
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -81,6 +82,7 @@ def counted(trials: int) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--functions", type=int, default=0, help="list so many functions, the most called first")
+    parser.add_argument("--rooms", action="store_true", help="list calls and different functions of each room")
     parser.add_argument("--profiled", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.profiled:
@@ -94,6 +96,13 @@ def main() -> None:
     print(f"calls of our functions   {sum(ours.values()):7.0f}   (target: at most 2,000)")
     print(f"different functions      {sum(calls >= OFTEN for calls in ours.values()):7d}   (target: at most 500)")
     print(f"conversions of models    {sum(conversions.values()):7.1f}   (target: at most 15)")
+    if arguments.rooms:
+        rooms: defaultdict[str, list[float]] = defaultdict(list)
+        for name, calls in ours.items():
+            module = Path(name.partition(":")[0]).relative_to(ROOT)
+            rooms["/".join(module.parent.parts[:3])].append(calls)
+        for room, found in sorted(rooms.items(), key=lambda item: -sum(item[1])):
+            print(f"{sum(found):9.1f} {sum(calls >= OFTEN for calls in found):4d}  {room}")
     for name, calls in sorted(each.items(), key=lambda item: -item[1])[: arguments.functions]:
         print(f"{calls:9.1f}  {name.replace(str(ROOT) + os.sep, '')}")
 

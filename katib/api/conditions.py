@@ -56,7 +56,7 @@ def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
 
 def has_ended(conditions: Iterable[Condition]) -> bool:
     """Return whether an experiment with these conditions is over."""
-    return not COMPLETED_EXPERIMENT.isdisjoint(true_types(conditions))
+    return bool([c for c in conditions if c.type in COMPLETED_EXPERIMENT and c.status == "True"])
 
 
 def current_type(conditions: Conditions) -> str:

@@ -93,6 +93,25 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
     return result
 
 
+def mapped(first: Future[Any], make: Callable[[Any], Any]) -> Future[Any]:
+    """Return a future of what a function makes of the answer of a call; the error of either is its error."""
+    result: Future[Any] = Future()
+
+    def answered(call: Future[Any]) -> None:
+        try:
+            error = error_of(call)
+            value = None if error is not None else make(call.result())
+        except Exception as failure:  # noqa: BLE001 - a future carries whatever the function raised
+            error = failure
+        if error is not None:
+            _fail(result, error)
+        elif result.set_running_or_notify_cancel():
+            result.set_result(value)
+
+    first.add_done_callback(answered)
+    return result
+
+
 def error_of(call: Future[Any]) -> BaseException | None:
     """Return the error of a call that is over; one that was cancelled under us may be made again."""
     return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()

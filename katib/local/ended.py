@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -178,13 +178,13 @@ class _Watch:
                 return WatchEvent(EventType.ADDED, self._offered.pop())
         return self._inner.next(timeout_seconds)
 
-    def take(self) -> Iterator[WatchEvent]:
+    def take(self) -> Iterable[WatchEvent]:
+        assert isinstance(self._inner, TellingWatch)
+        if not self._offered:
+            return self._inner.take()
         with self._lock:
             offered, self._offered = self._offered, []
-        for obj in reversed(offered):
-            yield WatchEvent(EventType.ADDED, obj)
-        assert isinstance(self._inner, TellingWatch)
-        yield from self._inner.take()
+        return [*(WatchEvent(EventType.ADDED, obj) for obj in reversed(offered)), *self._inner.take()]
 
     def close(self) -> None:
         self._inner.close()

@@ -145,7 +145,8 @@ class SharedThread:
             woken = self._reading if participant.first else self._deciding
             if participant not in woken:
                 woken[participant] = None
-                self._condition.notify()
+                if self._current is None:  # else it looks again after the turn that it is in
+                    self._condition.notify()
 
     def _run(self) -> None:
         pause: float | None = None

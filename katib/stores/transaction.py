@@ -196,7 +196,7 @@ class Transaction:
     def _is_garbage(self, obj: Object) -> bool:
         """Return whether an object had owners and all of them are gone."""
         owners = semantics.owner_uids(obj)
-        return bool(owners) and not any(self._rows.has_uid(uid) for uid in owners)
+        return bool(owners) and not any(map(self._rows.has_uid, owners))
 
 
 class TransactedStore(ABC):

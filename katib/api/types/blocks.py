@@ -100,8 +100,8 @@ class ObjectiveSpec(Model, frozen=True):
     @property
     def metric_names(self) -> tuple[str, ...]:
         """All metrics that are collected, once each: the objective first, then the additional ones."""
-        others = (term.name for term in self.objectives)
-        bounded = (constraint.metric_name for constraint in self.constraints)
+        others = [term.name for term in self.objectives]
+        bounded = [constraint.metric_name for constraint in self.constraints]
         return tuple(dict.fromkeys((self.objective_metric_name, *self.additional_metric_names, *others, *bounded)))
 
     @property
@@ -118,7 +118,10 @@ class ObjectiveSpec(Model, frozen=True):
 
     def strategy_of(self, metric: str) -> str:
         """Return the strategy of a metric, empty when it has none."""
-        return next((s.value for s in self.metric_strategies if s.name == metric), "")
+        for strategy in self.metric_strategies:
+            if strategy.name == metric:
+                return strategy.value
+        return ""
 
 
 class AlgorithmSetting(Model, frozen=True):
@@ -207,7 +210,10 @@ class Observation(OpenModel, frozen=True):
 
     def metric(self, name: str) -> Metric | None:
         """Return the summary of one metric."""
-        return next((m for m in self.metrics if m.name == name), None)
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        return None
 
 
 class FilterSpec(Model, frozen=True):

@@ -122,7 +122,7 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         return {name: field for name, field in obj.items() if field != {}}
 
 
-_NEW: list[tuple[Mapping[str, Any], Resource] | None] = [None] * 64
+_NEW: list[tuple[Mapping[str, Any], Resource] | None] = [None] * 256
 """The objects that were read last, by their place in memory: those that are under way from a store to its readers."""
 
 _ALIGNMENT = 4

@@ -93,10 +93,10 @@ class Run:
     def _is_over(self) -> bool:
         """Return whether nothing more is worth waiting for."""
         progress, now = self.progress, time.monotonic()
-        if progress.completed and self._completed_at is None:
-            self._completed_at = now
-        if progress.finished and self._finished_at is None:
-            self._finished_at = now
+        if progress.completed:
+            self._completed_at = self._completed_at or now
+        if (progress.deleted or self._completed_at is not None) and progress.finished:
+            self._finished_at = self._finished_at or now
         if self._finished_at is not None:
             return progress.all_reported or now - self._finished_at > _LAST_CHANGES_SECONDS
         return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS

@@ -244,7 +244,9 @@ class TrialLedger:
             account = self._accounts.get(experiment)
             if account is None:
                 return 0, 0
-            active = sum(len(account.by_state.get(state, ())) for state in ACTIVE)
+            active = 0
+            for state in ACTIVE:
+                active += len(account.by_state.get(state, ()))
             return len(account.places) - active, active
 
     def _withdraw(self, trial: Trial) -> int | None:

@@ -211,7 +211,7 @@ def _after_call(
     try:
         stored = _answered(seen, call, status, now)
         stored = _with(stored, states.answering(stored.conditions))
-        if _waits(call):
+        if call.answer is not None and call.answer.reply.waits:
             return _waiting_for_trials(seen, call, stored, moment)
         return Step(stored, forgets_call=True)
     except InvalidError as error:
@@ -234,10 +234,6 @@ def _wait_of(seen: Seen, moment: float) -> Wait | None:
     """Return what the service waits for while asking again would only get the same answer."""
     wait = seen.wait
     return wait if wait is not None and seen.ended == wait.ended and moment < wait.until else None
-
-
-def _waits(call: SeenCall) -> bool:
-    return call.answer is not None and call.answer.reply.waits
 
 
 def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, moment: float) -> Step:

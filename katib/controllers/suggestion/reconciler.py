@@ -10,7 +10,7 @@ from typing import Any
 from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
-from katib.controllers.calls import Call, PendingCalls, error_of, then
+from katib.controllers.calls import Call, PendingCalls, error_of, mapped, then
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService
@@ -191,7 +191,7 @@ class SuggestionReconciler:
             reply = client.get_suggestions(
                 experiment, trials, current_request=asked.wanted, total_request=asked.total, earlier=earlier
             )
-            return then(reply, lambda value: _done(Answer(value, tuple(rules))))
+            return mapped(reply, lambda value: Answer(value, tuple(rules)))
 
         def rules_first(judges: bool) -> Future[Any]:
             """Give trials no rules where the service judges them: it knows more while they run than it knows now.
@@ -226,9 +226,3 @@ def _seen(call: Call[Purpose] | None) -> SeenCall | None:
         return SeenCall(call.purpose)
     error = error_of(call.future)
     return SeenCall(call.purpose, is_done=True, answer=None if error else call.future.result(), error=error)
-
-
-def _done(value: Answer) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return future

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from katib.api.conditions import Conditions, set_condition
+from katib.api.conditions import set_condition
 from katib.api.names import BY_USER, CHOSEN_BY_LABEL, trial_name
 from katib.api.types import (
     AlgorithmSetting,
@@ -145,6 +145,11 @@ def accepted(
     """
     reply, conditions = answer.reply, suggestion.status.conditions
     _check_count(reply, asked)
+    if reply.waits:
+        conditions = states.waiting_for_trials(conditions, reply.explanation, now)
+    else:
+        conditions = states.waiting_no_more(conditions)
+        conditions = states.exhausted(conditions, now) if reply.exhausted else conditions
     waiting = waiting_assignments(suggestion, taken)
     names = _UsedNames({a.name for a in waiting}, taken)
     new: list[TrialAssignment] = []
@@ -157,16 +162,9 @@ def accepted(
         suggestions=(*waiting, *new),
         suggestion_count=asked.base + len(new),
         algorithm_settings=merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
-        conditions=_conditions_after(conditions, reply, now),
+        conditions=conditions,
         explanation=reply.explanation or suggestion.status.explanation,
     )
-
-
-def _conditions_after(conditions: Conditions, reply: SuggestionsReply, now: datetime) -> Conditions:
-    if reply.waits:
-        return states.waiting_for_trials(conditions, reply.explanation, now)
-    conditions = states.waiting_no_more(conditions)
-    return states.exhausted(conditions, now) if reply.exhausted else conditions
 
 
 def _check_count(reply: SuggestionsReply, asked: Question) -> None:

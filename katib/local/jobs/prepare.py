@@ -86,9 +86,10 @@ def begin_directory(root: Path, job: Object) -> None:
 def trial_name(job: Object) -> str:
     """Return the name of the Trial that controls a job, the job's own name when none does."""
     metadata = job["metadata"]
-    owners = metadata.get("ownerReferences") or ()
-    found = (o["name"] for o in owners if o.get("controller") and o.get("kind") == TRIAL_KIND)
-    return str(next(found, metadata["name"]))
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == TRIAL_KIND:
+            return str(owner["name"])
+    return str(metadata["name"])
 
 
 def prepare_pod(
@@ -174,7 +175,7 @@ def _write_files(files: Mapping[str, str], directory: Path) -> None:
 def _identity(job: Object, wanted: NewPod) -> PodIdentity:
     name = wanted.name
     if name.endswith("-"):
-        name += "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+        name += "".join([secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH)])
     own = wanted.template.get("metadata") or {}
     return PodIdentity(
         name=name,

@@ -82,6 +82,7 @@ class Container:
         kept: KeptName | None = None,
     ) -> None:
         self.plan = plan
+        self.name = plan.command.name
         self.monitor = monitor
         self.log = log
         self.restarts = 0
@@ -116,11 +117,6 @@ class Container:
         self._earlier: EarlierEnd | None = None
         self._stopping = False
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
-
-    @property
-    def name(self) -> str:
-        """Name in the template."""
-        return self.plan.command.name
 
     @property
     def is_starting(self) -> bool:

@@ -371,7 +371,7 @@ class Guard:
                 continue  # an adopted orphan, or one that could not be started
             process.ended = True
             self._keeping.ended(process.key, status)
-            remains = bool(self._targets(process) or self._unowned())
+            remains = self._leaves_some(process)
             if not remains and not process.dying:
                 del self._started[process.key]
             self._tell("exited", process.key, status, remains)
@@ -419,8 +419,12 @@ class Guard:
         stat = proc.read_stat(pid)
         return next((m for m in self._started.values() if stat and m.pid in {stat.session, stat.group}), None)
 
-    def _unowned(self) -> list[int]:
-        return [pid for pid in self._orphans() if self._owner(pid) is None]
+    def _leaves_some(self, process: _Process) -> bool:
+        """Return whether there is an orphan of a process that has ended, or one without owner."""
+        owners = [self._owner(pid) for pid in self._orphans()]
+        if process in owners or None in owners:
+            return True
+        return not proc.IS_LINUX and proc.kill_group(process.pid, 0)
 
     def _kill_unowned(self) -> None:
         if not self._started:

@@ -41,8 +41,8 @@ _UPDATE = "UPDATE objects SET body = :body WHERE uid = :uid"
 _DELETE = "DELETE FROM objects WHERE uid = :uid"
 _DELETE_LABELS = "DELETE FROM object_labels WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
 _DELETE_OWNERS = "DELETE FROM object_owners WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
-_INSERT_LABEL = "INSERT INTO object_labels SELECT :label, :value, id FROM objects WHERE uid = :uid"
-_INSERT_OWNER = "INSERT INTO object_owners SELECT :owner_uid, id FROM objects WHERE uid = :uid"
+_INSERT_LABEL = "INSERT INTO object_labels SELECT ?, ?, id FROM objects WHERE uid = ?"
+_INSERT_OWNER = "INSERT INTO object_owners SELECT ?, id FROM objects WHERE uid = ?"
 
 
 @cache
@@ -240,11 +240,9 @@ class SqlRows:
             self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})
 
     def _add_labels(self, obj: Object) -> None:
-        uid = obj["metadata"]["uid"]
-        for label, value in semantics.labels_of(obj).items():
-            self._connection.execute(_INSERT_LABEL, {"uid": uid, "label": label, "value": value})
+        uid, labels = obj["metadata"]["uid"], semantics.labels_of(obj)
+        self._connection.executemany(_INSERT_LABEL, [(label, value, uid) for label, value in labels.items()])
 
     def _add_owners(self, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
-        for owner_uid in semantics.owner_uids(obj):
-            self._connection.execute(_INSERT_OWNER, {"uid": uid, "owner_uid": owner_uid})
+        self._connection.executemany(_INSERT_OWNER, [(owner, uid) for owner in semantics.owner_uids(obj)])
