@@ -35,6 +35,7 @@ from katib.tuning.service import (
     Choice,
     Diagnosis,
     Document,
+    EndedTrial,
     GivenTrial,
     Json,
     NewReadings,
@@ -315,6 +316,12 @@ class HttpTuningService:
         """Give a sign of life of this caller."""
         return self._say(namespace, trial, "renew", {"askId": ask_id})
 
+    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
+        """Send trials that were evaluated elsewhere; return how many are new."""
+        body = {"trials": [_ended(trial) for trial in trials]}
+        answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/ended-trials", json=body)
+        return int(answer["added"])
+
     def _say(self, namespace: str, trial: str, verb: str, body: Mapping[str, Any]) -> CallerAnswer:
         answer = self._call("POST", f"{_path(namespace, 'trials', trial)}/{verb}", json=body)
         return CallerAnswer(answer["state"], answer["stop"])
@@ -438,6 +445,12 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
 def _texts(values: Mapping[str, float | str]) -> dict[str, str]:
     """Return readings as text: JSON has neither NaN nor infinities."""
     return {name: value if isinstance(value, str) else repr(float(value)) for name, value in values.items()}
+
+
+def _ended(trial: EndedTrial) -> dict[str, Any]:
+    """Return a trial that was evaluated elsewhere as it is sent."""
+    sent = {**asdict(trial), "began": trial.began.isoformat(), "ended": trial.ended.isoformat()}
+    return sent | {"readings": [{**one._asdict(), "time": one.time.isoformat()} for one in trial.readings]}
 
 
 def _given(marks: MarkChanges) -> dict[str, Any]:

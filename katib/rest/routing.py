@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
 
 from fastapi import Depends, FastAPI, Path, Request
-from pydantic import Field, WithJsonSchema
+from pydantic import AwareDatetime, Field, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.api.marks import MarkChanges
@@ -200,6 +200,42 @@ class TrialEnd(TypedDict):
     stopped: NotRequired[Annotated[bool, Field(description="Whether it was stopped before its end.")]]
     requestId: NotRequired[RequestId]
     askId: NotRequired[AskId]
+
+
+class EndedTrialReading(TypedDict):
+    """A reading of a trial that was evaluated elsewhere."""
+
+    time: AwareDatetime
+    name: Annotated[str, Field(max_length=LONGEST_NAME)]
+    value: Annotated[str, Field(max_length=LONGEST_NAME, description="A number as text.")]
+    step: NotRequired[Annotated[int | None, Field(ge=0, le=2**63 - 1, description="Of the training, from 0.")]]
+
+
+class EndedTrialData(TypedDict):
+    """A trial that was evaluated elsewhere."""
+
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, description="What no other trial of it has.")]
+    assignments: Annotated[dict[str, str], Field(description="Text by name of parameter.")]
+    values: NotRequired[Annotated[dict[str, str], Field(max_length=1_000, description="Last readings, by name.")]]
+    began: AwareDatetime
+    ended: AwareDatetime
+    failure: NotRequired[
+        Annotated[str | None, Field(max_length=LONGEST_VALUE, description="Why it has no value; absent: it has one.")]
+    ]
+    stopped: NotRequired[Annotated[bool, Field(description="Whether it was stopped before its end.")]]
+    readings: NotRequired[Annotated[list[EndedTrialReading], Field(description="What it reported before.")]]
+
+
+class EndedTrials(TypedDict):
+    """Trials that were evaluated elsewhere."""
+
+    trials: Annotated[list[EndedTrialData], Field(max_length=1_000)]
+
+
+class AddedEndedTrials(TypedDict):
+    """What became of trials that were evaluated elsewhere."""
+
+    added: Annotated[int, Field(description="How many of them are new.")]
 
 
 class SignOfLife(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import Annotated
 
@@ -30,7 +31,8 @@ from katib.rest.routing import (
     marks_in,
 )
 from katib.rest.streams import Closing, byte_stream
-from katib.tuning.service import RecordedEvent, TuningService
+from katib.rest.turns import Turns
+from katib.tuning.service import CallerAnswer, RecordedEvent, TuningService
 
 MAX_READINGS = 100_000
 _POINTS = (
@@ -50,7 +52,7 @@ def _reading(log: MetricLog) -> Reading:
     return reading
 
 
-def trial_routes(closing: Closing) -> APIRouter:
+def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
     """Return the routes of trials."""
     router = APIRouter(prefix="/api/v1/namespaces/{namespace}/trials/{name}", tags=["trials"])
 
@@ -64,7 +66,7 @@ def trial_routes(closing: Closing) -> APIRouter:
         """Suspend the job of a trial, let it start again, or mark it with tags and notes."""
         return _edited(service, namespace, name, edit).encode()
 
-    _add_telling(router)
+    _add_telling(router, turns)
 
     @router.get("/metrics")
     def list_metrics(
@@ -139,11 +141,14 @@ def _edited(service: TuningService, namespace: str, name: str, edit: TrialEdit) 
     return service.mark(namespace, name, marks)
 
 
-def _add_telling(router: APIRouter) -> None:
+def _add_telling(router: APIRouter, turns: Turns) -> None:
     @router.post("/report")
-    def report_readings(service: Service, namespace: Namespace, name: Name, sent: ReportedReadings) -> CallersTrial:
+    async def report_readings(
+        service: Service, namespace: Namespace, name: Name, sent: ReportedReadings
+    ) -> CallersTrial:
         """Store readings of a trial that you evaluate, and learn whether to stop; this is a sign of life."""
-        answer = service.report(
+        call = partial(
+            service.report,
             namespace,
             name,
             sent["values"],
@@ -151,12 +156,13 @@ def _add_telling(router: APIRouter) -> None:
             request_id=sent.get("requestId", ""),
             ask_id=sent.get("askId", ""),
         )
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, call))
 
     @router.post("/tell")
-    def end_trial(service: Service, namespace: Namespace, name: Name, end: TrialEnd) -> CallersTrial:
+    async def end_trial(service: Service, namespace: Namespace, name: Name, end: TrialEnd) -> CallersTrial:
         """End a trial that you evaluate: with its values, as failed, or as stopped."""
-        answer = service.tell(
+        call = partial(
+            service.tell,
             namespace,
             name,
             end.get("values", {}),
@@ -165,10 +171,13 @@ def _add_telling(router: APIRouter) -> None:
             request_id=end.get("requestId", ""),
             ask_id=end.get("askId", ""),
         )
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, call))
 
     @router.post("/renew")
-    def renew_lease(service: Service, namespace: Namespace, name: Name, sign: SignOfLife) -> CallersTrial:
+    async def renew_lease(service: Service, namespace: Namespace, name: Name, sign: SignOfLife) -> CallersTrial:
         """Give a sign of life for a trial that you evaluate, and learn whether to stop."""
-        answer = service.renew(namespace, name, ask_id=sign.get("askId", ""))
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, partial(service.renew, namespace, name, ask_id=sign.get("askId", ""))))
+
+
+def _shown(answer: CallerAnswer) -> CallersTrial:
+    return {"state": answer.state, "stop": answer.stop}

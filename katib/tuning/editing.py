@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 from pydantic.alias_generators import to_snake
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.marks import MarkChanges, annotations_of, validate_marks
@@ -105,7 +105,7 @@ def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | 
         changes["spec"] = differ
     annotations = _new_annotations(old.metadata.annotations, marks)
     if stopped is not None and stopped != is_stopped(old):
-        if stopped and true_types(old.status.conditions) & COMPLETED_EXPERIMENT:
+        if stopped and has_ended(old.status.conditions):
             raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
         annotations[STOPPED_ANNOTATION] = STOPPED if stopped else None
     if annotations:

@@ -33,6 +33,7 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
     service.play("default", "demo")
     service.put(make_pareto_experiment("several", condition("Running")))
     service.explain("default", Diagnosis("Experiment", "demo", "Succeeded", "It has ended."))
+    service.explain("default", Diagnosis("Experiment", "several", "Running", "It runs."))
     return service
 
 
