@@ -117,7 +117,7 @@ def _put(service: MemoryTuningService, shown: Shown, start: datetime | None) -> 
     service.put({**service.get(Experiment, "default", shown.name).encode(), "status": status})
     state = status["conditions"][-1]["type"]
     verdict = "It runs." if shown.limit > shown.count else "It has ended."
-    service.explain("default", Diagnosis("Experiment", shown.name, state, verdict))
+    service.explain("default", Diagnosis("Experiment", shown.name, state, verdict, saved_share=0.56))
 
 
 def _document(shown: Shown) -> Json:

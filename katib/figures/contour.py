@@ -45,7 +45,7 @@ def draw_contour(data: ExperimentData, choice: Choice) -> go.Figure:
     add_legend(figure, mark_groups(trials, rows))
     figure.update_layout(
         xaxis=x.layout() | {"showgrid": False},
-        yaxis=y.layout() | {"showgrid": False},
+        yaxis=y.layout() | {"showgrid": False, "nticks": 7},
         coloraxis=shades.axis(),
         legend_traceorder="reversed",
         meta=shades.meta,

@@ -161,6 +161,7 @@ def draw_importances(data: ExperimentData, choice: Choice) -> go.Figure:
     ]
     figure.update_layout(
         barmode="stack",
+        legend_traceorder="normal",
         xaxis={"tickformat": ".0%", "range": [0, 1.05 * longest or 1.0]},
         yaxis={
             "tickvals": list(range(len(names))),

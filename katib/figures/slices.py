@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, metric_axis, parameter_axis
+from katib.figures.axes import LINEAR, Axis, metric_axis, parameter_axis, value_axis
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -47,8 +47,10 @@ def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
     for place, name in enumerate(names):
         row, column = divmod(place, columns)
         _add_part(figure, trials, target, rows, parameter_axis(trials, name, rows), y, row + 1, column + 1)
+    bounded = value_axis(target.values[rows], maximize=target.maximize)
+    fence = {"range": bounded.layout["range"]} if y.scale == LINEAR and "range" in bounded.layout else {}
     for column in range(1, columns + 1):
-        figure.update_yaxes(y.layout(), col=column)
+        figure.update_yaxes(y.layout() | fence, col=column)
         if column > 1:
             figure.update_yaxes(title_text="", col=column)
     add_legend(figure, mark_groups(trials, rows))
@@ -59,9 +61,8 @@ def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
         height=_PART_HEIGHT * lines + 130,
         legend_traceorder="reversed",
     )
-    if len(rows) < len(target.rows):
-        note = f"{len(rows):,} of {len(target.rows):,} measured trials drawn: the best, and of the others by lot"
-        add_note(figure, note)
+    sample = f"{len(rows):,} of {len(target.rows):,} measured trials drawn: the best, and of the others by lot"
+    add_note(figure, sample if len(rows) < len(target.rows) else "", bounded.note if fence else "")
     return figure
 
 

@@ -83,7 +83,7 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
     figure.update_layout(
         template="plotly_white",
         title={"text": title},
-        xaxis={"title": {"text": x}},
+        xaxis={"title": {"text": x}, "zeroline": False},
         yaxis={"title": {"text": y}},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0.0},
         margin={"l": 60, "r": 20, "t": 70, "b": 50},

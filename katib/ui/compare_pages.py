@@ -158,8 +158,7 @@ def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], 
 def _output(service: TuningService, trial: Trial) -> dict[str, str]:
     """Return the end of what a trial printed."""
     read = attempt(lambda: b"".join(service.logs(trial.namespace, trial.name, tail_lines=_LINES)), b"")
-    link = f"trials/{trial.namespace}/{trial.name}"
-    return {"name": trial.name, "link": link, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
+    return {"name": trial.name, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
 
 
 def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) -> str:

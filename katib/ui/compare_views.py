@@ -21,13 +21,13 @@ from katib.tuning.reading import (
     metric_values,
     objective_values,
     objective_words,
-    short,
     shortened,
     space_words,
     state_of,
     texts_of,
 )
 from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.ui.numbers import shown_number
 from katib.ui.trial_views import experiment_name, reason_of
 
 T = TypeVar("T", Experiment, Trial)
@@ -186,7 +186,7 @@ def _row(title: str, objects: Sequence[T], read: Callable[[T], str]) -> Row:
 
 
 def _row_of(title: str, texts: Sequence[str | None]) -> Row:
-    shown = [short(text) if text and is_usable(text) else shortened(text or _ABSENT, _LONGEST) for text in texts]
+    shown = [shown_number(text) if text and is_usable(text) else shortened(text or _ABSENT, _LONGEST) for text in texts]
     cells = tuple(Cell(one, text or "") for one, text in zip(shown, texts, strict=True))
     return Row(title, cells, differs=len(set(texts)) > 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment
 from katib.tuning.service import Diagnosis, RecordedEvent
@@ -32,6 +33,9 @@ def hostile_service() -> MemoryTuningService:
         service.write_log("default", f"demo-{index:04d}", f"{SCRIPT}\n\x1b]0;{SCRIPT}\x07\n".encode())
     best = {"bestTrialName": SCRIPT, "parameterAssignments": [{"name": SCRIPT, "value": SCRIPT}]}
     service.put({**experiment.encode(), "status": {"conditions": [message], "currentOptimalTrial": best, "trials": 3}})
+    marks = MarkChanges(tags=(SCRIPT[:32],), notes=SCRIPT)
+    service.edit("default", "demo", counts={}, marks=marks)
+    service.mark("default", "demo-0000", marks)
     for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
         told = Diagnosis(kind, name, "Running", SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), SCRIPT)
         service.explain("default", told)

@@ -31,7 +31,7 @@ def test_two_experiments_stand_in_one_axis_and_in_one_table(root: str, two: Memo
         "first",
         "second",
     ]
-    assert "differs" in row.inner_text()
+    assert row.get_attribute("class") == "differs"
     assert row.get_by_text("best", exact=True).count() == 1
     page.get_by_label("Best so far by").select_option("time")
     page.wait_for_function("() => document.querySelector('[data-history]').layout.xaxis.title.text.includes('since')")

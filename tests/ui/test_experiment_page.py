@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.api.marks import Marks, marks_of
 from katib.api.types import Experiment, Trial
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis, RecordedEvent
@@ -255,7 +256,7 @@ def test_the_focus_survives_what_happens(root: str, page: Page, service: MemoryT
 
 def test_the_best_parameters_are_copied_in_four_forms(root: str, page: Page, context: BrowserContext) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.goto(f"{root}{PAGE}")
     copied = {}
     for form in ("YAML", "JSON", "Python", "Command line"):
         page.get_by_role("button", name=form, exact=True).click()
@@ -393,7 +394,7 @@ def test_the_head_says_which_share_of_the_readings_was_saved(
     root: str, page: Page, service: MemoryTuningService
 ) -> None:
     service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs.", saved_share=0.66))
-    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.goto(f"{root}{PAGE}")
 
     page.locator("#saved-share", has_text="66% of the readings").wait_for()
 
@@ -451,3 +452,66 @@ def test_a_page_of_which_nothing_has_changed_asks_for_each_figure_once_and_for_n
 
     parts = [address.removeprefix(PAGE).strip("/") for address in asked if address]
     assert sorted(parts) == ["figures/history", "figures/parallel", "live"]
+
+
+@pytest.mark.slow
+def test_trials_are_ticked_by_keys_and_compared_in_what_differs(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    service.write_log("default", "demo-0029", b"epoch 1\repoch 2\n\x1b[31m<b>loss</b>\x1b[0m=0.4")
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    for key in "jxjx":
+        page.keyboard.press(key)
+    page.locator("#picks", has_text="2 chosen").wait_for()
+    page.get_by_role("link", name="Next").click()
+    tally(page, "26 to 30 shown")
+    page.locator("#picks", has_text="2 chosen").wait_for()
+    page.get_by_role("checkbox", name="Compare demo-0000").check()
+    page.locator("#picks", has_text="3 chosen").wait_for()
+    page.keyboard.press("c")
+    page.wait_for_url("**/compare?trial=**")
+
+    row = page.locator("tbody tr")
+    row.filter(has_text="Experiment").first.wait_for(state="hidden")
+    assert row.filter(has=page.locator("th", has_text=re.compile("^x "))).is_visible()
+    page.get_by_label("Show also what is the same").check()
+    row.filter(has_text="Experiment").first.wait_for()
+    assert (
+        page.get_by_role("region", name="Output of demo-0029").locator("pre").inner_text() == "epoch 2\n<b>loss</b>=0.4"
+    )
+    assert serious_violations(page) == []
+
+
+@pytest.mark.slow
+def test_a_trial_and_its_experiment_are_marked_by_keys_and_found(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.keyboard.press("t")
+    page.get_by_label("Project").fill("vision")
+    page.keyboard.press("Enter")
+    page.locator("#said", has_text="Saved.").wait_for()
+    for key in "jj":
+        page.keyboard.press(key)
+    page.keyboard.press("s")
+    page.locator("tr[data-trial=demo-0028] .star[aria-pressed=true]").wait_for()
+    page.keyboard.press("t")
+
+    assert not page.get_by_label("Project").is_visible()
+    page.get_by_label("Tags, separated").fill("candidate, <b>bold</b>")
+    page.locator("textarea[name=notes]").fill("keep it")
+    page.get_by_role("button", name="Save").click()
+    page.locator("tr[data-trial=demo-0028] .tag", has_text="<b>bold</b>").wait_for()
+    assert page.evaluate("document.activeElement.id") == "trial demo-0028"
+    page.locator(".tag", has_text="candidate").click()
+    tally(page, "1 of 30 trials")
+    page.goto(f"{root}trials/default/demo-0028")
+
+    assert page.locator(".title .tag").all_inner_texts() == ["candidate", "<b>bold</b>"]
+    page.keyboard.press("s")
+    page.locator(".title .star[aria-pressed=false]").wait_for()
+    marks = marks_of(service.get(Trial, "default", "demo-0028").metadata.annotations)
+    assert marks == Marks(("candidate", "<b>bold</b>"), "keep it")
+    assert marks_of(service.get(Experiment, "default", "demo").metadata.annotations).project == "vision"

@@ -8,7 +8,7 @@ import pytest
 
 from katib.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, serious_violations, shoot, sideways_scroll
-from tests.support.tuning import MemoryTuningService, document
+from tests.support.tuning import MemoryTuningService, condition, document, make_pareto_experiment
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PAGES = {
     "experiments": "",
     "experiment": "experiments/default/demo",
+    "several": "experiments/default/several",
     "trial": "trials/default/demo-0001",
     "compare": "compare?experiment=demo&trial=demo-0000&trial=demo-0001",
     "new": "new",
@@ -30,7 +31,9 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
     """An experiment that has ended."""
     service.submit(document("demo"), source="demo.yaml")
     service.play("default", "demo")
+    service.put(make_pareto_experiment("several", condition("Running")))
     service.explain("default", Diagnosis("Experiment", "demo", "Succeeded", "It has ended."))
+    service.explain("default", Diagnosis("Experiment", "several", "Running", "It runs."))
     return service
 
 

@@ -118,7 +118,7 @@ def test_smoothing_keeps_the_readings_behind_and_goes_on_with_new_ones(
 def test_the_axes_are_chosen(opened: Page) -> None:
     opened.get_by_label("logarithmic").check()
     until(opened, """() => document.querySelector('[data-metric="loss"] .figure').layout.yaxis.type === 'log'""")
-    opened.get_by_label("By").select_option("time")
+    opened.locator('[data-look="by"]').select_option("time")
 
     until(opened, """() => document.querySelector('[data-metric="loss"] .figure').layout.meta.by === 'time'""")
 

@@ -266,7 +266,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest?.("input, textarea, select, [contenteditable]") || document.querySelector("dialog:modal")) return;
+  if (event.target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]") || document.querySelector("dialog:modal")) return;
   const found = KEYS.get(begun ? `${begun} ${event.key}` : event.key);
   if (found) event.preventDefault();
   const starts = !begun && [...KEYS.keys()].some((keys) => keys.startsWith(`${event.key} `));

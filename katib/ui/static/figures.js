@@ -53,8 +53,8 @@ function withNote(layout, width) {
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
 function fitted(given) {
   const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
-  const [text, line] = [colour("--text"), colour("--line")];
-  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+  const [text, line, quiet] = [colour("--text"), colour("--line"), colour("--quiet")];
+  const axis = { gridcolor: line, zeroline: false, linecolor: line };
   const result = {
     ...layout,
     title: undefined,
@@ -62,6 +62,7 @@ function fitted(given) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { ...layout.font, color: text, family: "system-ui, sans-serif" },
     margin: { ...layout.margin, t: 40 },
+    modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: quiet, activecolor: text }, // beside the legend, not over it
     uirevision: "kept", // zoom and hidden traces survive an update
   };
   for (const key of Object.keys(layout)) {

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.figures.trials import TrialTable
+from katib.figures.trials import Objective, TrialTable
 from katib.ui.head import HEIGHT, WIDTH, head_figures
 from tests.support.tables import make_table
-from tests.support.tuning import START, condition, make_experiment
+from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment
 
 
 def figures(table: TrialTable | None, seconds: float = 100, **status: Any) -> dict[str, Any]:
@@ -70,3 +70,18 @@ def test_what_needs_the_trials_is_empty_while_they_are_read() -> None:
 
     assert (found["spark"], found["change"]) == ("", "")
     assert (found["lost"], found["strategy"]) == (3, "min")
+
+
+def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted() -> None:
+    objectives = (Objective("loss", maximize=False), Objective("speed", maximize=True))
+    values = [*range(20, 1, -1), 0.5]
+    table = make_table(values, more={"speed": list(range(20))}, objectives=objectives)
+    experiment = make_pareto_experiment("demo", condition("Running"), trialsSucceeded=20, trialsInfeasible=4)
+    found = head_figures(experiment, table, START)
+    flat = head_figures(experiment, make_table([2.0] * 20, more={"speed": [1.0] * 20}, objectives=objectives), START)
+
+    assert found["front"] == {"count": 3, "volume": 12.5}
+    assert points(found["spark"])[-1] == (WIDTH - 2, 2.0)  # on top
+    assert found["change"].startswith("+")
+    assert (found["feasible"], found["measured"], found["constraints"]) == (16, 20, "memory <= 8")
+    assert (flat["spark"], flat["change"]) == ("", "no more over the last tenth of the trials")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from katib.api.marks import Marks
 from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.figures.data import measure_of
@@ -278,3 +279,26 @@ def test_trials_without_a_value_can_be_asked_for(text: str) -> None:
     assert text == condition.text
     assert ("adam" in text) == ("adam" in passes)
     assert "absent" in condition.words
+
+
+def test_tags_and_notes_are_searched_and_favourites_filtered() -> None:
+    marks = {"trial-2": Marks(("Candidate",), favourite=True), "trial-4": Marks(notes="the candidate\nof May")}
+    table = replace(make_table([5.0, 4.0, 3.0, 2.0]), marks=marks)
+
+    def found(query: TableQuery) -> list[str]:
+        return [row.name for row in page_of(table, query).rows]
+
+    assert found(TableQuery(text="CANDI")) == ["trial-2", "trial-4"]
+    assert found(TableQuery(where=("favourite=yes",))) == ["trial-2"]
+    assert page_of(table, TableQuery(text="may")).rows[0].marks == marks["trial-4"]
+
+
+def test_the_front_of_several_objectives_is_marked_and_filtered() -> None:
+    objectives = (Objective("loss", maximize=False), Objective("speed", maximize=True))
+    more = {"speed": [1.0, 5.0, 4.0, 9.0]}
+    table = make_table([1.0, 2.0, 3.0, 0.5], more=more, objectives=objectives, feasible=[True, True, True, False])
+    page = page_of(table, TableQuery(where=("front=yes",)))
+
+    assert [(row.name, row.is_best) for row in page.rows] == [("trial-1", True), ("trial-2", True)]
+    assert page.has_front
+    assert "front" not in columns_of(make_table([1.0]))
