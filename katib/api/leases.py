@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import format_timestamp, parse_time
 from katib.api.names import (
+    AHEAD_ANNOTATION,
     ASK_AGAIN,
     ASKED_ANNOTATION,
     BY_CALLER,
+    CHOSEN_BY_LABEL,
     EVALUATED_BY_LABEL,
     FAIL,
     LEASE_ANNOTATION,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 LOST_LEASES = (ASK_AGAIN, FAIL)
 """What may become of a trial whose lease ended: another caller gets it, or it has failed."""
+
+ENDLESS_SECONDS = 10 * 365 * 86_400.0
+"""Length of a lease whose caller is waited for without end."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -73,6 +78,7 @@ class Outcome:
         values: Last readings, as text by name.
         failure: Why the trial has no value; None when it did not fail.
         stopped: Whether the caller stopped before its end.
+        began: When it was begun, of a trial that was evaluated elsewhere; None: as the trial says.
     """
 
     tell_id: str
@@ -80,6 +86,7 @@ class Outcome:
     values: Mapping[str, str] = field(default_factory=dict)
     failure: str | None = None
     stopped: bool = False
+    began: datetime | None = None
 
     def __str__(self) -> str:
         """Return the text of the annotation."""
@@ -87,6 +94,7 @@ class Outcome:
         written |= {"values": dict(self.values)} if self.values else {}
         written |= {"failure": self.failure} if self.failure is not None else {}
         written |= {"stopped": True} if self.stopped else {}
+        written |= {"began": format_timestamp(self.began)} if self.began is not None else {}
         return json.dumps(written)
 
 
@@ -100,9 +108,23 @@ def is_callers(trial: Trial) -> bool:
     return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
 
 
+def is_chosen(resource: Experiment | Trial) -> bool:
+    """Return whether callers choose the parameters of a trial, or of the trials of an experiment, and no algorithm."""
+    return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
+
+
 def asked_count(experiment: Experiment) -> int:
     """Return how many trials were asked for since an experiment began."""
-    text = experiment.metadata.annotations.get(ASKED_ANNOTATION, "")
+    return _count(experiment, ASKED_ANNOTATION)
+
+
+def ahead_count(experiment: Experiment) -> int:
+    """Return how many assignments are kept ready for callers, 0 where each is made when it is asked for."""
+    return _count(experiment, AHEAD_ANNOTATION)
+
+
+def _count(experiment: Experiment, annotation: str) -> int:
+    text = experiment.metadata.annotations.get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
@@ -137,6 +159,7 @@ def outcome_of(trial: Trial) -> Outcome | None:
         {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {},
         None if failure is None else str(failure),
         found.get("stopped") is True,
+        parse_time(str(found.get("began", ""))),
     )
 
 

@@ -219,3 +219,17 @@ class ObjectStore(Protocol):
         Raises:
             ExpiredError: That revision is no longer kept; list again.
         """
+
+
+@runtime_checkable
+class WholeWrites(Protocol):
+    """An ability of a store: to write an object and its status at once, for kinds that have a status subresource.
+
+    Readers never see the one without the other, and it is one change and one revision.
+    """
+
+    def create_whole(self, obj: Object) -> Object:
+        """Store a new object with the status that it brings. Returns and raises as `ObjectStore.create`."""
+
+    def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields, and the status to that of `obj`. Returns and raises as `ObjectStore.patch`."""

@@ -65,36 +65,8 @@ class TrialFactory:
         Raises:
             InvalidError: The template cannot be rendered with it.
         """
-        template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
-        rendered = None if asked else self._rendered(experiment, assignment)
-        both = bool(template.success_condition and template.failure_condition)
-        spec = TrialSpec(
-            objective=experiment.spec.objective,
-            parameter_assignments=assignment.parameter_assignments,
-            early_stopping_rules=assignment.early_stopping_rules,
-            run_spec=rendered,
-            retain_run=template.retain,
-            metrics_collector=experiment.spec.metrics_collector_spec or MetricsCollectorSpec(),
-            primary_pod_labels=template.primary_pod_labels,
-            primary_container_name=template.primary_container_name,
-            success_condition=template.success_condition if both else "",
-            failure_condition=template.failure_condition if both else "",
-            labels=assignment.labels,
-        )
-        metadata = ObjectMeta(
-            name=assignment.name,
-            namespace=experiment.namespace,
-            labels={
-                **experiment.metadata.labels,
-                EXPERIMENT_LABEL: experiment.name,
-                **assignment.labels,
-                **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
-            },
-            annotations=_lost_leases(experiment) if asked else {},
-            owner_references=(owned_by(experiment),),
-            finalizers=(TRIAL_FINALIZER,),
-        )
-        return Trial(metadata=metadata, spec=spec).encode()
+        rendered = None if is_asked(experiment) else self._rendered(experiment, assignment)
+        return trial_of(experiment, assignment, rendered).encode()
 
     def _rendered(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
         return self.template_of(experiment).render(
@@ -103,6 +75,45 @@ class TrialFactory:
 
     def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
         return usable_data(self._config_maps.find(key), experiment.namespace)
+
+
+def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> Trial:
+    """Return the trial of an assignment, not stored yet.
+
+    Args:
+        experiment: Its owner.
+        assignment: Its values.
+        run_spec: The template with these values in it; None where callers evaluate the trials.
+    """
+    template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
+    both = bool(template.success_condition and template.failure_condition)
+    spec = TrialSpec(
+        objective=experiment.spec.objective,
+        parameter_assignments=assignment.parameter_assignments,
+        early_stopping_rules=assignment.early_stopping_rules,
+        run_spec=run_spec,
+        retain_run=template.retain,
+        metrics_collector=experiment.spec.metrics_collector_spec or MetricsCollectorSpec(),
+        primary_pod_labels=template.primary_pod_labels,
+        primary_container_name=template.primary_container_name,
+        success_condition=template.success_condition if both else "",
+        failure_condition=template.failure_condition if both else "",
+        labels=assignment.labels,
+    )
+    metadata = ObjectMeta(
+        name=assignment.name,
+        namespace=experiment.namespace,
+        labels={
+            **experiment.metadata.labels,
+            EXPERIMENT_LABEL: experiment.name,
+            **assignment.labels,
+            **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
+        },
+        annotations=_lost_leases(experiment) if asked else {},
+        owner_references=(owned_by(experiment),),
+        finalizers=(TRIAL_FINALIZER,),
+    )
+    return Trial(metadata=metadata, spec=spec)
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:
