@@ -1,14 +1,16 @@
 """The page in a real browser, on experiments of many trials, beside optuna-dashboard on the same trials.
 
-    python -m benchmarks.ui [--only paint|table|reading|weight|memory] [--rival PYTHON]
+    python -m benchmarks.ui [--only paint|table|reading|weight|size|export] [--rival PYTHON] [--keep DIRECTORY]
 
 - `paint`: from the navigation to the useful page (head with state and best value, first rows of the table painted), and
   to the history drawn, with the server and the browser's cache warm; before that the first visit of a fresh server.
 - `table`: from the event of the input to the painted rows, at the largest size: sort, search, filter, brush.
 - `reading`: from the moment at which a trial prints a line to the moment at which its page shows the number.
 - `weight`: bytes on the wire of a first visit, without Plotly and with it.
-- `memory`: what 20 open pages add to a server whose experiment of 10,000 trials goes on. A page is a client that asks
-  what our scripts ask, because a browser keeps six connections to a server.
+- `size`: a server of 100,000 trials: its start, its memory, its first page; then 20 open pages, and a client that reads
+  everything as JSON. Of an experiment that has ended, and of one that goes on. A page is a client that asks what our
+  scripts ask, because a browser keeps six connections to a server.
+- `export`: `katib export --to html`: seconds, memory and bytes.
 
 `--rival` is a Python that has optuna-dashboard; without it ours is measured alone. `--keep` takes a directory whose
 data is used again. The browser is the system's Chromium; everything stays on this machine.
@@ -33,7 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, wait_with_memory
 from benchmarks.ui_data import NAME, fill, values
 from tests.support.browser import chromium, why_not
 from tests.support.ports import free_port
@@ -41,12 +43,13 @@ from tests.support.ports import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserType, Page
 
-PARTS = ("paint", "table", "reading", "weight", "memory")
-PAINT_TARGETS = {100: 0.5, 10_000: 0.8, 100_000: 1.0}
+PAINT_TARGETS = {1_000: 0.5, 100_000: 1.0}
+RIVAL_SIZES, FASTER, SHARE_OF_BYTES = (1_000,), 2.0, 0.5
 TABLE_TARGET_MS, READING_TARGET_MS = 200.0, 500.0
 WEIGHT_TARGET_KB, WHOLE_TARGET_MB = 120.0, 1.6
-PAGES, MEMORY_TARGET_MB = 20, 60.0
-RIVAL_SIZES = (100, 10_000)
+PAGES, PAGES_TARGET_MB = 20, 40.0
+START_TARGET, SIZE_TARGET_MB = 5.0, 250.0
+EXPORT_TARGET_MB = {1_000: 3.0}
 LIMIT_MS = 240_000.0
 EXPERIMENT = f"/katib/experiments/default/{NAME}"
 
@@ -91,15 +94,18 @@ OURS = """{
   history: () => document.querySelector('[data-figure="history"] .scatterlayer .trace'),
   parallel: () => document.querySelector('[data-figure="parallel"] .parallel canvas'),
 }"""
-THEIRS = """{ history: () => document.querySelector(".js-plotly-plot .scatterlayer .trace") }"""
+THEIR_HISTORY = '() => document.querySelector(".js-plotly-plot .scatterlayer .trace")'
+THEIRS = f"{{ history: {THEIR_HISTORY} }}"
+_DRAWN = """(count) => [...document.querySelectorAll("[data-figure]")].slice(0, count)
+  .every((figure) => !figure.querySelector(".loading"))"""
 
 
 @contextmanager
-def serve(directory: Path, *options: str) -> Iterator[tuple[str, int]]:
+def serve(directory: Path, probe: str = "healthz") -> Iterator[tuple[str, int]]:
     """Serve a data directory; give its address and the id of the process."""
     port = free_port()
-    command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port), "--no-token", *options]
-    with _process(command, f"http://127.0.0.1:{port}/healthz") as process:
+    command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port), "--no-token"]
+    with _process(command, f"http://127.0.0.1:{port}/{probe}") as process:
         yield f"http://127.0.0.1:{port}", process
 
 
@@ -109,13 +115,13 @@ def _process(command: Sequence[str], probe: str) -> Iterator[int]:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ROOT_ENVIRONMENT, start_new_session=True
     )
     try:
-        for _ in range(600):
+        for _ in range(2_400):
             try:
                 urllib.request.urlopen(probe, timeout=5).close()
                 break
             except OSError:
                 assert process.poll() is None, f"{command} has ended"
-                time.sleep(0.2)
+                time.sleep(0.05)
         yield process.pid
     finally:
         process.terminate()
@@ -177,8 +183,9 @@ def paint(browser: BrowserType, root: Path, rival: Path | None) -> bool:
         )
         if rival is not None and count in RIVAL_SIZES:
             theirs, text = _rival_paint(browser, root, rival, count)
-            ours = statistics.median(run["history"] for run in runs)
-            print(f"  optuna-dashboard: {text}; {theirs / ours:.1f} times ours until the history is drawn", flush=True)
+            faster = theirs / statistics.median(run["history"] for run in runs)
+            missed |= faster < FASTER
+            print(f"  optuna-dashboard: {text}; {faster:.1f} times ours until the history is drawn", flush=True)
     return missed
 
 
@@ -189,27 +196,25 @@ def _visit_and_leave(page: Page, url: str) -> dict[str, float]:
 
 
 def _rival_paint(browser: BrowserType, root: Path, rival: Path, count: int) -> tuple[float, str]:
+    with _rival(root, rival, count) as url:
+        with urllib.request.urlopen(f"{url}/api/studies/1?after=0", timeout=200) as answer:
+            size = len(answer.read())
+        with marked_page(browser, THEIRS) as page:
+            runs = [_visit_and_leave(page, f"{url}/dashboard/studies/1")["history"] for _ in range(11)][2:]
+    return statistics.median(runs), f"{size / 1e6:.2f} MB of JSON, history {_spread(runs)}"
+
+
+@contextmanager
+def _rival(root: Path, rival: Path, count: int) -> Iterator[str]:
+    """Serve a study of the same trials by optuna-dashboard; give its address."""
     database, source = root / f"rival-{count}.db", root / f"rival-{count}.json"
     script = str(Path(__file__).with_name("ui_rival.py"))
     if not source.exists():
         subprocess.run([rival, script, "fill", database, _written(root, source, count)], check=True, timeout=280)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with _process([str(rival), script, "serve", str(database), str(port)], f"{url}/api/studies") as process:
-        seconds, used = [], []
-        for _ in range(3):
-            began, busy = time.perf_counter(), cpu_seconds(process)
-            with urllib.request.urlopen(f"{url}/api/studies/1?after=0", timeout=200) as answer:
-                size = len(answer.read())
-            seconds.append(time.perf_counter() - began)
-            used.append(cpu_seconds(process) - busy)
-        with marked_page(browser, THEIRS) as page:
-            runs = [_visit_and_leave(page, f"{url}/dashboard/studies/1")["history"] for _ in range(7)][2:]
-    text = (
-        f"{size / 1e6:.2f} MB of JSON, {_spread(seconds)} in the server ({min(used):.2f} s of processor time), "
-        f"history {_spread(runs)}"
-    )
-    return statistics.median(runs), text
+    with _process([str(rival), script, "serve", str(database), str(port)], f"{url}/api/studies"):
+        yield url
 
 
 def _written(root: Path, path: Path, count: int) -> Path:
@@ -344,33 +349,36 @@ def _running_trial(url: str) -> str:
     raise AssertionError("no trial runs")
 
 
-def weight(browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+def weight(browser: BrowserType, root: Path, rival: Path | None) -> bool:
     """Measure what goes over the wire at a first visit."""
-    missed = False
-    with serve(data_of(root, 10_000)) as (url, _):
+    missed, wholes = False, {}
+    with serve(data_of(root, RIVAL_SIZES[0])) as (url, _):
         for name, path, figures in WEIGHED:
             with marked_page(browser, "{}") as page:
-                sizes = _sizes(page, url + path, figures)
+                sizes = _sizes(page, url + path, _DRAWN, figures)
             kinds = {"plotly": 0.0, "static": 0.0, "data": 0.0}
             for address, size in sizes.items():
                 kind = "plotly" if "plotly" in address else "static" if "/static/" in address else "data"
                 kinds[kind] += size / 1000
             least = kinds["static"] + kinds["data"]
-            whole = (least + kinds["plotly"]) / 1000
+            whole = wholes[name] = (least + kinds["plotly"]) / 1000
             missed |= name != "analysis" and (least > WEIGHT_TARGET_KB or whole > WHOLE_TARGET_MB)
             print(
                 f"weight of {name}: {least:.0f} KB without Plotly (scripts and styles {kinds['static']:.0f}, page and "
                 f"data {kinds['data']:.0f}; target {WEIGHT_TARGET_KB:.0f}), {whole:.2f} MB with it "
                 f"(target {WHOLE_TARGET_MB})"
             )
-            if name == "experiment":
-                for address, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:6]:
-                    print(f"    {size / 1000:7.1f} KB {address.removeprefix(url)}")
+    if rival is not None:
+        with _rival(root, rival, RIVAL_SIZES[0]) as url, marked_page(browser, "{}") as page:
+            theirs = sum(_sizes(page, f"{url}/dashboard/studies/1", THEIR_HISTORY, 0).values()) / 1e6
+        share = wholes["experiment"] / theirs
+        missed |= share > SHARE_OF_BYTES
+        print(f"  optuna-dashboard: {theirs:.2f} MB; ours is {share:.2f} of it (target {SHARE_OF_BYTES})")
     return missed
 
 
-def _sizes(page: Page, url: str, figures: int) -> dict[str, float]:
-    """Return what was received of each address until so many figures are there, as the browser counted it."""
+def _sizes(page: Page, url: str, drawn: str, figures: int) -> dict[str, float]:
+    """Return what was received of each address until so many figures are drawn, as the browser counted it."""
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     addresses: dict[str, str] = {}
@@ -381,42 +389,75 @@ def _sizes(page: Page, url: str, figures: int) -> dict[str, float]:
         lambda e: sizes.__setitem__(addresses.get(e["requestId"], ""), e["encodedDataLength"]),
     )
     page.goto(url)
-    page.wait_for_function(
-        """(count) => [...document.querySelectorAll("[data-figure]")].slice(0, count)
-          .every((figure) => !figure.querySelector(".loading"))""",
-        arg=figures,
-        timeout=60_000,
-    )
+    page.wait_for_function(drawn, arg=figures, timeout=60_000)
     page.wait_for_timeout(3000)
     return sizes
 
 
-def memory(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
-    """Measure what open pages cost a server at work."""
-    directory = data_of(root, 10_000, goes_on=True, command="sleep 1; echo loss=1")
-    with serve(directory) as (url, process):
-        time.sleep(25)
-        before, busy = resident_mb(process), cpu_seconds(process)
-        time.sleep(10)
-        alone = (cpu_seconds(process) - busy) / 10
-        with _pages(url, 1):
-            time.sleep(20)
+def size(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+    """Measure what 100,000 trials cost a server."""
+    missed = False
+    for name, directory in {
+        "ended": data_of(root, 100_000),
+        "goes on": data_of(root, 100_000, goes_on=True, command="sleep 600"),
+    }.items():
+        began = time.perf_counter()
+        with serve(directory, probe="readyz") as (url, process):
+            ready, used = time.perf_counter() - began, cpu_seconds(process)
+            time.sleep(10)  # what is done after the start
+            resting = resident_mb(process)
+            began = time.perf_counter()
+            with urllib.request.urlopen(url + EXPERIMENT, timeout=60) as answer:
+                answer.read()
+            opened = time.perf_counter() - began
+            with _pages(url, 1):
+                time.sleep(20)
             one = resident_mb(process)
-        with _pages(url, PAGES) as pages:
-            time.sleep(20)
-            busy = cpu_seconds(process)
-            time.sleep(30)
-            used = (cpu_seconds(process) - busy) / 30
-            after = resident_mb(process)
-    asked = sum(page.asked for page in pages)
-    drawn = statistics.median(seconds for page in pages for seconds in page.seconds) if asked else 0.0
-    print(
-        f"memory of a server with an experiment of 10,000 trials that goes on: {before:.0f} MB, with one page "
-        f"{one:.0f} MB, with {PAGES} pages {after:.0f} MB, {after - before:.0f} MB more (target "
-        f"{MEMORY_TARGET_MB:.0f}); {asked} requests, median {1000 * drawn:.0f} ms; {used:.2f} of a processor, "
-        f"{alone:.2f} without a page; {_load()}"
-    )
-    return after - before > MEMORY_TARGET_MB
+            with _pages(url, PAGES):
+                time.sleep(20)
+                many = resident_mb(process)
+            busy, began = cpu_seconds(process), time.perf_counter()
+            count = _read_all(url)
+            seconds, busy = time.perf_counter() - began, cpu_seconds(process) - busy
+            last = resident_mb(process)
+        missed |= ready > START_TARGET or last > SIZE_TARGET_MB or many - one > PAGES_TARGET_MB
+        print(
+            f"100,000 trials, {name}: ready in {ready:.1f} s, {used:.1f} s of processor time (target {START_TARGET} "
+            f"s), {resting:.0f} MB; first page {opened:.2f} s; {PAGES} pages {many - one:.0f} MB more than one "
+            f"(target {PAGES_TARGET_MB:.0f}); {count:,} trials as JSON in {seconds:.0f} s, {busy:.1f} s of processor "
+            f"time; then {last:.0f} MB (target {SIZE_TARGET_MB:.0f}); {_load()}",
+            flush=True,
+        )
+    return missed
+
+
+def _read_all(url: str) -> int:
+    count, cursor = 0, ""
+    while True:
+        page = _json(f"{url}/api/v1/namespaces/default/experiments/{NAME}/trials?limit=5000&cursor={cursor}")
+        count, cursor = count + len(page["items"]), page["cursor"]
+        if not cursor:
+            return count
+
+
+def export(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+    """Measure the page as one file."""
+    missed = False
+    for count in PAINT_TARGETS:
+        path = root / f"{count}.html"
+        command = [*KATIB, "export", NAME, "-o", str(path), "--data-dir", str(data_of(root, count))]
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ROOT_ENVIRONMENT)
+        code, peak = wait_with_memory(process)
+        assert code == 0, f"{command} ended with {code}"
+        megabytes, target = path.stat().st_size / 1e6, EXPORT_TARGET_MB.get(count, float("inf"))
+        missed |= megabytes > target
+        print(
+            f"export of {count:,} trials: {megabytes:.1f} MB (target {target:g}), {time.perf_counter() - began:.1f} s, "
+            f"{peak:.0f} MB of memory; {_load()}",
+            flush=True,
+        )
+    return missed
 
 
 class _OpenPage:
@@ -508,7 +549,8 @@ def _load() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PARTS, help="run this part only")
+    parts = {part.__name__: part for part in (paint, table, reading, weight, size, export)}
+    parser.add_argument("--only", choices=parts, help="run this part only")
     parser.add_argument("--rival", type=Path, help="a Python that has optuna-dashboard")
     parser.add_argument("--keep", type=Path, help="where data is kept for the next run")
     arguments = parser.parse_args()
@@ -517,7 +559,6 @@ def main() -> int:
         return 1
     if arguments.rival is None:
         print("optuna-dashboard is not measured: --rival names no Python that has it")
-    parts = {"paint": paint, "table": table, "reading": reading, "weight": weight, "memory": memory}
     from playwright.sync_api import sync_playwright
 
     missed = []

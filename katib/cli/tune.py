@@ -16,7 +16,7 @@ from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run import again
-from katib.cli.run.command import run_here, with_earlier
+from katib.cli.run.command import run_at_server, run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.drafting import (
     Json,
@@ -80,6 +80,8 @@ _SOURCE = "command line"
 @options.detach
 @options.data_dir
 @options.namespace
+@click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
+@options.token
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
@@ -103,6 +105,8 @@ def tune(
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
+    server: str | None,
+    token: str | None,
     form: str | None,
     quiet: bool,
     verbose: int,
@@ -114,7 +118,8 @@ def tune(
     KATIB_PARAM_LR. The program prints its metrics as name=value.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
-    command goes on. When all trials failed and the program changed since, it runs them again.
+    command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
+    server runs it, with the files of its machine, and this command watches it.
 
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
@@ -131,7 +136,8 @@ def tune(
         early_stopping=early_stopping,
         goal=goal,
     )
-    earlier = [] if name else _experiments(data_dir or options.default_data_dir(), namespace or DEFAULT_NAMESPACE)
+    target = options.Target(server, token, data_dir, namespace, verbose, options.Cluster(None, None, ""))
+    earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
@@ -149,6 +155,8 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
+    if server is not None:
+        return run_at_server(server, target, _from_here(file), choice, form=form, quiet=quiet)
     return run_here(
         _from_here(file),
         data_dir,
@@ -190,8 +198,15 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
 
 
-def _experiments(directory: Path, namespace: str) -> list[Experiment]:
-    """Return the experiments of a data directory."""
+def _experiments(target: options.Target) -> Sequence[Experiment]:
+    """Return the experiments of a server, or of a data directory."""
+    namespace = target.namespace or DEFAULT_NAMESPACE
+    if target.server is not None:
+        from katib.cli.connection import connect
+
+        with connect(target, read_only=True) as opened:
+            return opened.service.experiments(namespace)
+    directory = target.data_dir or options.default_data_dir()
     if not options.has_data(directory):
         return []
     from katib.local import open_offline

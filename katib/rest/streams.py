@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import math
 import threading
@@ -16,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from msgspec import json
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.errors import ExpiredError, KatibError
@@ -85,10 +85,13 @@ class _Source(Generic[T]):
 
     async def next(self) -> T | _End | None:
         """Return the next item, None when there was none for a moment."""
-        try:
-            item = await asyncio.wait_for(self._queue.get(), _CHECK_SECONDS)
-        except TimeoutError:
-            return None
+        if self._queue.empty():
+            try:
+                item = await asyncio.wait_for(self._queue.get(), _CHECK_SECONDS)
+            except TimeoutError:
+                return None
+        else:
+            item = self._queue.get_nowait()  # without a timer
         self._room.release()
         return item
 
@@ -227,4 +230,4 @@ def _is_deletion(change: Change) -> bool:
 
 def _event(name: str, data: Mapping[str, Any], cursor: str = "") -> bytes:
     line = f"id: {cursor}\n" if cursor else ""
-    return f"{line}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    return b"%bevent: %b\ndata: %b\n\n" % (line.encode(), name.encode(), json.encode(data))

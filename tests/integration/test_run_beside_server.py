@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,22 @@ def test_a_server_that_is_named_runs_it_from_another_directory(
     assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
     assert f"katib why demo --server {server.url}" in first.stdout
     assert set(experiments(directory)) == {"demo", "demo-1"}
+    assert not (elsewhere / ".katib").exists()
+
+
+def test_a_server_that_is_named_tunes_a_line_and_knows_it_again(
+    directory: Path, server: ServerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    line = ("tune", "-p", "x=0.0..1.0", "--minimize", "loss", "--trials", "2", "--server", server.url)
+    command = ("--", sys.executable, directory / "train.py", "{x}")
+    first = katib(*line, *command, cwd=elsewhere)
+    again = katib(*line, "--more", "1", *command, cwd=elsewhere)
+
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert f"katib why train --server {server.url}" in first.stdout
+    assert set(experiments(directory)) == {"train"}
+    assert len(trials(directory, "train")) == 3
     assert not (elsewhere / ".katib").exists()
 
 

@@ -107,12 +107,8 @@ def run(
     except InvalidError as error:
         return again.wrong(error, document.source)
     if server is not None:
-        from katib.cli.connection import connect
-
-        options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
-        with connect(options.Target(server, token, data_dir, namespace, verbose, cluster), read_only=False) as opened:
-            place = f" --server {server}"
-            return _run_at(opened.service, server, document, namespace, place, choice, form=form, quiet=quiet)
+        target = options.Target(server, token, data_dir, namespace, verbose, cluster)
+        return run_at_server(server, target, document, choice, form=form, quiet=quiet)
     return run_here(
         document,
         data_dir,
@@ -181,6 +177,27 @@ def run_here(
         return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, notices=notices)
     except InvalidError as error:
         return again.wrong(error, file.source)
+
+
+def run_at_server(
+    url: str, target: options.Target, file: FileText, choice: Choice, *, form: str | None, quiet: bool
+) -> int:
+    """Have a server that was named run an experiment, and watch it from here; return the exit code.
+
+    Args:
+        url: Of the server.
+        target: That server.
+        file: The experiment file.
+        choice: What to do with an experiment that is there already.
+        form: What to print at the end in place of lines.
+        quiet: Whether to print the result only.
+    """
+    from katib.cli.connection import connect
+
+    options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
+    with connect(target, read_only=False) as opened:
+        place = f" --server {url}"
+        return _run_at(opened.service, url, file, target.namespace, place, choice, form=form, quiet=quiet)
 
 
 def _run_in(

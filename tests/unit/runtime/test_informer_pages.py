@@ -29,6 +29,7 @@ class PagedStore(FaultyStore):
     Attributes:
         between: Called before every page but the first.
         alive: How many objects were alive when each page was asked for.
+        in_order: Whether pages say that they come in order of creation.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -36,6 +37,7 @@ class PagedStore(FaultyStore):
         self.between: Callable[[], None] = lambda: None
         self.alive: list[int] = []
         self.lists = 0
+        self.in_order = False
         self._given: list[weakref.ref[Decoded]] = []
 
     def pages(
@@ -54,7 +56,7 @@ class PagedStore(FaultyStore):
     def _fresh(self, page: ObjectList) -> ObjectList:
         items = tuple(Decoded(obj) for obj in page.items)
         self._given += map(weakref.ref, items)
-        return ObjectList(items, page.resource_version)
+        return ObjectList(items, page.resource_version, in_order=self.in_order)
 
 
 class Bench:
@@ -95,7 +97,9 @@ def bench() -> Iterator[Bench]:
     bench.informer.stop()
 
 
-def test_no_page_is_held_while_the_next_one_is_fetched(bench: Bench) -> None:
+@pytest.mark.parametrize("in_order", [False, True])
+def test_no_page_is_held_while_the_next_one_is_fetched(bench: Bench, *, in_order: bool) -> None:
+    bench.store.in_order = in_order
     for number in range(30):
         bench.create(f"w-{number:02}", number)
     bench.start()
@@ -123,6 +127,19 @@ def test_objects_are_in_order_of_creation_though_pages_are_not(bench: Bench, mon
 
     assert [event.key.name for event in bench.events] == ["d", "b", "c", "a"]
     assert tuple(bench.informer.all()) == (3, 1, 2, 0)
+
+
+def test_pages_in_order_fill_an_empty_cache_one_by_one(bench: Bench) -> None:
+    bench.store.in_order = True
+    known: list[int] = []
+    bench.store.between = lambda: known.append(len(bench.informer.all()))
+    for number in range(8):
+        bench.create(f"w-{number}", number)
+    bench.start()
+
+    assert known == [3, 6]
+    assert bench.told() == [(EventType.ADDED, f"w-{number}") for number in range(8)]
+    assert tuple(bench.informer.all()) == tuple(range(8))
 
 
 class SteppingEvent(threading.Event):

@@ -95,3 +95,14 @@ def layout(path: Path) -> list[tuple[str, str]]:
         found = connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
     connection.close()
     return found
+
+
+def test_half_a_character_is_read_as_it_was_written() -> None:
+    obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "status": {"message": "\udc80", "count": 10**30},
+    }
+
+    assert semantics.decode(semantics.encode(obj)) == obj
