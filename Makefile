@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -69,6 +69,12 @@ test-callbacks: ## Run the callbacks with the training libraries they are for, i
 	@$(VENV)-callbacks/bin/python -m pip install --quiet --editable . --group callbacks
 	@$(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py
 	@LIGHTNING=pytorch_lightning $(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py -k lightning
+
+test-optuna: ## Run Optuna's own tests of a storage, and its client, in an environment of their own
+	@test -x $(VENV)-optuna/bin/python || $(PYTHON) -m venv $(VENV)-optuna
+	@$(VENV)-optuna/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(VENV)-optuna/bin/python -m pip install --quiet --editable . --group optuna
+	@PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python $(VENV)-optuna/bin/python -m pytest -q --noconftest tests/integration/test_optuna_storage.py
 
 $(FRAMEWORKS)/.stamp-$(VERSIONS): pyproject.toml constraints.txt
 	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
@@ -139,4 +145,4 @@ bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 
 clean: ## Remove the virtual environments and the files that runs left behind
 	@$(BIN)/dmypy stop >/dev/null 2>&1 || true
-	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json build/docs saved-tests
+	@rm -rf $(VENV) $(VENV)-callbacks $(VENV)-optuna $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json build/docs saved-tests

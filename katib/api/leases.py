@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import format_timestamp, parse_time
 from katib.api.names import (
+    AHEAD_ANNOTATION,
     ASK_AGAIN,
     ASKED_ANNOTATION,
     BY_CALLER,
+    CHOSEN_BY_LABEL,
     EVALUATED_BY_LABEL,
     FAIL,
     LEASE_ANNOTATION,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 LOST_LEASES = (ASK_AGAIN, FAIL)
 """What may become of a trial whose lease ended: another caller gets it, or it has failed."""
+
+ENDLESS_SECONDS = 10 * 365 * 86_400.0
+"""Length of a lease whose caller is waited for without end."""
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -103,9 +108,23 @@ def is_callers(trial: Trial) -> bool:
     return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
 
 
+def is_chosen(resource: Experiment | Trial) -> bool:
+    """Return whether callers choose the parameters of a trial, or of the trials of an experiment, and no algorithm."""
+    return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
+
+
 def asked_count(experiment: Experiment) -> int:
     """Return how many trials were asked for since an experiment began."""
-    text = experiment.metadata.annotations.get(ASKED_ANNOTATION, "")
+    return _count(experiment, ASKED_ANNOTATION)
+
+
+def ahead_count(experiment: Experiment) -> int:
+    """Return how many assignments are kept ready for callers, 0 where each is made when it is asked for."""
+    return _count(experiment, AHEAD_ANNOTATION)
+
+
+def _count(experiment: Experiment, annotation: str) -> int:
+    text = experiment.metadata.annotations.get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 

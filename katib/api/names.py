@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Container
 from itertools import count
 
@@ -16,7 +17,8 @@ kinds hand their labels on to all their pods, and those of pods say that there i
 
 CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
 BY_USER = "user"
-"""On a trial that no algorithm proposed: an initial trial of the file, or one added by hand."""
+"""On a trial that no algorithm proposed: an initial trial of the file, or one added by hand. With `caller` below, on an
+Experiment and its trials: callers choose the parameters themselves, each in the course of its trial."""
 
 GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
 """On trials of population based training: how many trials led to its checkpoint."""
@@ -54,11 +56,20 @@ EVALUATED_BY_LABEL = "katib.kubeflow.org/evaluated-by"
 BY_CALLER = "caller"
 """On a trial that no job evaluates, but the program that asks for it: its experiment has no trial template."""
 
+NUMBER_LABEL = "katib.kubeflow.org/number"
+"""On an Experiment whose trials' parameters are chosen by callers: a number that no other one has, or had."""
+
+TITLE_ANNOTATION = "katib.kubeflow.org/title"
+"""On the same: what its callers call it, of any characters."""
+
 ASK_LABEL = "katib.kubeflow.org/ask-id"
 """On such a trial: the request that it was given to last."""
 
 ASKED_ANNOTATION = "katib.kubeflow.org/asked-trials"
 """On an Experiment without trial template: how many trials were asked for since it began; no more are made."""
+
+AHEAD_ANNOTATION = "katib.kubeflow.org/asked-ahead"
+"""On the same, where its algorithm does not learn: how many assignments are kept ready for those who will ask."""
 
 LEASE_ANNOTATION = "katib.kubeflow.org/lease"
 """On a trial that a caller evaluates: which one, and until when it is waited for, as JSON."""
@@ -110,6 +121,7 @@ SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names. No vowels: no accidental words, as in Kubernetes."""
 
 _SUFFIX_LENGTH = 8
+_NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 def trial_name(namespace: str, experiment: str, index: int | str, taken: Container[str] = ()) -> str:
@@ -122,6 +134,16 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
     """
     names = (_trial_name(experiment, f"{namespace}/{experiment}/{index}" + "+" * repeat) for repeat in count())
     return next(name for name in names if name not in taken)
+
+
+def name_of_title(title: str) -> str:
+    """Return the name of the Experiment with a title: the title where it can be one, else its letters and a hash."""
+    letters = _NOT_OF_NAMES.sub("-", title.lower()).strip("-")
+    if letters == title and letters[:1].isalpha() and len(title) <= MAX_EXPERIMENT_NAME:
+        return title
+    digest = hashlib.sha256(title.encode()).hexdigest()[:_SUFFIX_LENGTH]
+    letters = letters if letters[:1].isalpha() else f"study-{letters}"
+    return f"{letters[: MAX_EXPERIMENT_NAME - 1 - _SUFFIX_LENGTH].rstrip('-')}-{digest}"
 
 
 def is_set_by_algorithm(label: str) -> bool:

@@ -8,7 +8,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +20,12 @@ from click.core import ParameterSource
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.signals import stop_on_signal
-from katib.errors import invalid
+from katib.errors import KatibError, invalid
 from katib.rest.notes import SIGNED_OUT_FILE, TOKEN_FILE, account_directory, kept_token, noted
 
 if TYPE_CHECKING:
     from katib.controllers.metrics import Page
+    from katib.local.engine import Engine
     from katib.rest.server import Server
     from katib.rest.users import Gateway, UserHeaders
     from katib.tuning.service import TuningService
@@ -358,7 +359,8 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
-            stop.wait()
+            with _answering_optuna(engine, data_dir, quiet=announce is _ignore):
+                stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
                 left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
@@ -367,6 +369,30 @@ def _run(
             engine.leave()
         engine.stop()
     return stop.exit_code
+
+
+@contextmanager
+def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterator[None]:
+    """Answer clients of Optuna, once what that needs is imported: starting takes no longer for it."""
+    from katib.optuna_storage.server import StorageServer, line_to_copy
+
+    with ExitStack() as stack:
+
+        def listen() -> None:
+            try:
+                stack.enter_context(StorageServer(engine.chosen_trials, directory))
+            except KatibError as error:
+                logging.getLogger(__name__).warning("no client of Optuna can connect: %s", error)
+                return
+            if not quiet:
+                click.echo(f"for Optuna:   storage={line_to_copy(directory)}", err=True)
+
+        starting = threading.Thread(target=listen, name="optuna-storage", daemon=True)
+        starting.start()
+        try:
+            yield
+        finally:
+            starting.join()
 
 
 _LOOK_SECONDS = 0.2

@@ -12,6 +12,7 @@ import click
 
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
+from katib.optuna_storage.server import line_to_copy
 from katib.rest.notes import Note, account_directory, running_servers, write_privately
 from katib.rest.sessions import new_ticket
 from katib.tuning.service import DEFAULT_NAMESPACE
@@ -64,6 +65,8 @@ def _show(note: Note, page: str) -> None:
     else:
         click.echo("no browser can be opened from here; open this link yourself:", err=True)
     click.echo(link)
+    if note.directory is not None and (line := line_to_copy(note.directory)):
+        click.echo(f"a study of Optuna is kept here, and shown there, with storage={line}", err=True)
 
 
 def _noted(directory: Path, data_dir: Path | None, link: str) -> Note:

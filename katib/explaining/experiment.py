@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from katib.api.job_kinds import is_suspended
-from katib.api.leases import asked_count, is_asked
+from katib.api.leases import asked_count, is_asked, is_chosen
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.types import Condition, Experiment, Trial
 from katib.explaining.answer import (
@@ -183,7 +183,7 @@ def _validation_refused(experiment: Experiment, evidence: Evidence) -> Answer | 
         return None
     return Answer(
         f"{experiment.name} has no assignments because its suggestion failed: {condition_words(condition)}.",
-        remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
+        remedies=["Fix spec.algorithm or the search space as the message says, and run it again."],
     )
 
 
@@ -303,6 +303,8 @@ def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer
 
 def _waits_for_callers(experiment: Experiment, evidence: Evidence) -> Answer | None:
     """Callers evaluate its trials, and have what they asked for."""
+    if is_chosen(experiment):
+        return Answer(f"{experiment.name} waits for a program that makes its next trial: its callers do so themselves.")
     has_all = asked_count(experiment) <= experiment.status.trials
     if not is_asked(experiment) or evidence.suggestion is None or not has_all:
         return None

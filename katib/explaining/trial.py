@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import is_suspended, suspend_field
-from katib.api.leases import is_callers, lease_of
+from katib.api.leases import is_callers, is_chosen, lease_of
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
@@ -97,9 +97,8 @@ def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | 
     name, lease = trial.name, lease_of(trial)
     if state_of(trial) == "Running" and lease is not None:
         answer = _running(trial, facts, evidence)
-        answer.findings.append(
-            f"{lease.client} evaluates it; without a sign of life for {lease.seconds:g} s it is lost."
-        )
+        until = "" if is_chosen(trial) else f"; without a sign of life for {lease.seconds:g} s it is lost"
+        answer.findings.append(f"{lease.client} evaluates it{until}.")
         return answer
     words = (waiting_words(trial) or "waits to be asked for").rstrip(".")
     return Answer(
@@ -297,7 +296,7 @@ def _logs_command(trial: Trial, evidence: Evidence) -> str:
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     if held_condition(trial, "Failed").reason == _PODS_REFUSED:
-        return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
+        return facts.remedy or "Fix the pod of the template as the message says, and run it again."
     if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
@@ -315,7 +314,7 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."
-    return "Fix the cause shown in the output below and run the file again."
+    return "Fix the cause shown in the output below and run it again."
 
 
 def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, ResumePolicy
 from katib.api.validation import awaits_restart
-from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import NotFoundError, UnavailableError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
@@ -96,7 +96,7 @@ class EndedExperiments:
         """Return the store as the caches see it."""
         return _Seen(self._store, self)
 
-    def written(self) -> ObjectStore:
+    def written(self) -> _Written:
         """Return the store for those who write on behalf of users: the caches see what they write."""
         return _Written(self._store, self)
 
@@ -105,7 +105,7 @@ class EndedExperiments:
         return Key.of(obj) in self._hidden
 
     def visible_trials(self, namespace: str | None) -> Iterator[ObjectList]:
-        """Yield the trials that the caches see, a page at a time."""
+        """Yield the trials that the caches see, a page at a time, one experiment after the other."""
         hidden = {str(key) for key in self._hidden}
         revision = ""
         for scope in self._store.scopes(TRIAL):
@@ -114,7 +114,7 @@ class EndedExperiments:
                 continue
             for page in self._store.pages(TRIAL, space, labels={EXPERIMENT_LABEL: name}):
                 revision = revision or page.resource_version
-                yield ObjectList(page.items, revision)
+                yield ObjectList(page.items, revision, in_order=True)
         if not revision:
             yield ObjectList((), self._store.list(TRIAL, "-").resource_version)
 
@@ -140,7 +140,7 @@ class EndedExperiments:
 
     def _may_be_hidden(self, experiment: Experiment) -> bool:
         template, metadata = experiment.spec.trial_template, experiment.metadata
-        if not is_completed(experiment.status.conditions) or awaits_restart(experiment):
+        if not has_ended(experiment.status.conditions) or awaits_restart(experiment):
             return False
         if metadata.deletion_timestamp is not None:
             return False
@@ -274,6 +274,14 @@ class _Written(_Delegating):
     def update_status(self, obj: Object) -> Object:
         self._show_owner(obj)
         return self._store.update_status(obj)
+
+    def create_whole(self, obj: Object) -> Object:
+        self._show_owner(obj)
+        return self._store.create_whole(obj)
+
+    def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        self._show_owner(obj)
+        return self._store.patch_whole(obj, changes)
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         if kind in _KINDS:

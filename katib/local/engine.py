@@ -22,18 +22,19 @@ from typing import Self, TypeVar
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
+from katib.api.conditions import has_ended
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial
+from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
-from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
+from katib.controllers.trial.plan import TrialEvent
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
 from katib.explaining.diagnostician import Diagnostician
@@ -74,6 +75,8 @@ from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
+from katib.stores.sql.attributes import SqlAttributes
+from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD
@@ -86,6 +89,8 @@ from metrics_collector.uncollected import UncollectedTrials
 
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
+
+_FLUSH = "parameters of trials cannot be written"
 
 T = TypeVar("T")
 
@@ -164,6 +169,16 @@ class Engine:
             stack.callback(self._services.close)
             self._assemble(stack, machine)
             self.service = self._tuning_service()
+            attributes = SqlAttributes(database)
+            self.chosen_trials = ChosenTrials(
+                self._ended.written(),
+                attributes,
+                CallersLog(self._observations, on_end=self._ended_by_caller),
+                self.service.delete,
+                self._clock,
+                DEFAULT_NAMESPACE,
+            )
+            self._caches.experiments.add_handler(self._experiment_changed)
             self._open = stack.pop_all()
         return self
 
@@ -207,6 +222,11 @@ class Engine:
             self._manager.start()
             stack.callback(self._manager.stop)
             self._note_resumed()
+            flushing = Periodic(
+                "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
+            )
+            flushing.start()
+            stack.callback(flushing.stop)
             self._retention.start()
             stack.callback(self._retention.stop)
             stack.callback(self._stop_jobs)
@@ -368,6 +388,9 @@ class Engine:
     def _reported(self, trial: Trial) -> None:
         self._look_at_readings({experiment_of(trial)})
 
+    def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
+        self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
+
     def _look_at_readings(self, experiments: Iterable[Key]) -> None:
         for key in experiments:
             experiment = self._caches.experiments.get(key)
@@ -385,7 +408,7 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(self._observations, self._reported)
+        callers = CallersLog(self._observations, self._reported, self._ended_by_caller)
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
@@ -421,7 +444,7 @@ class Engine:
     def _note_resumed(self) -> None:
         """Say of every unfinished experiment that an engine has taken it up again."""
         for experiment in self._caches.experiments.all():
-            if experiment.status.start_time is not None and not is_completed(experiment.status.conditions):
+            if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
@@ -435,8 +458,13 @@ class Engine:
         if event.new is None or trial_state(event.new) not in ACTIVE:
             self._monitors.forget(event.key.name)
             self._log_servers.end(event.key.name)
+        self.chosen_trials.note(event.key, event.new)
         if event.new is None:
             self._files.remove(event.key)
+
+    def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
+        if event.new is None:
+            self.chosen_trials.forget(event.key)
 
 
 def _capacity(host: HostCapacity) -> Capacity:

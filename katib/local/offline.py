@@ -94,6 +94,10 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def mark(self, _namespace: str, _trial: str, _marks: MarkChanges) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
     def suspend(self, _namespace: str, _trial: str, *, suspended: bool) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()

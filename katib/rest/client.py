@@ -246,8 +246,12 @@ class HttpTuningService:
         """Change the counts of an experiment, stop it, let it go on, or mark it."""
         body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
         if marks is not None:
-            body |= {name: value for name, value in asdict(marks).items() if value is not None}
+            body |= _given(marks)
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return Trial.read(self._call("PATCH", _path(namespace, "trials", trial), json=_given(marks)))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
@@ -447,6 +451,10 @@ def _ended(trial: EndedTrial) -> dict[str, Any]:
     """Return a trial that was evaluated elsewhere as it is sent."""
     sent = {**asdict(trial), "began": trial.began.isoformat(), "ended": trial.ended.isoformat()}
     return sent | {"readings": [{**one._asdict(), "time": one.time.isoformat()} for one in trial.readings]}
+
+
+def _given(marks: MarkChanges) -> dict[str, Any]:
+    return {name: value for name, value in asdict(marks).items() if value is not None}
 
 
 def _path(namespace: str, *parts: str) -> str:

@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI, Path, Request
 from pydantic import AwareDatetime, Field, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
+from katib.api.marks import MarkChanges
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.schemas import schemas
 from katib.errors import InternalError
@@ -109,23 +110,38 @@ class ChosenTrial(TypedDict):
     parameterAssignments: Annotated[list[ChosenValue], Field(description="One for each parameter.", max_length=10_000)]
 
 
-class ExperimentEdit(TypedDict):
+class Marking(TypedDict):
+    """What to note; what is left out stays, and an empty text or list takes a mark away."""
+
+    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
+    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
+    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
+    project: NotRequired[Annotated[str, Field(description="What it belongs to; a trial belongs to its experiment.")]]
+
+
+def marks_in(edit: Marking) -> MarkChanges:
+    """Return what an edit notes."""
+    tags = edit.get("tags")
+    return MarkChanges(
+        None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
+    )
+
+
+class ExperimentEdit(Marking):
     """What to change of an experiment; what is left out stays. null takes a limit away, an empty text a mark."""
 
     maxTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
-    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
-    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
-    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
-    project: NotRequired[Annotated[str, Field(description="What it belongs to.")]]
 
 
-class TrialEdit(TypedDict):
-    """What to change of a trial."""
+class TrialEdit(Marking):
+    """What to change of a trial; what is left out stays."""
 
-    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
+    suspended: NotRequired[
+        Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
+    ]
 
 
 class AddedTrial(TypedDict):

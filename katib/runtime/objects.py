@@ -51,10 +51,12 @@ class ObjectList:
     Attributes:
         items: The objects in order of creation; on a page of several, in the order of `ObjectStore.pages`.
         resource_version: Watch from here to see every later change and no earlier one. The same on all pages.
+        in_order: Whether pages come in order of creation, at least those of one owner, and none fails to come.
     """
 
     items: tuple[Object, ...]
     resource_version: str
+    in_order: bool = False
 
 
 class EventType(StrEnum):
@@ -217,3 +219,17 @@ class ObjectStore(Protocol):
         Raises:
             ExpiredError: That revision is no longer kept; list again.
         """
+
+
+@runtime_checkable
+class WholeWrites(Protocol):
+    """An ability of a store: to write an object and its status at once, for kinds that have a status subresource.
+
+    Readers never see the one without the other, and it is one change and one revision.
+    """
+
+    def create_whole(self, obj: Object) -> Object:
+        """Store a new object with the status that it brings. Returns and raises as `ObjectStore.create`."""
+
+    def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields, and the status to that of `obj`. Returns and raises as `ObjectStore.patch`."""

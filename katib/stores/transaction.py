@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from katib.api.json_values import same_json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent
@@ -84,12 +85,12 @@ class Transaction:
         self._uid_kinds = uid_kinds
         self._now = now
 
-    def create(self, obj: Json) -> Object:
-        """Store a new, isolated object."""
+    def create(self, obj: Json, *, whole: bool = False) -> Object:
+        """Store a new, isolated object; `whole` when it keeps the status that it brings."""
         kind = Kind.of(obj)
         self._choose_name(kind, obj)
         uid = (semantics.given_uid(obj) if kind in self._uid_kinds else "") or str(uuid.uuid4())
-        new = semantics.created(obj, uid, self._now, has_status=kind in self._status_kinds)
+        new = semantics.created(obj, uid, self._now, has_status=kind in self._status_kinds and not whole)
         new = semantics.at_revision(new, self._rows.next_revision())
         self._rows.insert(new)
         self._events.append(WatchEvent(EventType.ADDED, new))
@@ -105,6 +106,14 @@ class Transaction:
         """Merge checked changes into an isolated object."""
         old = self._existing(Kind.of(obj), Key.of(obj))
         return self._update(old, semantics.patched(old, obj, changes))
+
+    def patch_whole(self, obj: Json, changes: Json) -> Object:
+        """Merge checked changes into an isolated object and replace the status with its own."""
+        old = self._existing(Kind.of(obj), Key.of(obj))
+        status = {"status": obj["status"]} if "status" in obj else {}
+        changed = semantics.updated(old, semantics.patched(old, obj, changes), has_status=True) or old
+        new = {**{name: value for name, value in changed.items() if name != "status"}, **status}
+        return old if same_json(old, new) else self._replace(old, new)
 
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
@@ -220,6 +229,14 @@ class TransactedStore(ABC):
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
         return self._write(Transaction.patch, semantics.header(obj), semantics.require_patch(changes))
+
+    def create_whole(self, obj: Object) -> Object:
+        """Store a new object with its status: `katib.runtime.objects.WholeWrites`."""
+        return self._write(Transaction.create, semantics.isolated(obj), whole=True)
+
+    def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields and replace the status: `katib.runtime.objects.WholeWrites`."""
+        return self._write(Transaction.patch_whole, semantics.header(obj, "status"), semantics.require_patch(changes))
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""

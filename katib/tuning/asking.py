@@ -1,46 +1,54 @@
 """Ask and tell: trials that are given to callers, and what callers say of them.
 
-Theory of operation. The controllers make trials, as many as callers have asked for; who asks takes one that is free, by
-writing a lease into it, and raises the number of those asked for where none is. Every write compares the revision, so
-that a trial is given once and ended once. A request is known by its id: that of an ask is a label of the trial that it
-got, that of a tell is in the outcome that it wrote, and readings are stored under that of their report.
+Theory of operation. Who asks gets a trial with a lease in it (`katib.tuning.ask_queues`). Every write compares the
+revision, so that a trial is given once and ended once. A request is known by its id: that of an ask is a label of the
+trial that it got, that of a tell is in the outcome that it wrote, and readings are stored under that of their report.
+
+Where the log is at hand, and the store writes an object whole, `tell` does at once what the controllers would do, by
+the same plan: the last readings are stored, then the outcome and the state of the trial in one write. Elsewhere `tell`
+writes the outcome, and the controllers do the rest.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
-from katib.api.leases import Lease, Outcome, asked_count, fails_when_lost, is_asked, is_callers, lease_of, outcome_of
+from katib.api.leases import Outcome, is_asked, is_callers, lease_of, outcome_of
 from katib.api.loading import FileText, experiment_of
 from katib.api.metrics import BatchId, MetricLog, parse_value
-from katib.api.names import ASK_LABEL, ASKED_ANNOTATION, EXPERIMENT_LABEL, LEASE_ANNOTATION, OUTCOME_ANNOTATION
-from katib.api.trials import ACTIVE, TrialState, objective_names, trial_state
+from katib.api.names import LEASE_ANNOTATION, OUTCOME_ANNOTATION
+from katib.api.trials import ACTIVE, objective_names, trial_state
 from katib.api.types import CollectorKind, Experiment, Trial
 from katib.api.wording import shown
 from katib.backoff import Backoff
-from katib.controllers.experiment.plan import is_stopped
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.controllers.kinds import TRIAL, key_of, with_status
+from katib.controllers.trial.callers import CallersTrial, plan_callers_trial
+from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.plan import STOPPING_WORDS, is_stopping
-from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, invalid
+from katib.errors import FieldError, InvalidError, TerminalError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.objects import Key, Object, ObjectStore, WholeWrites
+from katib.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving
 from katib.tuning.ports import Namespaces, Records
 from katib.tuning.reading import last_condition, running_condition, state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, CallerAnswer, GivenTrial
-from katib.tuning.trial_pages import find_trials
 from katib.tuning.writing import until_written
 
 Values = Mapping[str, float | str]
 
 ASK_PAUSES = Backoff(0.001, 0.25, factor=1.5)
-"""Between two looks for a free trial: most are made within milliseconds, others when a trial of minutes has ended."""
+"""Between two looks for a free trial where the store does not say when there is one: most are made within milliseconds,
+others when a trial of minutes has ended."""
 
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 1.0, 7 * 86_400.0
 MOST_VALUES = 1_000
@@ -51,14 +59,52 @@ _LARGEST_STEP = 2**63 - 1
 _REQUEST_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a label may be."""
 
-_LEAST_FREE = 10
+_AHEAD = 64
+"""How many assignments are kept ready where the algorithm does not learn: a request to it then makes half of them."""
 
-_AHEAD = 1_000
-"""For how many trials one request counts where the algorithm does not learn: the next ones are there when asked for."""
+_REMEMBERED_TRIALS = 10_000
+_LOCKS = 64
 
-_REMEMBERED_REQUESTS = 10_000
 _RENEWED_SHARE = 0.25
 """A report renews a lease of which so much has passed: one write for each reading would be in vain."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTrial:
+    """A trial that was asked for. Thread-safe.
+
+    Attributes:
+        queue: Where the request waits.
+        request: The request.
+        reason: Why the trial is not there yet, a sentence.
+    """
+
+    queue: AskQueue
+    request: AskRequest
+    reason: str
+
+    @property
+    def answer(self) -> Future[GivenTrial] | None:
+        """What comes as soon as there is a trial; None where it has to be asked for again."""
+        return self.request.answer if self.queue.can_wait or self.request.answer.done() else None
+
+    def leave(self) -> GivenTrial:
+        """Wait no longer; return what was given."""
+        return self.queue.leave(self.request, self.reason)
+
+
+@runtime_checkable
+class AskingService(Protocol):
+    """An ability of a tuning service: to take a request for a trial without a thread that waits for the answer."""
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether the calls of those who evaluate trials wait for nothing but each other's writes."""
+
+    def ask_later(
+        self, namespace: str, experiment: str, *, request_id: str, client: str = "", lease_seconds: float = ...
+    ) -> AskedTrial:
+        """Give a trial to a caller, now or as soon as there is one. Raises as `TuningService.ask`."""
 
 
 class CallersTrials:
@@ -77,41 +123,24 @@ class CallersTrials:
         self._callers = records.callers
         self._catalog = catalog
         self._clock = clock
-        self._counting = threading.Lock()  # callers of one service write their number in turns
-        self._counted: OrderedDict[str, None] = OrderedDict()  # requests for which a trial was asked for already
+        self._queues = AskQueues(Giving(clock, self._ahead_of, self._note_made))
+        self._logs = None if records.callers is None else TrialLogs(records.callers.log)
+        self._unreported: OrderedDict[Key, None] = OrderedDict()  # trials made here, of which there are no readings
+        self._ends = [threading.Lock() for _ in range(_LOCKS)]
 
     def ask(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> GivenTrial:
-        """Give a trial of an experiment to a caller."""
+        """Give a trial of an experiment to a caller, or say why there is none now."""
+        asked = self.ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+        return asked.leave()
+
+    def ask_later(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> AskedTrial:
+        """Give a trial of an experiment to a caller, now or as soon as there is one."""
         _check_request("requestId", request_id)
         _check_lease(lease_seconds)
         client = _plain(client)[:_LONGEST_NAME] or "a caller"
-        store = self._scoped(key.namespace)
-        found = store.get(EXPERIMENT, key)
-        experiment = Experiment.decode(found)
-        if not is_asked(experiment):
-            cause, remedy = (
-                "its trials run as jobs, by its spec.trialTemplate",
-                "leave them to it, or remove the template",
-            )
-            raise invalid(f"experiment {key.name}", cause, remedy, "ask-template")
-        labels = {ASK_LABEL: request_id, EXPERIMENT_LABEL: key.name}
-        for given in store.list(TRIAL, key.namespace, labels=labels, owner_uid=experiment.metadata.uid).items:
-            return GivenTrial(dict(given))
-        if experiment.metadata.deletion_timestamp is not None:
-            return GivenTrial({}, is_over=True, reason=f"experiment {key.name} is being deleted")
-        if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
-            return GivenTrial({}, is_over=True, reason=last_condition(experiment).message)
-        if is_stopped(experiment):
-            return GivenTrial({}, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` lets it go on")
-        lease = Lease(client, request_id, lease_seconds, self._clock.now() + timedelta(seconds=lease_seconds))
-        for candidate in self._free(store, experiment, key):
-            try:
-                change = {"labels": {ASK_LABEL: request_id}, "annotations": {LEASE_ANNOTATION: str(lease)}}
-                return GivenTrial(dict(store.patch(candidate, {"metadata": change})))
-            except ConflictError:  # another caller got it, or its lease has just ended
-                continue
-        self._have_one_made(store, key, experiment, request_id)
-        return GivenTrial({}, reason=_why_none(experiment))
+        request = AskRequest(request_id, client, lease_seconds)
+        queue = self._queues.queue_of(key, self._scoped(key.namespace))
+        return AskedTrial(queue, request, queue.ask(request))
 
     def report(self, key: Key, values: Values, *, step: int | None, request_id: str, ask_id: str) -> CallerAnswer:
         """Store readings of a trial."""
@@ -132,6 +161,7 @@ class CallersTrials:
         now = self._clock.now()
         readings = [MetricLog(now, name, text, step) for name, text in texts.items()]
         batch = BatchId(request_id, 0) if request_id else None
+        self._unreported.pop(key, None)
         self._callers.log.within(key.namespace).report(key.name, readings, batch)
         self._callers.on_report(trial)
         return self._alive(key, trial, ask_id)
@@ -147,7 +177,7 @@ class CallersTrials:
             raise invalid("stopped", "it is given beside failure", "give one of them", "tell-twofold")
         failure = None if failure is None else _plain(failure)[:LONGEST_FAILURE]
         store = self._scoped(key.namespace)
-        outcome = Outcome(request_id, self._clock.now(), texts, failure, stopped)
+        outcome = Outcome(request_id or uuid.uuid4().hex, self._clock.now(), texts, failure, stopped)
 
         def attempt() -> CallerAnswer:
             found = store.get(TRIAL, key)
@@ -162,10 +192,27 @@ class CallersTrials:
             self._check_holder(trial, ask_id)
             if failure is None and not stopped and not is_stopping(trial):
                 self._check_objectives(trial, texts)
-            store.patch(found, {"metadata": {"annotations": {OUTCOME_ANNOTATION: str(outcome)}}})
-            return _answer(trial)
+            return self._end(store, found, trial, outcome)
 
-        return until_written(attempt, key.name, "tell the trial again")
+        with self._ends[hash(key) % _LOCKS]:  # of two that tell, only the first stores its readings
+            return until_written(attempt, key.name, "tell the trial again")
+
+    def _end(self, store: ObjectStore, found: Object, trial: Trial, outcome: Outcome) -> CallerAnswer:
+        """Write an outcome, and what follows from it where that can be done here."""
+        change = {"metadata": {"annotations": {OUTCOME_ANNOTATION: str(outcome)}}}
+        if self._logs is None or self._callers is None or not isinstance(store, WholeWrites):
+            store.patch(found, change)
+            return _answer(trial)
+        annotations = {**trial.metadata.annotations, OUTCOME_ANNOTATION: str(outcome)}
+        told = structs.replace(trial, metadata=structs.replace(trial.metadata, annotations=annotations))
+        report = self._logs.conclude(told, is_empty=key_of(trial) in self._unreported)
+        plan = plan_callers_trial(CallersTrial(told, report.observation, now=self._clock.now()))
+        ended = structs.replace(told, status=plan.status)
+        store.patch_whole(with_status(ended, plan.status), change)
+        self._unreported.pop(key_of(trial), None)
+        if plan.event is not None:
+            self._callers.on_end(ended, plan.event)
+        return CallerAnswer(state_of(ended), _answer(trial).stop)
 
     def renew(self, key: Key, *, ask_id: str) -> CallerAnswer:
         """Give a sign of life."""
@@ -177,42 +224,17 @@ class CallersTrials:
 
     # --- leases -------------------------------------------------------------------------------------------------------
 
-    def _free(self, store: ObjectStore, experiment: Experiment, key: Key) -> list[Object]:
-        """Return the trials that can be given now, the oldest first."""
-        now = self._clock.now()
-        limit = max(experiment.spec.parallel_trial_count or 1, _LEAST_FREE)
-        states = frozenset({TrialState.PENDING})
-        found = find_trials(store, key, states=states, order="age", limit=limit, cursor="").items
-        return [obj for obj in found if _is_free(Trial.decode(obj), experiment, now)]
-
-    def _have_one_made(self, store: ObjectStore, key: Key, experiment: Experiment, request_id: str) -> None:
-        """Count a request among the trials that were asked for, once."""
-        request = f"{key}/{experiment.metadata.uid}/{request_id}"
-        if request in self._counted:
-            return
-        more = self._counted_for(experiment)
-
-        def attempt() -> None:
-            found = store.get(EXPERIMENT, key)
-            count = str(asked_count(Experiment.decode(found)) + more)
-            store.patch(found, {"metadata": {"annotations": {ASKED_ANNOTATION: count}}})
-
-        with self._counting:
-            if request in self._counted:  # sent twice at once
-                return
-            until_written(attempt, key.name, "ask again")
-            self._counted[request] = None
-            if len(self._counted) > _REMEMBERED_REQUESTS:
-                self._counted.popitem(last=False)
-
-    def _counted_for(self, experiment: Experiment) -> int:
-        """Return for how many trials a request counts: many where none would know more for being made later.
-
-        The parallelism limits how many of them are there at a time.
-        """
-        algorithm = experiment.spec.algorithm
+    def _ahead_of(self, experiment: Experiment) -> int:
+        """Return how many assignments to keep ready: some where none would know more for being made later."""
+        algorithm, parallel = experiment.spec.algorithm, experiment.spec.parallel_trial_count or 1
         info = None if algorithm is None else self._catalog.find(algorithm.algorithm_name)
-        return 1 if info is None or info.reads_history else _AHEAD
+        learns = info is None or info.reads_history or experiment.spec.early_stopping is not None
+        return 0 if learns else max(_AHEAD, 2 * parallel)
+
+    def _note_made(self, trial: Trial) -> None:
+        self._unreported[key_of(trial)] = None
+        if len(self._unreported) > _REMEMBERED_TRIALS:
+            self._unreported.popitem(last=False)
 
     def _check_holder(self, trial: Trial, ask_id: str) -> None:
         lease = lease_of(trial)
@@ -279,18 +301,6 @@ def check_runs_by_itself(file: FileText) -> None:
         raise invalid("spec.trialTemplate", cause, remedy, "template-missing")
 
 
-def _is_free(trial: Trial, experiment: Experiment, now: Any) -> bool:
-    lease = lease_of(trial)
-    return (
-        is_callers(trial)
-        and trial_state(trial) is TrialState.PENDING
-        and trial.metadata.deletion_timestamp is None
-        and experiment.metadata.uid in [owner.uid for owner in trial.metadata.owner_references]
-        and outcome_of(trial) is None
-        and (lease is None or (lease.until <= now and not fails_when_lost(trial)))
-    )
-
-
 def _callers_trial(found: Object) -> Trial:
     """Return a trial that a caller evaluates.
 
@@ -314,20 +324,6 @@ def _over(trial: Trial) -> CallerAnswer | None:
 def _answer(trial: Trial) -> CallerAnswer:
     stop = running_condition(trial).message.removeprefix(STOPPING_WORDS) if is_stopping(trial) else ""
     return CallerAnswer(state_of(trial), stop)
-
-
-def _why_none(experiment: Experiment) -> str:
-    """Return why no trial of an experiment is free now."""
-    status, parallel = experiment.status, max(experiment.spec.parallel_trial_count or 1, 1)
-    running = running_condition(experiment)
-    if running.status == "False" and running.message:
-        return running.message
-    if status.trials_running >= parallel:
-        return f"as many trials as spec.parallelTrialCount allows, {parallel}, are being evaluated"
-    budget = experiment.spec.max_trial_count
-    if budget is not None and status.trials >= budget:
-        return f"all {budget} trials are being evaluated, or have ended"
-    return "the next trial is being made"
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

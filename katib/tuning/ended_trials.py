@@ -19,7 +19,7 @@ from katib.api.names import ASKED_ANNOTATION, BY_USER, CHOSEN_BY_LABEL, OUTCOME_
 from katib.api.trials import objective_names
 from katib.api.types import Experiment, ParameterAssignment, TrialAssignment
 from katib.api.wording import shown
-from katib.controllers.experiment.trial_factory import new_trial
+from katib.controllers.experiment.trial_factory import trial_of
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import AlreadyExistsError, FieldError, InvalidError, TerminalError, invalid
 from katib.runtime.objects import Key, ObjectStore
@@ -89,7 +89,8 @@ def name_of_ended(namespace: str, experiment: str, identity: str) -> str:
 def _object_of(experiment: Experiment, name: str, trial: EndedTrial) -> dict[str, Any]:
     assignments = tuple(ParameterAssignment(name=key, value=value) for key, value in trial.assignments.items())
     labels = {CHOSEN_BY_LABEL: BY_USER}
-    made = new_trial(experiment, TrialAssignment(name=name, parameter_assignments=assignments, labels=labels), None)
+    assignment = TrialAssignment(name=name, parameter_assignments=assignments, labels=labels)
+    made = trial_of(experiment, assignment, None).encode()
     outcome = Outcome("", trial.ended, trial.values, trial.failure, trial.stopped, trial.began)
     made["metadata"].setdefault("annotations", {})[OUTCOME_ANNOTATION] = str(outcome)
     return made

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from katib.api.metrics import ObservationLog, ObservationReader
 from katib.api.types import Trial
 from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.trial.plan import TrialEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
 
@@ -54,6 +55,10 @@ def _ignore(_trial: Trial) -> None:
     pass
 
 
+def _ignore_end(_trial: Trial, _event: TrialEvent) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class CallersLog:
     """Where a home keeps the readings of those who evaluate trials themselves.
@@ -61,10 +66,29 @@ class CallersLog:
     Attributes:
         log: Takes the readings.
         on_report: Called with a trial of which readings were stored.
+        on_end: Called with a trial that its caller ended, as it is stored, and what is to be recorded of that.
     """
 
     log: ObservationLog
     on_report: Callable[[Trial], None] = _ignore
+    on_end: Callable[[Trial, TrialEvent], None] = _ignore_end
+
+
+class Attributes(Protocol):
+    """Keeps named texts beside objects; those of an object go with it. Thread-safe."""
+
+    def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
+        """Keep attributes of an object, each kind, name and value; all or none. What has the name is replaced.
+
+        Raises:
+            NotFoundError: There is no object of this uid.
+        """
+
+    def of(self, uid: str) -> Iterator[tuple[str, str, str]]:
+        """Yield kind, name and value of the attributes of an object, in the order in which they were first put."""
+
+    def of_owned(self, owner_uid: str) -> Iterator[tuple[str, str, str, str]]:
+        """Yield uid, kind, name and value of the attributes of all objects of an owner, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)

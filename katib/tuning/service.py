@@ -227,13 +227,13 @@ class Change:
     Attributes:
         type: `ADDED`, `MODIFIED` or `DELETED`; or `BOOKMARK`: nothing changed, but the place in the stream moved on.
         document: The Experiment or Trial as it is stored after the change; for DELETED its last state, for BOOKMARK
-            empty.
+            empty. Others hold the same: it is not to be changed.
         cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
             as in the middle of the opening listing.
     """
 
     type: str
-    document: Json
+    document: Mapping[str, Any]
     cursor: str = ""
 
     @cached_property
@@ -241,7 +241,7 @@ class Change:
         """The Experiment or Trial; None for BOOKMARK."""
         if not self.document:
             return None
-        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read(self.document)
+        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read_once(self.document)
 
 
 DEFAULT_LEASE_SECONDS = 60.0
@@ -515,6 +515,13 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: The change is not allowed.
+        """
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Note tags, text, or that it is a favourite on a trial; return it as stored.
+
+        Raises:
+            InvalidError: A mark is not valid, or it is a project, which only an experiment has.
         """
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
@@ -16,15 +17,15 @@ from katib.api.marks import MarkChanges
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, invalid
+from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.tuning.adding import add_trial
-from katib.tuning.asking import ASK_PAUSES, CallersTrials
+from katib.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
-from katib.tuning.editing import edit_experiment
+from katib.tuning.editing import edit_experiment, mark_trial
 from katib.tuning.ended_trials import add_ended_trials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
@@ -84,6 +85,7 @@ class ObjectTuningService(ObjectReadingService):
         self._repeating = None if repeats is None else Repeating(self, repeats)
         self._readings = records.callers
         self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
+        self.answers_at_once = isinstance(records.store, WholeWrites)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -182,7 +184,7 @@ class ObjectTuningService(ObjectReadingService):
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
         submission = with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
-        ended = true_types(old.status.conditions) & COMPLETED_EXPERIMENT
+        ended = has_ended(old.status.conditions)
         same = new.spec == old.spec
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         if same:
@@ -243,6 +245,10 @@ class ObjectTuningService(ObjectReadingService):
         edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
 
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return mark_trial(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
+
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
         return suspend_trial(self._namespaces.store_of(namespace), Key(namespace, trial), suspended=suspended)
@@ -258,17 +264,38 @@ class ObjectTuningService(ObjectReadingService):
         wait_seconds: float = 0.0,
     ) -> GivenTrial:
         """Give a trial to a caller."""
-        key = Key(namespace, experiment)
-        self._require(EXPERIMENT, key)
         deadline, pause = self._clock.monotonic() + wait_seconds, threading.Condition()
         for attempt in count(1):
-            given = self._callers.ask(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+            asked = self.ask_later(
+                namespace, experiment, request_id=request_id, client=client, lease_seconds=lease_seconds
+            )
             left = deadline - self._clock.monotonic()
-            if given.document or given.is_over or left <= 0:
+            if asked.answer is not None and left > 0:
+                with suppress(TimeoutError):
+                    return asked.answer.result(left)
+            given = asked.leave()
+            if asked.answer is not None or given.document or given.is_over or left <= 0:
                 return given
             with pause:
                 self._clock.wait(pause, min(left, ASK_PAUSES.pause_seconds(attempt)))
         raise AssertionError("counting has no end")
+
+    def ask_later(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        request_id: str,
+        client: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+    ) -> AskedTrial:
+        """Give a trial to a caller, now or as soon as there is one: for who does not wait in a thread."""
+        key = Key(namespace, experiment)
+        try:
+            return self._callers.ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+        except NotFoundError:
+            self._require(EXPERIMENT, key)
+            raise
 
     def report(
         self,
@@ -281,8 +308,10 @@ class ObjectTuningService(ObjectReadingService):
         ask_id: str = "",
     ) -> CallerAnswer:
         """Store readings of a caller."""
-        key = self._trial(namespace, trial)
-        return self._callers.report(key, values, step=step, request_id=request_id, ask_id=ask_id)
+        return self._of_trial(
+            Key(namespace, trial),
+            lambda key: self._callers.report(key, values, step=step, request_id=request_id, ask_id=ask_id),
+        )
 
     def tell(
         self,
@@ -296,21 +325,29 @@ class ObjectTuningService(ObjectReadingService):
         ask_id: str = "",
     ) -> CallerAnswer:
         """End a trial of a caller."""
-        key = self._trial(namespace, trial)
-        return self._callers.tell(key, values, failure=failure, stopped=stopped, request_id=request_id, ask_id=ask_id)
+        return self._of_trial(
+            Key(namespace, trial),
+            lambda key: self._callers.tell(
+                key, values, failure=failure, stopped=stopped, request_id=request_id, ask_id=ask_id
+            ),
+        )
 
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Renew the lease of a caller."""
-        return self._callers.renew(self._trial(namespace, trial), ask_id=ask_id)
+        return self._of_trial(Key(namespace, trial), lambda key: self._callers.renew(key, ask_id=ask_id))
 
     def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
         """Take trials that were evaluated elsewhere."""
         store = self._namespaces.store_of(namespace)
         return add_ended_trials(store, self._readings, Key(namespace, experiment), trials)
 
-    def _trial(self, namespace: str, name: str) -> Key:
-        """Return the key of a trial that is there."""
-        return Key.of(self._require(TRIAL, Key(namespace, name)))
+    def _of_trial(self, key: Key, call: Callable[[Key], CallerAnswer]) -> CallerAnswer:
+        """Call with the key of a trial, and say in the words of users that it is not there."""
+        try:
+            return call(key)
+        except NotFoundError:
+            self._require(TRIAL, key)
+            raise
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

@@ -8,29 +8,29 @@ sum never exceeds the parallelism, and with the completed trials never the budge
 The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
 is a conflict; a request is a total, not an increment, so raising it twice is one request.
 
-Where callers evaluate the trials, one more limit holds: no more trials are made than callers have asked for. That is a
-total, too.
+Where callers evaluate the trials, the request of a caller makes its trial from a waiting assignment; here is decided
+how many of these there are. One more limit holds then: no more than callers have asked for, which is a total, too. Only
+where an assignment would know no more for being made later, some are kept ahead, whatever the parallelism.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from msgspec import structs
 
 from katib.api.conditions import (
-    COMPLETED_EXPERIMENT,
-    Conditions,
     find_condition,
+    has_ended,
     is_true,
     set_condition,
     whole_second,
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
-from katib.api.leases import asked_count, is_asked
+from katib.api.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.api.names import (
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
@@ -125,6 +125,7 @@ class Observed:
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
         obstacle: Why no trial can be made of the experiment; None when they can.
+        is_summary_due: Whether the counts of trials are written even where nothing else is.
     """
 
     experiment: Experiment
@@ -132,14 +133,21 @@ class Observed:
     counts: TrialCounts
     waiting: tuple[TrialAssignment, ...] = ()
     obstacle: Obstacle | None = None
+    is_summary_due: bool = True
     now: datetime = field(kw_only=True)
 
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
-    status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
-    if is_completed(status.conditions):
-        if not awaits_restart(structs.replace(seen.experiment, status=status)):
+    plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
+    if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
+        return replace(plan, status=_with_summary(plan.status, seen))
+    return plan
+
+
+def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
+    if has_ended(status.conditions):
+        if not awaits_restart(structs.replace(seen.experiment, status=_with_summary(status, seen))):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
@@ -157,11 +165,6 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     if seen.counts.counts:
         status = _running(status, seen.now)
     return _go_on(seen, status)
-
-
-def is_completed(conditions: Conditions) -> bool:
-    """Return whether an experiment is over."""
-    return bool([c for c in conditions if c.status == ConditionStatus.TRUE and c.type in COMPLETED_EXPERIMENT])
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -421,18 +424,21 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.obstacle is not None:
+    if seen.obstacle is not None or is_chosen(seen.experiment):
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active), 0)
+    asked, ahead = is_asked(seen.experiment), ahead_count(seen.experiment)
+    if asked:
+        slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
-        slots = min(slots, max(spec.max_trial_count - status.trials, 0))
-    if is_asked(seen.experiment):
-        slots = min(slots, max(asked_count(seen.experiment) - status.trials, 0))
-    create = seen.waiting[:slots]
+        slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
+    create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion
+    if asked and ahead:
+        missing = _missing_ahead(missing, ahead, len(seen.waiting), suggestion)
     if suggestion is None:
         return ExperimentPlan(status=status, create_suggestion=True, requests=missing)
     conditions = suggestion.status.conditions
@@ -445,3 +451,11 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         requests=wanted if wanted != suggestion.spec.requests else None,
         restart_suggestion=is_true(conditions, SuggestionCondition.SUCCEEDED),
     )
+
+
+def _missing_ahead(missing: int, ahead: int, waiting: int, suggestion: Suggestion | None) -> int:
+    """Return how many assignments to request where some are kept ahead: half of them at once, and not one by one."""
+    if suggestion is None:
+        return missing
+    outstanding = max(suggestion.spec.requests - suggestion.status.suggestion_count, 0)
+    return min(missing, outstanding) if 2 * (waiting + outstanding) >= ahead else missing

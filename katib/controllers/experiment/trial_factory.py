@@ -65,9 +65,8 @@ class TrialFactory:
         Raises:
             InvalidError: The template cannot be rendered with it.
         """
-        return new_trial(
-            experiment, assignment, None if is_asked(experiment) else self._rendered(experiment, assignment)
-        )
+        rendered = None if is_asked(experiment) else self._rendered(experiment, assignment)
+        return trial_of(experiment, assignment, rendered).encode()
 
     def _rendered(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
         return self.template_of(experiment).render(
@@ -78,13 +77,13 @@ class TrialFactory:
         return usable_data(self._config_maps.find(key), experiment.namespace)
 
 
-def new_trial(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the Trial object of an assignment, ready to be created.
+def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> Trial:
+    """Return the trial of an assignment, not stored yet.
 
     Args:
-        experiment: Whose trial it is.
-        assignment: Its name, values and labels.
-        run_spec: The rendered template; None where callers evaluate the trials.
+        experiment: Its owner.
+        assignment: Its values.
+        run_spec: The template with these values in it; None where callers evaluate the trials.
     """
     template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
     both = bool(template.success_condition and template.failure_condition)
@@ -114,7 +113,7 @@ def new_trial(experiment: Experiment, assignment: TrialAssignment, run_spec: dic
         owner_references=(owned_by(experiment),),
         finalizers=(TRIAL_FINALIZER,),
     )
-    return Trial(metadata=metadata, spec=spec).encode()
+    return Trial(metadata=metadata, spec=spec)
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:

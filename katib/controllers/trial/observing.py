@@ -15,6 +15,7 @@ from typing import Any
 from katib.api.at_best import POINTS, with_at_best
 from katib.api.leases import outcome_of
 from katib.api.metrics import BatchId, MetricLog, ObservationLog
+from katib.api.summary import observation_of
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
@@ -24,8 +25,9 @@ from katib.runtime.objects import Key
 
 _BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "begin", "summarize", "conclude", "end", "delete"
 
-_OUTCOME = "outcome"
-"""The reporter of the readings with which a caller ends a trial: they are stored once, however often it is tried."""
+_OUTCOME = "outcome/"
+"""With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
+however often it is tried."""
 
 
 class TrialLogs:
@@ -57,17 +59,28 @@ class TrialLogs:
         observation = log.summarize(trial.name, objective.metric_names)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
-    def conclude(self, trial: Trial) -> TrialReport:
+    def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
         """Store the last readings of a trial that its caller ended, once, and return what was observed.
 
         They stand at the step that was reported last, as the value that a function returns.
+
+        Args:
+            trial: With its outcome.
+            is_empty: Whether its log is known to have no readings.
         """
         outcome, log = outcome_of(trial), self._log.within(trial.namespace)
-        if outcome is not None and outcome.values:
-            step = next((reading.step for reading in log.newest(trial.name, limit=1)), None)
-            readings = [MetricLog(outcome.time, name, value, step) for name, value in outcome.values.items()]
-            log.report(trial.name, readings, BatchId(_OUTCOME, 0))
-        return self.summarize(trial)
+        if outcome is None or not outcome.values:
+            return TrialReport() if is_empty else self.summarize(trial)
+        step = None if is_empty else next((reading.step for reading in log.newest(trial.name, limit=1)), None)
+        readings = [MetricLog(outcome.time, name, value, step) for name, value in outcome.values.items()]
+        log.report(trial.name, readings, BatchId(f"{_OUTCOME}{outcome.tell_id}", 0))
+        objective = trial.spec.objective
+        if objective is None or not is_empty:
+            return self.summarize(trial)
+        observation = observation_of(objective.metric_names, outcome.values.items())
+        return TrialReport(
+            with_at_best(objective, observation, lambda metric: [one for one in readings if one.name == metric])
+        )
 
     def end(self, trial: Trial) -> None:
         """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine.

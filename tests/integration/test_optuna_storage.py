@@ -1,0 +1,232 @@
+"""Optuna's own client, unmodified, and Optuna's own tests of a storage, at the socket of `katib serve`.
+
+`make test-optuna` runs them: the client needs a newer protobuf than Katib's official SDK, with which all other tests
+run. The order of a trial's parameters is a map on the wire, which the client's C code does not keep, whatever the
+server; so the tests run with protobuf's Python code, which does.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+runtime_version = pytest.importorskip("google.protobuf.runtime_version", reason="`make test-optuna` installs it")
+
+import optuna  # noqa: E402 - after the check that it can be used
+from optuna.storages import BaseStorage, GrpcStorageProxy  # noqa: E402
+from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
+
+from katib.api.types import Experiment, Trial  # noqa: E402
+from katib.errors import UnavailableError  # noqa: E402
+from katib.integrations.optuna import storage as katib_storage  # noqa: E402
+from katib.local import open_engine  # noqa: E402
+from katib.local.engine import Engine  # noqa: E402
+from katib.optuna_storage.server import StorageServer  # noqa: E402
+from katib.tuning.reading import state_of  # noqa: E402
+from tests.support.waiting import eventually  # noqa: E402
+
+pytestmark = [pytest.mark.filterwarnings("default")]
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    directory = tmp_path_factory.mktemp("data")
+    with open_engine(data_dir=directory, own_process=False) as running:
+        running.start()
+        with StorageServer(running.chosen_trials, directory) as server:
+            os.environ["KATIB_HOME"] = str(server.path.parent)
+            yield running
+
+
+def client() -> GrpcStorageProxy:
+    """Return the stock client."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return GrpcStorageProxy(host=f"unix:{os.environ['KATIB_HOME']}/optuna.sock", port=13000)
+
+
+@pytest.fixture
+def storage(engine: Engine) -> Iterator[GrpcStorageProxy]:
+    made = client()
+    yield made
+    for study in made.get_all_studies():
+        made.delete_study(study._study_id)
+    made.close()
+
+
+class TestStorageOfOptuna(StorageTestCase):
+    """Optuna's own tests of a storage."""
+
+
+def objective(trial: optuna.Trial) -> float:
+    x = trial.suggest_float("x", -3, 3)
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    if kind == "a":
+        x += trial.suggest_int("n", 1, 8, log=True)
+    for step in range(3):
+        trial.report(x * x + step, step)
+    if trial.number % 5 == 4:
+        raise optuna.TrialPruned
+    return x * x
+
+
+def experiment(engine: Engine, name: str) -> Experiment:
+    return engine.service.get(Experiment, "default", name)
+
+
+def trials(engine: Engine, name: str) -> tuple[Trial, ...]:
+    return engine.service.trials("default", name).items
+
+
+def test_what_a_study_writes_is_what_everything_of_ours_reads(engine: Engine, storage: BaseStorage) -> None:
+    study = optuna.create_study(study_name="Größe 1", storage=storage, sampler=optuna.samplers.RandomSampler(seed=0))
+    study.enqueue_trial({"x": 0.5, "kind": "b"})
+    study.optimize(objective, n_trials=10, n_jobs=4)
+    name = next(e.name for e in engine.service.experiments() if e.name.startswith("gr-e-1-"))
+    found = trials(engine, name)
+
+    assert sorted(state_of(trial) for trial in found) == ["EarlyStopped"] * 2 + ["Succeeded"] * 8
+    assert {one.name for one in experiment(engine, name).spec.parameters} == {"x", "kind", "n"}
+    first = {one.name: one.value for one in found[0].spec.parameter_assignments}
+    assert first == {"x": "0.5", "kind": "b"}
+    readings = engine.service.metrics("default", f"{name}-0")
+    points = [(reading.step, float(reading.value)) for reading in readings]
+    assert points == [(0, 0.25), (1, 1.25), (2, 2.25), (2, 0.25)]
+    best = eventually(lambda: engine.service.best("default", name))
+    assert best.name == f"{name}-{study.best_trial.number}"
+
+
+def test_ask_and_tell_directions_constraints_and_attributes(engine: Engine, storage: BaseStorage) -> None:
+    def within(trial: optuna.trial.FrozenTrial) -> tuple[float]:
+        return (trial.params["x"] - 0.5,)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sampler = optuna.samplers.NSGAIISampler(seed=0, constraints_func=within, population_size=4)
+    study = optuna.create_study(
+        study_name="several", storage=storage, directions=["minimize", "maximize"], sampler=sampler
+    )
+    for _ in range(12):
+        trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+        trial.set_user_attr("large", "ä" * 1_000_000 if trial.number == 0 else "small")
+        study.tell(trial, [trial.params["x"], trial.params["x"] ** 2])
+    study.set_user_attr("large", "x" * 10_000_000)
+
+    again = optuna.load_study(study_name="several", storage=client())
+    assert [t.values for t in again.trials] == [t.values for t in study.trials]
+    assert again.trials[0].user_attrs["large"] == "ä" * 1_000_000
+    assert len(again.user_attrs["large"]) == 10_000_000
+    assert all(len(t.system_attrs["constraints"]) == 1 for t in again.trials)
+    assert len(again.best_trials) > 0
+    pareto = engine.service.get(Experiment, "default", "several").spec.objective
+    assert pareto is not None
+    assert [term.type for term in pareto.objectives] == ["minimize", "maximize"]
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        optuna.pruners.MedianPruner(n_startup_trials=1),
+        optuna.pruners.SuccessiveHalvingPruner(),
+        optuna.pruners.HyperbandPruner(max_resource=3),
+        optuna.pruners.PercentilePruner(25.0, n_startup_trials=2),
+    ],
+    ids=lambda pruner: type(pruner).__name__,
+)
+def test_a_pruner_decides_as_it_does_in_memory(storage: BaseStorage, pruner: optuna.pruners.BasePruner) -> None:
+    def pruned(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0, 1)
+        for step in range(4):
+            trial.report(x + step * x, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return x
+
+    def states(storage: BaseStorage | None) -> list[str]:
+        sampler = optuna.samplers.TPESampler(seed=1)
+        study = optuna.create_study(study_name="pruned", storage=storage, sampler=sampler, pruner=copy.deepcopy(pruner))
+        study.optimize(pruned, n_trials=12)
+        return [f"{trial.state.name} {trial.params} {trial.intermediate_values}" for trial in study.trials]
+
+    assert states(storage) == states(None)
+
+
+def work(count: int) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.load_study(study_name="four", storage=client()).optimize(objective, n_trials=count)
+
+
+def test_four_processes_share_a_study(engine: Engine, storage: BaseStorage) -> None:
+    study = optuna.create_study(study_name="four", storage=storage)
+    for number in range(6):
+        study.enqueue_trial({"x": float(number) / 2})
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        pool.map(work, [5] * 4)
+
+    found = study.trials
+    assert [trial.number for trial in found] == list(range(20))
+    assert [trial.params["x"] for trial in found[:6]] == [number / 2 for number in range(6)]
+    assert all(trial.state.is_finished() for trial in found)
+    assert len(trials(engine, "four")) == 20
+
+
+ABANDONING = """
+import os, sys, optuna
+from katib.integrations.optuna import storage
+study = optuna.load_study(study_name="beats", storage=storage(heartbeat_interval=1))
+def objective(trial):
+    trial.suggest_float("x", 0, 1)
+    print("runs", flush=True)
+    sys.stdin.read()
+study.optimize(objective, n_trials=1)
+"""
+
+
+def test_the_trial_of_a_killed_program_fails_and_runs_again(engine: Engine, storage: BaseStorage) -> None:
+    retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
+    ours = katib_storage(heartbeat_interval=1, grace_period=1.5, stale_trial_callback=retry)
+    study = optuna.create_study(study_name="beats", storage=ours)
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", ABANDONING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "runs\n"
+        program.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while study.trials[0].state is optuna.trial.TrialState.RUNNING and time.monotonic() < deadline:
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+
+    killed = study.trials[0]
+    again = [trial for trial in study.trials if trial.system_attrs.get("failed_trial") == 0]
+    assert killed.state is optuna.trial.TrialState.FAIL
+    assert [trial.params for trial in again] == [killed.params]
+
+
+def test_two_writers_with_different_distributions_of_one_name(engine: Engine, storage: BaseStorage) -> None:
+    study = optuna.create_study(study_name="two", storage=storage)
+    first, second = study.ask(), optuna.load_study(study_name="two", storage=client()).ask()
+    first.suggest_float("x", 0, 1)
+
+    with pytest.raises(ValueError):  # noqa: PT011 - the client keeps the message in the cause
+        second.suggest_categorical("x", ["a"])
+    second.suggest_float("x", -5, 0.5)
+
+    space = experiment(engine, "two").spec.parameters[0].feasible_space
+    assert (float(space.min), float(space.max)) == (-5, 1)
+
+
+def test_no_server_is_one_line_with_the_command_to_start_it(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=f"start `katib serve --data-dir {tmp_path}`"):
+        katib_storage(tmp_path)
