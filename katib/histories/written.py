@@ -12,9 +12,9 @@ from katib.api.metrics import MetricLog, parse_value
 from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Experiment, Trial
 from katib.errors import KatibError, UnavailableError, invalid
-from katib.figures.reading import each_trial
 from katib.tuning.reading import assignments_of, failure_of, state_of, typed_value
 from katib.tuning.service import TuningService
+from katib.tuning.trial_pages import each_trial
 
 _TRIAL_TAG, _EXPERIMENT_TAG, _STATE_TAG, _FAILURE_TAG = (
     "katib.trial",

@@ -136,6 +136,7 @@ def test_tensorboard_gets_the_curves_and_the_parameters_once(
     place = tmp_path / "demo-tensorboard"
     events = EventDirectory(place / "demo-0", ["loss"])
     assert [(one.value, one.step) for part in events.poll() for one in part] == [("0.5", 0), ("0.25", 1)]
+    events.close()
     [file] = (place / "demo-0").iterdir()
     assert b"_hparams_/session_start_info" in file.read_bytes()
     assert sorted(path.name for path in place.iterdir()) == ["demo-0", "demo-failed"]
