@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from katib.figures.data import ExperimentData
     from katib.tuning.service import TuningService
 
-FORMS = ("html", "csv", "json", "parquet")
+FORMS = ("html", "csv", "json", "parquet", "mlflow", "tensorboard")
 _STANDARD_OUTPUT = Path("-")
 
 
@@ -23,30 +23,37 @@ _STANDARD_OUTPUT = Path("-")
         "katib export my-experiment -o for-anna.html",
         "katib export my-experiment --to csv -o -",
         "katib export my-experiment --to parquet --context production",
+        "katib export my-experiment --to mlflow -o http://127.0.0.1:5000",
     ),
 )
 @click.argument("name", type=options.EXPERIMENT_NAME)
-@click.option("--to", "form", type=click.Choice(FORMS), default="html", show_default=True, help="The form of the file.")
+@click.option("--to", "form", type=click.Choice(FORMS), default="html", show_default=True, help="What to write.")
 @click.option(
     "-o",
     "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Where to write; - is standard output.  [default: NAME.html, NAME.csv, ...]",
+    "place",
+    metavar="PLACE",
+    default="",
+    help="The file, - for standard output; the directory of TensorBoard; the address of MLflow.  [default: NAME.html, "
+    "NAME.csv, ...; NAME-tensorboard; as MLflow is configured]",
 )
 @options.connection
-def export(name: str, form: str, file: Path | None, target: options.Target) -> None:
+def export(name: str, form: str, place: str, target: options.Target) -> None:
     """Write an experiment to one file: its page, to send to a colleague, or its trials as a table.
 
     The page (html) holds the state and the best trial, all figures, the trials as a table to sort and filter, and the
     Experiment as YAML. It can be read without Katib and without a network. The table (csv, json, parquet) has one row
-    for each trial, with every digit.
+    for each trial, with every digit. MLflow gets a run for each trial that has ended, TensorBoard a directory, with all
+    metrics and parameters; what is there already is not written again.
     """
     from katib.cli.connection import connect
     from katib.figures.files import check_place, write
     from katib.figures.reading import read_experiment
 
-    path = file or Path(f"{name}.{form}")
+    if form in ("mlflow", "tensorboard"):
+        _write_runs(name, form, place, target)
+        return
+    path = Path(place or f"{name}.{form}")
     if path != _STANDARD_OUTPUT:
         check_place(path)
     with connect(target, read_only=True) as (service, namespace):
@@ -58,6 +65,20 @@ def export(name: str, form: str, file: Path | None, target: options.Target) -> N
     write(path, content)
     count = len(data.trials)
     click.echo(f"{path}: {count:,} trial{'s' * (count != 1)}, {len(content) / 1e6:.1f} MB")
+
+
+def _write_runs(name: str, form: str, place: str, target: options.Target) -> None:
+    from katib.cli.connection import connect
+    from katib.histories.written import write_mlflow, write_tensorboard
+
+    with connect(target, read_only=True) as (service, namespace):
+        if form == "mlflow":
+            count = write_mlflow(service, namespace, name, place)
+            where = place or "MLflow"
+        else:
+            where = place or f"{name}-tensorboard"
+            count = write_tensorboard(service, namespace, name, Path(where))
+    click.echo(f"{where}: {count:,} trial{'s' * (count != 1)} written")
 
 
 def _page(service: TuningService, data: ExperimentData) -> bytes:

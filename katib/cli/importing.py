@@ -144,8 +144,8 @@ def _search_of(experiment: Experiment) -> tuple[dict[str, str], list[Json]]:
 
 def _new(service: TuningService, namespace: str, name: str, trials: Sequence[EndedTrial]) -> list[EndedTrial]:
     """Return the trials that the experiment does not have."""
-    from katib.figures.reading import each_trial
     from katib.tuning.ended_trials import name_of_ended
+    from katib.tuning.trial_pages import each_trial
 
     there = {trial.name for trial in each_trial(service, namespace, name)}
     return [trial for trial in trials if name_of_ended(namespace, name, trial.id) not in there]

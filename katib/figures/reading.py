@@ -6,18 +6,18 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
-from katib.api.types import Experiment, Trial
+from katib.api.types import Experiment
 from katib.errors import NotFoundError
 from katib.figures.catalogue import FigureKind
 from katib.figures.curves import CURVE_POINTS, curve_of
 from katib.figures.data import Choice, Curve, ExperimentData
 from katib.figures.trials import TrialTable
 from katib.tuning.service import TuningService
+from katib.tuning.trial_pages import each_trial
 
-_PAGE = 1_000
 MOST_KEPT = 1_000
 """Curves that are kept: some kilobytes each."""
 
@@ -93,13 +93,3 @@ class KeptCurves:
             while len(self._curves) > MOST_KEPT:
                 self._curves.popitem(last=False)
         return found
-
-
-def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
-    """Yield the trials of an experiment, read in several pages."""
-    cursor = ""
-    while True:
-        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
-        yield from page.items
-        if not (cursor := page.cursor):
-            return

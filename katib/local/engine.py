@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -329,7 +329,7 @@ class Engine:
             self._observations.delete,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of,
+            self._log_servers.variables_of if machine.images is None else self._variables_in_containers,
             python_path({} if machine.images is not None else os.environ),
             self._observations.read,
         )
@@ -447,6 +447,12 @@ class Engine:
             if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
+
+    def _variables_in_containers(
+        self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool
+    ) -> Mapping[str, str]:
+        """Return where a container pushes: of this machine's files and addresses, it sees those of its network only."""
+        return self._log_servers.variables_of(trial_name, pushes=pushes)
 
     def _trial_changed(self, event: InformerEvent[Trial]) -> None:
         if event.new is None or trial_state(event.new) not in ACTIVE:

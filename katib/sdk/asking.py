@@ -70,6 +70,11 @@ class AskedTrial:
         self._ended = False
 
     @property
+    def ask_id(self) -> str:
+        """The request that got it."""
+        return self._ask_id
+
+    @property
     def has_ended(self) -> bool:
         """Whether its end was sent: its value, a failure or a stop."""
         return self._ended
@@ -332,7 +337,11 @@ class Experiment:
 
     def _taken(self, given: Trial, request_id: str) -> AskedTrial:
         parameters = {key: self._value(key, text) for key, text in assignments_of(given).items()}
-        trial = AskedTrial(self, given.name, parameters, request_id)
+        return self.taken_again(given.name, parameters, request_id)
+
+    def taken_again(self, name: str, parameters: dict[str, Any], ask_id: str) -> AskedTrial:
+        """Return a trial that was given to this program before, from the attributes that it had."""
+        trial = AskedTrial(self, name, parameters, ask_id)
         with self._changed:
             self._out.add(trial)
             if self._heart is None and not self._closed:

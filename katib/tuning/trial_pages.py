@@ -12,10 +12,12 @@ from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
 from katib.tuning.reading import objective_value, state_of, violates_constraints
-from katib.tuning.service import TrialOrder
+from katib.tuning.service import TrialOrder, TuningService
 
 if TYPE_CHECKING:
     from katib.api.types import Trial
+
+_PAGE = 1_000
 
 ORDERS: dict[TrialOrder, Order] = {
     "age": Order.CREATION,
@@ -36,6 +38,16 @@ def find_trials(
     query = Query(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
     found = store.search(query) if isinstance(store, SearchableStore) else None
     return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
+
+
+def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
+    """Yield the trials of an experiment, read in several pages."""
+    cursor = ""
+    while True:
+        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
+        yield from page.items
+        if not (cursor := page.cursor):
+            return
 
 
 def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Object]]:

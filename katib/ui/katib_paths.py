@@ -17,9 +17,9 @@ from fastapi.responses import JSONResponse
 
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.errors import NotFoundError
-from katib.figures.reading import each_trial
 from katib.rest.routing import LONGEST_NAME, OBJECT_NAME, Service
 from katib.tuning.service import Json, R, TemplateService, TuningService
+from katib.tuning.trial_pages import each_trial
 from katib.ui.katib_forms import architecture_rows, experiment_csv, experiment_row, template_rows, trial_csv
 
 _LOG_LINES = 100_000

@@ -16,7 +16,17 @@ from pathlib import Path
 from katib.rpc import OUR_VERBOSITY_VARIABLE, VERBOSITY_VARIABLE
 
 _CHOSEN = ("VIRTUAL_ENV", "CONDA_PREFIX")
-_OWN = frozenset({"KATIB_TOKEN", "KATIB_DB_MANAGER_ADDRESS", "KATIB_DB_MANAGER_TOKEN", "KATIB_DB_MANAGER_CA"})
+_OWN = frozenset(
+    {
+        "KATIB_TOKEN",
+        "KATIB_DB_MANAGER_ADDRESS",
+        "KATIB_DB_MANAGER_TOKEN",
+        "KATIB_DB_MANAGER_CA",
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT",
+    }
+)
 """The token of the server opens it to everybody who has it; a trial has no use for it. The others say where to report,
 and are those of another trial when the engine itself runs in one."""
 

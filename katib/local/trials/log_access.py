@@ -8,9 +8,12 @@ when the first one needs it, and anyone who calls there brings a token (`katib.r
 from __future__ import annotations
 
 import secrets
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.algorithm_services.plan import ServiceId, ServicePlan
@@ -20,6 +23,8 @@ from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
 
 if TYPE_CHECKING:
     from katib.rpc.db_manager import DbManagerServer
+    from katib.rpc.log_guard import LogGuard
+    from katib.rpc.trainer_status import StatusServer
 
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
 _KEY_BYTES = 32
@@ -48,6 +53,9 @@ class LogServers:
         self._sockets: SocketDirectory | None = None
         self._own: DbManagerServer | None = None
         self._others: DbManagerServer | None = None
+        self._status: StatusServer | None = None
+        self._token_files: tempfile.TemporaryDirectory[str] | None = None
+        self._stored_names: dict[str, Collection[str]] = {}
         reader = {TOKEN_VARIABLE: self._tokens.token_of(Claims(Role.READER))}
         self.plans: Mapping[ServiceId, ServicePlan] = {
             service: replace(plan, environment={**reader, **plan.environment}) if _needs_port(plan) else plan
@@ -59,20 +67,58 @@ class LogServers:
         """Return where an early stopping service reads metrics, `unix:/path` or `host:port`."""
         return self._port() if _needs_port(plan) else self._socket()
 
-    def variables_of(self, trial_name: str) -> dict[str, str]:
-        """Return the environment variables of a trial that may push metrics, until it has ended."""
-        self._pushing.add(trial_name)
-        return {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: trial_token(self._tokens, "", trial_name)}
+    def variables_of(self, trial_name: str, metrics: Collection[str] = (), *, pushes: bool = True) -> dict[str, str]:
+        """Return the environment variables of a trial that may send metrics, until it has ended.
+
+        Args:
+            trial_name: Its name.
+            metrics: What is stored of a status of Kubeflow Trainer; empty: it is not told where to post one.
+            pushes: Whether it is told where to push metrics.
+        """
+        found: dict[str, str] = {}
+        token = trial_token(self._tokens, "", trial_name)
+        if metrics or pushes:
+            self._pushing.add(trial_name)
+        if metrics:
+            found |= self._status_variables(trial_name, frozenset(metrics), token)
+        if pushes:
+            found |= {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token}
+        return found
+
+    def _status_variables(self, trial_name: str, metrics: frozenset[str], token: str) -> dict[str, str]:
+        import certifi
+
+        from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
+
+        with self._lock:
+            if self._status is None or self._token_files is None:
+                self._status = self._status_server()
+                self._token_files = tempfile.TemporaryDirectory(prefix="katib-tokens-", ignore_cleanup_errors=True)
+            url, file = self._status.url_of(trial_name), Path(self._token_files.name) / trial_name
+        self._stored_names[trial_name] = metrics
+        file.touch(mode=0o600)
+        file.write_text(token)
+        return {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
 
     def end(self, trial_name: str) -> None:
         """Take no more readings of a trial: it has ended, and its observation is made."""
         self._pushing.discard(trial_name)
+        if self._stored_names.pop(trial_name, None) is not None:
+            with self._lock:
+                if self._token_files is not None:
+                    (Path(self._token_files.name) / trial_name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Take no more calls. Closing twice is fine; the next request starts a server again."""
         with self._lock:
             servers, self._own, self._others = (self._own, self._others), None, None
             sockets, self._sockets = self._sockets, None
+            status, self._status = self._status, None
+            token_files, self._token_files = self._token_files, None
+        if status is not None:
+            status.close()
+        if token_files is not None:
+            token_files.cleanup()
         for server in servers:
             if server is not None:
                 server.stop(0)
@@ -93,14 +139,28 @@ class LogServers:
 
     def _port(self) -> str:
         from katib.rpc.db_manager import serve_db_manager
-        from katib.rpc.log_guard import LogGuard
 
         with self._lock:
             if self._others is None:
-                access = _OneAccount(self._pushing, reads_without_token=self._reads_without_token)
-                guard = LogGuard(self._tokens, access, trusts_loopback=False)
-                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=guard, on_report=self._stored)
+                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=self._guard(), on_report=self._stored)
             return self._others.address
+
+    def _status_server(self) -> StatusServer:
+        from katib.rpc.trainer_status import StatusServer
+
+        return StatusServer(
+            self._log,
+            self._guard(),
+            lambda trial_name: self._stored_names.get(trial_name, ()),
+            lambda: datetime.now(UTC),
+            self._stored,
+        )
+
+    def _guard(self) -> LogGuard:
+        from katib.rpc.log_guard import LogGuard
+
+        access = _OneAccount(self._pushing, reads_without_token=self._reads_without_token)
+        return LogGuard(self._tokens, access, trusts_loopback=False)
 
 
 class _OneAccount:

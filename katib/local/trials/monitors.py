@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import MetricLog
@@ -37,6 +37,23 @@ METRICS_DIRECTORY = "metrics"
 _log = logging.getLogger(__name__)
 
 
+class LogVariables(Protocol):
+    """Says in the environment of a trial where it sends metrics."""
+
+    def __call__(self, trial_name: str, metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
+        """Return the variables of a trial.
+
+        Args:
+            trial_name: Its name.
+            metrics: What is stored of a status of Kubeflow Trainer.
+            pushes: Whether it may push, too.
+        """
+
+
+def _no_variables(_trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:  # noqa: ARG001 - of the protocol
+    return NO_VARIABLES
+
+
 class TrialMonitors:
     """Makes monitors for the primary containers of trials.
 
@@ -46,7 +63,7 @@ class TrialMonitors:
         forget: Removes what the log holds of a trial.
         events: Records additional metrics that were not found.
         clock: Stamps readings that carry no time of their own: a curve needs an axis.
-        push_variables: For the name of a trial: what its environment says about where to push metrics.
+        log_variables: What the environment of a trial says about where to send metrics.
         sdk_variables: What else is in the environment of a trial with the collector Push.
         stored: Returns what the log holds of a trial.
     """
@@ -58,14 +75,14 @@ class TrialMonitors:
         forget: Callable[[str], None],
         events: EventRecorder,
         clock: Clock,
-        push_variables: Callable[[str], Mapping[str, str]] = lambda _trial_name: {},
+        log_variables: LogVariables = _no_variables,
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
     ) -> None:
         self._read_stored = stored
         self._stored: dict[str, StoredReadings] = {}
         self._sdk_variables = sdk_variables
-        self._push_variables = push_variables
+        self._log_variables = log_variables
         self._trials = trials
         self._events = events
         self._reporter = reporter
@@ -84,7 +101,7 @@ class TrialMonitors:
         return {directory: METRICS_DIRECTORY} if directory else {}
 
     def variables(self, job: Object) -> Mapping[str, str]:
-        """Return variables for the containers of a job: where to push metrics, or where to offer them.
+        """Return variables for the containers of a job: where to send metrics, or where to offer them.
 
         Where what they print is read, `katib.report` prints.
         """
@@ -92,9 +109,12 @@ class TrialMonitors:
         if trial is None or trial.spec.objective is None:
             return NO_VARIABLES
         kind = trial.spec.metrics_collector.kind
-        if kind in PUSHES_NOTHING:
+        if kind == CollectorKind.NONE:
             return NO_VARIABLES
-        found = {**self._push_variables(trial.name), **(self._sdk_variables if kind == CollectorKind.PUSH else {})}
+        names = wanted_names(trial.spec.objective.metric_names, trial.spec.early_stopping_rules)
+        found = dict(self._log_variables(trial.name, names, pushes=kind not in PUSHES_NOTHING))
+        if kind == CollectorKind.PUSH:
+            found |= self._sdk_variables
         if kind == CollectorKind.PROMETHEUS_METRIC:
             port = self._ports[trial.name] = free_port(self._ports.values())
             found[METRICS_PORT_VARIABLE] = str(port)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from katib.api.metrics import MetricLog
+from katib.histories.reading import read_source
 from katib.rest.server import Server
+from metrics_collector.sources.event_directory import EventDirectory
 from tests.support.hostile import SCRIPT, hostile_service
 from tests.support.reports import data_of
-from tests.support.tuning import MemoryTuningService, condition, make_experiment, make_trial
+from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
 from tests.unit.cli.conftest import Katib
 
 SCRIPTS = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -112,6 +117,61 @@ def test_a_table_may_go_to_standard_output(katib: Katib, service: MemoryTuningSe
     assert not list(tmp_path.glob("demo*"))
 
 
+def put_curve(service: MemoryTuningService) -> None:
+    """Put an experiment with a trial that reported, one that failed, and one that runs."""
+    put_run(service, "0.25")
+    for name, state in (("demo-failed", "Failed"), ("demo-runs", "Running")):
+        service.put(make_trial(name, condition(state), index=1))
+    for step, value in enumerate(("0.5", "0.25")):
+        service.store_readings("demo-0", MetricLog(START, "loss", value, step))
+
+
+def test_tensorboard_gets_the_curves_and_the_parameters_once(
+    katib: Katib, service: MemoryTuningService, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboardX")
+    put_curve(service)
+
+    assert katib("export", "demo", "--to", "tensorboard").out == "demo-tensorboard: 2 trials written\n"
+    place = tmp_path / "demo-tensorboard"
+    events = EventDirectory(place / "demo-0", ["loss"])
+    assert [(one.value, one.step) for part in events.poll() for one in part] == [("0.5", 0), ("0.25", 1)]
+    events.close()
+    [file] = (place / "demo-0").iterdir()
+    assert b"_hparams_/session_start_info" in file.read_bytes()
+    assert sorted(path.name for path in place.iterdir()) == ["demo-0", "demo-failed"]
+    assert katib("export", "demo", "--to", "tensorboard").out == "demo-tensorboard: 0 trials written\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="mlflow is not installed")
+@pytest.mark.filterwarnings("default")
+def test_mlflow_gets_a_run_for_each_trial_once(katib: Katib, service: MemoryTuningService, tmp_path: Path) -> None:
+    put_curve(service)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+
+    assert katib("export", "demo", "--to", "mlflow", "-o", uri).out == f"{uri}: 2 trials written\n"
+    assert katib("export", "demo", "--to", "mlflow", "-o", uri).out == f"{uri}: 0 trials written\n"
+    source = read_source(uri, study="", objectives=(), parameters=())
+    by_failure = {record.failure is None: record for record in source.records}
+    assert [(one.step, one.value) for one in by_failure[True].curve] == [(0, "0.5"), (1, "0.25")]
+    assert by_failure[True].parameters == {"x": 0.25}
+    assert by_failure[False].failure == "it failed in MLflow"
+
+
+@pytest.mark.parametrize("form", ["mlflow", "tensorboard"])
+def test_a_package_that_is_missing_is_named(
+    katib: Katib, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    put_curve(service)
+    package = "mlflow" if form == "mlflow" else "tensorboardX"
+    monkeypatch.setitem(sys.modules, package, None)
+    code, _, err = katib("export", "demo", "--to", form)
+
+    assert code == 2
+    assert f"it takes the package {package}, which is not installed; pip install {package}" in err
+
+
 def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTuningService, tmp_path: Path) -> None:
     put_run(service, "1", namespace="team")
 
@@ -124,7 +184,7 @@ def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTu
         (["ghost"], 'experiment "ghost" is not in namespace default'),
         (["demo", "-o", "gone/x.html"], "gone/x.html: there is no directory gone; name a file in a directory that"),
         (["demo", "-o", "."], ".: it is a directory; name a file in a directory that exists"),
-        (["demo", "--to", "pdf"], "'pdf' is not one of 'html', 'csv', 'json', 'parquet'"),
+        (["demo", "--to", "pdf"], "'pdf' is not one of 'html', 'csv', 'json', 'parquet', 'mlflow', 'tensorboard'"),
     ],
     ids=["experiment", "directory", "is a directory", "form"],
 )

@@ -13,6 +13,7 @@ from katib.figures import reading
 from katib.figures.catalogue import figure_named
 from katib.figures.data import Choice
 from katib.figures.reading import KeptCurves, read_experiment, with_curves
+from katib.tuning import trial_pages
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
 
 
@@ -47,7 +48,7 @@ def service() -> CountingService:
 def test_all_trials_are_read_whatever_the_size_of_a_page(
     service: CountingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_PAGE", 2)
+    monkeypatch.setattr(trial_pages, "_PAGE", 2)
     for index in range(2, 7):
         put_trial(service, f"more-{index}", "Succeeded", index)
 

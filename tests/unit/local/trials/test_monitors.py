@@ -163,7 +163,7 @@ def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
         bench.log.delete,
         bench.events,
         VirtualClock(),
-        lambda name: {"ADDRESS": name},
+        lambda name, metrics, pushes: {"STATUS": ",".join(metrics), **({"ADDRESS": name} if pushes else {})},
         {"PYTHONPATH": "adapted"},
     )
     variables = bench.monitors.variables(bench.job(collector(kind)))
@@ -171,6 +171,7 @@ def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
 
     assert ("ADDRESS" in variables) is (kind not in {"StdOut", "None"})
     assert ("PYTHONPATH" in variables) is (kind == "Push")
+    assert variables.get("STATUS") == (None if kind == "None" else "loss,acc")
 
 
 def test_a_primary_pod_may_have_more_labels(bench: Bench, tmp_path: Path) -> None:
