@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import structs
 
@@ -93,7 +93,6 @@ class AskedTrial:
         return self.queue.leave(self.request, self.reason)
 
 
-@runtime_checkable
 class AskingService(Protocol):
     """An ability of a tuning service: to take a request for a trial without a thread that waits for the answer."""
 
@@ -158,13 +157,16 @@ class CallersTrials:
         self._check_holder(trial, ask_id)
         if self._callers is None:
             raise TerminalError("this service takes no readings of callers; give the last ones with `tell`")
+        answer = None
+        if not isinstance(store, WholeWrites):  # whoever may not change the trial may not report either
+            answer = self._alive(key, trial, ask_id, always=True)
         now = self._clock.now()
         readings = [MetricLog(now, name, text, step) for name, text in texts.items()]
         batch = BatchId(request_id, 0) if request_id else None
         self._unreported.pop(key, None)
         self._callers.log.within(key.namespace).report(key.name, readings, batch)
         self._callers.on_report(trial)
-        return self._alive(key, trial, ask_id)
+        return answer or self._alive(key, trial, ask_id)
 
     def tell(
         self, key: Key, values: Values, *, failure: str | None, stopped: bool, request_id: str, ask_id: str

@@ -35,10 +35,6 @@ from katib.tuning.service import Document, Preview
 
 JOB = Kind("batch/v1", "Job")
 
-_MISSING = FieldError(
-    "spec.trialTemplate", "it is missing", "describe the object that each trial runs as", "template-missing"
-)
-
 _CALLERS = "there is no spec.trialTemplate, so each trial waits until a program asks for it and evaluates it"
 
 FindObject = Callable[[Kind, Key], Object | None]
@@ -51,12 +47,10 @@ class Home:
     Attributes:
         collectors: Kinds of metrics collectors that can run here.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
-        takes_callers: Whether callers may evaluate trials here, so that an experiment needs no trial template.
     """
 
     collectors: Collection[str] = tuple(CollectorKind)
     notes_workspace = True
-    takes_callers = True
 
     def check(
         self, _source: Mapping[str, Any], _path: str, _experiment: Experiment, _find: FindObject
@@ -216,8 +210,6 @@ class Gate:
             InvalidError: With everything that is wrong with it.
         """
         notices = [str(warning) for warning in find_warnings(submission.experiment)]
-        if is_asked(submission.experiment) and not self._home.takes_callers:
-            submission = replace(submission, errors=(*submission.errors, _MISSING))
 
         def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
             errors, notes = self._check_template(submission, template, parameters)

@@ -10,7 +10,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from typing import Any
@@ -19,8 +19,7 @@ import pytest
 
 from katib.api.leases import lease_of
 from katib.api.types import Experiment, Trial
-from katib.cluster.webhooks.experiments import AdmittingHome
-from katib.errors import InvalidError, NotFoundError
+from katib.errors import ForbiddenError, InvalidError, NotFoundError
 from katib.local import open_engine
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
@@ -33,9 +32,9 @@ from katib.tuning.reading import (
     state_of,
 )
 from katib.tuning.service import GivenTrial, TuningService
-from tests.support.asking import over_controllers
-from tests.support.cluster import memory_world
+from tests.support.asking import over_cluster, over_controllers
 from tests.support.experiments import an_experiment
+from tests.support.faulty_store import Call
 from tests.support.waiting import eventually
 
 NS = "default"
@@ -44,6 +43,18 @@ NS = "default"
 @contextmanager
 def controllers(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
     with over_controllers() as service:
+        yield service
+
+
+@contextmanager
+def plain_store(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
+    with over_controllers(plain=True) as service:
+        yield service
+
+
+@contextmanager
+def cluster(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
+    with over_cluster() as service:
         yield service
 
 
@@ -67,6 +78,8 @@ def over_http(request: pytest.FixtureRequest) -> Iterator[TuningService]:
 
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[TuningService]]] = {
     "controllers": controllers,
+    "plain store": plain_store,
+    "cluster": cluster,
     "engine": engine,
     "http": over_http,
 }
@@ -363,6 +376,21 @@ def test_twenty_callers_that_ask_for_more_than_there_is_get_each_trial_once(serv
     assert experiment.status.trials_succeeded == experiment.status.trials == 50
 
 
+def test_all_who_wait_are_served_though_a_learning_algorithm_is_asked_only_then(
+    service: TuningService,
+) -> None:
+    submit(service, algorithm={"algorithmName": "tpe"}, maxTrialCount=21, parallelTrialCount=20)
+    first = asked(service)
+    with ThreadPoolExecutor(20) as pool:
+        waiting = [pool.submit(asked, service) for _ in range(20)]
+        wait(waiting, return_when=FIRST_COMPLETED)  # nineteen fit beside the first
+        service.tell(NS, first.name, {"loss": 1})
+        names = {given.result().name for given in waiting}
+
+    assert len(names) == 20
+    assert first.name not in names
+
+
 def test_an_experiment_whose_trials_run_as_jobs_gives_none(service: TuningService) -> None:
     service.submit(json.dumps(an_experiment()), source="demo.yaml")
 
@@ -385,9 +413,27 @@ def test_the_program_that_reads_a_file_without_template_is_warned(service: Tunin
     assert any("there is no spec.trialTemplate" in notice for notice in notices)
 
 
-def test_a_cluster_refuses_an_experiment_without_template() -> None:
-    with memory_world() as made, pytest.raises(InvalidError) as caught:
-        made.service.validate(json.dumps(an_experiment(trialTemplate=None)), source="demo.yaml")
+def test_on_a_cluster_readings_need_the_key_of_the_installation_and_ends_do_not() -> None:
+    with over_cluster(has_key=False) as service:
+        submit(service)
+        trial = asked(service)
+        with pytest.raises(ForbiddenError, match="a token is required to report"):
+            service.report(NS, trial.name, {"loss": 1})
+        service.tell(NS, trial.name, {"loss": 2})  # the controllers store its last readings
+        reaches(service, trial, "Succeeded")
 
-    assert [error.origin for error in caught.value.errors] == ["template-missing"]
-    assert not AdmittingHome.takes_callers
+
+def test_on_a_cluster_who_may_not_change_a_trial_may_not_report_either() -> None:
+    refused: list[str] = []
+
+    def refuse(call: Call) -> ForbiddenError | None:
+        return ForbiddenError("trials: you may not patch them") if call.verb in refused else None
+
+    with over_cluster(refuse) as service:
+        submit(service)
+        trial = asked(service)
+        refused.append("patch")
+        with pytest.raises(ForbiddenError, match="you may not patch them"):
+            service.report(NS, trial.name, {"loss": 1})
+
+        assert not service.metrics(NS, trial.name)

@@ -192,11 +192,21 @@ def test_what_is_wrong_is_said_in_the_words_of_the_arguments(tmp_path: Path) -> 
         katib.create("mine", {**SPACE, "constant": 3}, data_dir=tmp_path)  # type: ignore[dict-item]
 
 
-CLIENT = """
-import sys
-import katib
+TOKEN = "secret"
 
-for trial in katib.open("demo", server=sys.argv[1]).resume(lease_seconds=1).ask_until_done():
+CLIENT = """
+import sys, time
+import katib
+from katib.errors import UnavailableError
+
+def resumed():
+    while True:
+        try:
+            return katib.open("demo", server=sys.argv[1]).resume(lease_seconds=1)
+        except UnavailableError:  # the server is down just now
+            time.sleep(0.1)
+
+for trial in resumed().ask_until_done():
     trial.report(loss=1, step=1)
     trial.tell(loss=trial.parameters["lr"])
 """
@@ -229,15 +239,16 @@ for _ in range(int(sys.argv[2])):
 
 def run(program: str, *arguments: str) -> None:
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    env = environment(KATIB_TOKEN=TOKEN)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def check_all_trials(server: str, count: int) -> None:
     """Check that so many trials were made, each ended with the value that its only caller to the end told."""
-    with HttpTuningService(server) as service:
+    with HttpTuningService(server, TOKEN) as service:
         eventually(lambda: is_completed(service.get(Experiment, "default", "demo")))
-        trials = service.trials("default", "demo", limit=10_000).items
+        trials = service.trials("default", "demo", limit=5_000).items
         assert len(trials) == count
         assert service.get(Experiment, "default", "demo").status.trials_succeeded == count
         for trial in trials:
@@ -268,13 +279,14 @@ def test_a_server_that_is_killed_loses_no_trial_and_its_clients_go_on(tmp_path: 
     url = f"http://127.0.0.1:{port}"
 
     def is_up() -> bool:
-        with HttpTuningService(url) as service, suppress(KatibError):
+        with HttpTuningService(url, TOKEN) as service, suppress(KatibError):
             return bool(service.algorithms())
         return False
 
     @contextmanager
     def serving() -> Iterator[subprocess.Popen[bytes]]:
-        with subprocess.Popen([*command, port], env=environment(), stdout=subprocess.DEVNULL) as process:
+        env = environment(KATIB_TOKEN=TOKEN)
+        with subprocess.Popen([*command, port], env=env, stdout=subprocess.DEVNULL) as process:
             try:
                 eventually(is_up)
                 yield process
@@ -285,7 +297,7 @@ def test_a_server_that_is_killed_loses_no_trial_and_its_clients_go_on(tmp_path: 
     for number in range(11):
         with serving() as process:
             if not clients:
-                with HttpTuningService(url) as service:
+                with HttpTuningService(url, TOKEN) as service:
                     raw = an_experiment(trialTemplate=None, maxTrialCount=2000, parallelTrialCount=8)
                     service.submit(json.dumps(raw), source="demo.yaml")
                 clients = [threading.Thread(target=run, args=(CLIENT, url)) for _ in range(4)]

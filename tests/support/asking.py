@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.types import Trial
+from katib.cluster.access.events import ClusterEventReader
+from katib.cluster.access.facts import Core
+from katib.cluster.access.metrics import MetricsAccess
+from katib.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
+from katib.cluster.pods.logs import ClusterOutput
 from katib.local.admission import HostCapacity
 from katib.local.submission import LocalHome
-from katib.runtime.objects import Object
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.rpc.tokens import MIN_KEY_BYTES, Claims, Role, Tokens
+from katib.runtime.objects import Object, ObjectStore
 from katib.tuning.ports import CallersLog, Records
-from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import Gate, StoredObjects
+from tests.support.cluster import KeptLogs, events_in, no_forward
 from tests.support.controllers import FakeServices, World
+from tests.support.faulty_store import FailOn, FaultyStore
 from tests.support.tuning import Catalog
 
 
@@ -43,18 +55,58 @@ class _Nothing:
 
 
 @contextmanager
-def over_controllers(services: FakeServices | None = None) -> Iterator[ObjectTuningService]:
-    """Run controllers over a store in memory; yield the tuning service of that store."""
+def over_controllers(services: FakeServices | None = None, *, plain: bool = False) -> Iterator[ObjectTuningService]:
+    """Run controllers over a store in memory; yield the tuning service of that store.
+
+    Args:
+        services: Suggestion services.
+        plain: Whether the store that users see does no more than every store, as that of a cluster.
+    """
     with World(services=services) as world:
-        yield service_of(world)
+        yield service_of(world, FaultyStore(world.store) if plain else None)
 
 
-def service_of(world: World) -> ObjectTuningService:
-    """Return a tuning service over the store of a world."""
+def service_of(world: World, store: ObjectStore | None = None) -> ObjectTuningService:
+    """Return a tuning service over the store of a world, or over this one around it."""
     nothing = _Nothing()
     return ObjectTuningService(
-        Records(world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
+        Records(store or world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
         Gate(_Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(world.store)),
         nothing.explain,
         world.clock,
     )
+
+
+@contextmanager
+def over_cluster(fail_on: FailOn = lambda _call: None, *, has_key: bool = True) -> Iterator[TuningService]:
+    """Run controllers as above; yield the tuning service of a cluster over their store, with a real DB manager.
+
+    Args:
+        fail_on: What calls of the user's store meet.
+        has_key: Whether the user may read the key of the installation.
+    """
+    tokens = Tokens([b"k" * MIN_KEY_BYTES])
+
+    def signed(role: Role, namespace: str) -> Credentials:
+        return Credentials(tokens.token_of(Claims(role, namespace)))
+
+    with World() as world, ExitStack() as stack:
+        guard = LogGuard(tokens, MemoryAccessList(), trusts_loopback=False)
+        server = serve_db_manager(world.observations, "127.0.0.1:0", guard=guard)
+        stack.callback(lambda: server.stop(0))
+        store, clock = FaultyStore(world.store, fail_on), world.clock
+        writing = partial(signed, Role.CONTROLLER) if has_key else lambda _namespace: NO_CREDENTIALS
+        core = Core("kubeflow", store)
+        access = MetricsAccess(
+            server.address, store, core.namespace, no_forward, clock, partial(signed, Role.READER), writing
+        )
+        yield make_tuning_service(
+            store,
+            stack.enter_context(access),
+            ClusterEventReader(events_in(store), store),
+            ClusterOutput(store, KeptLogs()),
+            ClusterNamespaces(store, "default", core),
+            ServingHome(),
+            core,
+            clock,
+        )

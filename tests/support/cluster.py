@@ -95,7 +95,7 @@ class ClusterWorld:
     """What reads of a kind by the service meet, in a world in memory."""
 
 
-def _no_forward(_pod: Key, _port: int) -> NoReturn:
+def no_forward(_pod: Key, _port: int) -> NoReturn:
     raise AssertionError("the DB manager is at hand")
 
 
@@ -264,7 +264,7 @@ def open_world(
         core = Core(CORE, store)
         service = make_tuning_service(
             store,
-            stack.enter_context(MetricsAccess(server.address, store, CORE, _no_forward, SystemClock())),
+            stack.enter_context(MetricsAccess(server.address, store, CORE, no_forward, SystemClock())),
             ClusterEventReader(events, store),
             ClusterOutput(store, logs),
             ClusterNamespaces(store, "default", core, scoped),

@@ -116,6 +116,10 @@ class MetricsAccess(DbManagerClient):
         forward: Opens a way to a port of a pod.
         clock: Measures how long a failure is remembered.
         credentials: Returns what the DB manager is brought where it is asked directly, for a namespace; all without.
+        writing: Returns what it is brought with the readings of those who evaluate trials of a namespace themselves.
+
+    Attributes:
+        writer: Takes those readings. Closed with the rest.
     """
 
     def __init__(
@@ -126,16 +130,21 @@ class MetricsAccess(DbManagerClient):
         forward: OpenForward,
         clock: Clock,
         credentials: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
+        writing: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
     ) -> None:
+        connection: DbManagerConnection
         if address:
             peer = f"DB manager at {address}"
-            direct = DbManagerConnection(lambda way: way.enter_context(credentials("").channel(address)), peer)
+            connection = DbManagerConnection(lambda way: way.enter_context(credentials("").channel(address)), peer)
             super().__init__(
-                direct, timeout_seconds=TIMEOUT_SECONDS, token_of=lambda namespace: credentials(namespace).token
+                connection, timeout_seconds=TIMEOUT_SECONDS, token_of=lambda namespace: credentials(namespace).token
             )
         else:
-            found = _FoundConnection(store, core_namespace, forward, clock)
-            super().__init__(found, timeout_seconds=TIMEOUT_SECONDS)
+            connection = _FoundConnection(store, core_namespace, forward, clock)
+            super().__init__(connection, timeout_seconds=TIMEOUT_SECONDS)
+        self.writer = DbManagerClient(
+            connection, timeout_seconds=TIMEOUT_SECONDS, token_of=lambda namespace: writing(namespace).token
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -53,7 +53,7 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.source import OFFERED, OFFERED_LABEL
 from katib.tuning.offered_templates import OfferedTemplates
-from katib.tuning.ports import EventReader, Namespaces, Records
+from katib.tuning.ports import CallersLog, EventReader, Namespaces, Records
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
@@ -110,6 +110,7 @@ def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAcce
         partial(PortForward, cluster.access.load),
         clock,
         partial(reader_credentials, tokens),
+        partial(_signed, tokens, Role.CONTROLLER),
     )
 
 
@@ -167,7 +168,8 @@ def make_tuning_service(
         core: Where Katib's own parts run.
         clock: Measures timeouts.
     """
-    records = Records(store, observations, events, output)
+    callers = CallersLog(observations.writer) if isinstance(observations, MetricsAccess) else None
+    records = Records(store, observations, events, output, callers)
     gate = Gate(UsersCatalog(core), home, StoredObjects(store, knows_experiments=False))
     facts = ClusterFacts(store, events, output, core)
     return ObjectTuningService(
@@ -253,10 +255,14 @@ def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credenti
     A user who may not read the key sends no token; then the DB manager says what to do.
     """
     handed = Credentials.of(os.environ)
-    if handed.token:
-        return handed
+    return handed if handed.token else _signed(tokens, Role.READER, namespace)
+
+
+def _signed(tokens: Callable[[], Tokens], role: Role, namespace: str) -> Credentials:
+    """Return what the key of the installation signs for us; what we were handed where we may not read it."""
+    handed = Credentials.of(os.environ)
     try:
-        token = tokens().token_of(Claims(Role.READER, namespace))
+        token = tokens().token_of(Claims(role, namespace))
     except KatibError:
         return handed
     return Credentials(token, handed.authority)
@@ -266,7 +272,6 @@ class ServingHome(Home):
     """What a cluster says of experiments to its users: the webhook, which sees them next, knows more."""
 
     notes_workspace = False
-    takes_callers = False
 
     def serves(self, _kind: Kind) -> bool:
         """Return whether the cluster has a kind. This one does not ask: it has all of them."""

@@ -50,8 +50,6 @@ class AdmittingHome(Home):
         collectors: Kinds of metrics collectors that the configuration offers.
     """
 
-    takes_callers = False
-
     def __init__(self, collectors: Collection[str]) -> None:
         self.collectors = {*WITHOUT_IMAGE, *collectors}
 

@@ -21,6 +21,7 @@ DOCUMENTED_FILES = (
     "katib/local/jobs/images.py",
     "katib/local/jobs/selection.py",
     "katib/sdk/drawing.py",
+    "katib/tuning/ask_queues.py",
     "katib/tuning/asking.py",
     "katib/tuning/companions.py",
     "katib/tuning/drafting.py",
