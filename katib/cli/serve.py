@@ -385,7 +385,7 @@ def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterat
                 logging.getLogger(__name__).warning("no client of Optuna can connect: %s", error)
                 return
             if not quiet:
-                click.echo(f"for Optuna:   storage={line_to_copy(directory)}", err=True)
+                click.echo(f"for Optuna:   storage={line_to_copy(directory)}")
 
         starting = threading.Thread(target=listen, name="optuna-storage", daemon=True)
         starting.start()
