@@ -11,6 +11,7 @@ from uuid import UUID
 from benchmarks.reading import API, conditions, stamp
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
+from katib.api.names import EXPERIMENT_FINALIZER
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.databases.sqlite import open_database
 from katib.local.engine import STATUS_KINDS
@@ -103,7 +104,8 @@ def _experiment(limit: int, command: str, parallel: int) -> dict[str, Any]:
             "trialSpec": _job(container),
         },
     }
-    raw = {"apiVersion": API, "kind": "Experiment", "metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
+    metadata = {"name": NAME, "namespace": "default", "finalizers": [EXPERIMENT_FINALIZER]}
+    raw = {"apiVersion": API, "kind": "Experiment", "metadata": metadata, "spec": spec}
     return with_defaults(decode_stored(raw)).encode()
 
 

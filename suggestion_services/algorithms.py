@@ -214,7 +214,7 @@ _LISTED: tuple[Entry, ...] = (
     Entry(
         AlgorithmInfo(
             "medianstop",
-            "Stops a trial whose best reading so far is worse than the usual one at the same step.",
+            "Stops a trial whose best reading so far is worse than what others averaged in their first readings.",
             specs.MEDIANSTOP,
             early_stopping=True,
         ),
@@ -238,6 +238,15 @@ _LISTED: tuple[Entry, ...] = (
             early_stopping=True,
         ),
         "suggestion_services.early_stopping.hyperband:Hyperband",
+    ),
+    Entry(
+        AlgorithmInfo(
+            "median",
+            "Stops a trial whose best reading so far is worse than the median of finished trials at the same step.",
+            specs.MEDIAN,
+            early_stopping=True,
+        ),
+        "suggestion_services.early_stopping.median:Median",
     ),
     Entry(
         AlgorithmInfo(

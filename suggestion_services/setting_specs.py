@@ -244,6 +244,13 @@ STOPPING_HYPERBAND = (
     _last_resource("Where trials end by themselves; without it that of the longest trial that has succeeded."),
 )
 
+MEDIAN = (
+    SettingSpec("n_startup_trials", "int", "5", "Trials that must have succeeded before any is stopped.", at_least=0),
+    SettingSpec("n_min_trials", "int", "1", "Of them, trials that must have come to the step.", at_least=1),
+    SettingSpec("percentile", "float", "50", "Of their values, best first; lower stops more.", above=0, at_most=100),
+    _GRACE,
+)
+
 WILCOXON = (
     _positive_share("p_threshold", "0.1", "How improbable a difference by chance must be; lower stops less."),
     SettingSpec("n_startup_steps", "int", "2", "Steps that both trials must have.", at_least=0),

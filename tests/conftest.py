@@ -2,6 +2,7 @@
 
 import atexit
 import fcntl
+import gc
 import itertools
 import os
 import shutil
@@ -34,6 +35,16 @@ settings.load_profile("suite")
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+# What collecting makes stays to the end: looking for garbage in it, then and in each later search, takes seconds.
+def pytest_sessionstart() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 # What engines lease of the machine is one table for all that a user runs there. Each test has one of its own, so none

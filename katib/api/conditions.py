@@ -54,6 +54,11 @@ def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
     return frozenset([condition.type for condition in conditions if condition.status == "True"])
 
 
+def has_ended(conditions: Iterable[Condition]) -> bool:
+    """Return whether an experiment with these conditions is over."""
+    return not COMPLETED_EXPERIMENT.isdisjoint(true_types(conditions))
+
+
 def current_type(conditions: Conditions) -> str:
     """Return "the state": the type of the condition that changed last; empty when there is none."""
     return conditions[-1].type if conditions else ""

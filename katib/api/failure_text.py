@@ -49,6 +49,13 @@ def last_line(output: bytes) -> str:
     return "".join(c if c.isprintable() else " " for c in line[:_LINE_CHARACTERS])
 
 
+def readable(output: bytes) -> str:
+    """Return an output as a terminal leaves it: without colours, and of an overwritten line its last state."""
+    lines = _TERMINAL_CONTROL.sub("", output.decode(errors="replace")).split("\n")
+    last = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    return "\n".join("".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in last).rstrip()
+
+
 def _is_binary(text: str) -> bool:
     """Return whether more than a fifth of a text are bytes or control characters that no text has."""
     strange = sum(c == "\ufffd" or (c < " " and c not in _LAYOUT) for c in text)

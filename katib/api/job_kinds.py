@@ -109,9 +109,9 @@ def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
     A kind of that name of another group, such as Volcano's Job, is another kind.
     """
     kind, group = known_kind(obj), str(obj.get("apiVersion", "")).rpartition("/")[0]
-    if kind is None or all(version.rpartition("/")[0] != group for version in kind.api_versions):
-        return ()
-    return kind.suspend
+    if kind is not None and group in [version.rpartition("/")[0] for version in kind.api_versions]:
+        return kind.suspend
+    return ()
 
 
 def is_suspended(job: Mapping[str, Any]) -> bool:
@@ -120,12 +120,14 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
     Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
     """
     field = suspend_field(job)
-    if any(value_at(job, path) is True for path in ((field,) if field else (_SPEC, _RUN_POLICY))):
-        return True
+    for path in (field,) if field else (_SPEC, _RUN_POLICY):
+        if value_at(job, path) is True:
+            return True
     conditions = (job.get("status") or {}).get("conditions")
-    return isinstance(conditions, list) and any(
-        isinstance(c, Mapping) and (c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions
-    )
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Suspended", "True"):
+            return True
+    return False
 
 
 def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

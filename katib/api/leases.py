@@ -78,6 +78,7 @@ class Outcome:
         values: Last readings, as text by name.
         failure: Why the trial has no value; None when it did not fail.
         stopped: Whether the caller stopped before its end.
+        began: When it was begun, of a trial that was evaluated elsewhere; None: as the trial says.
     """
 
     tell_id: str
@@ -85,6 +86,7 @@ class Outcome:
     values: Mapping[str, str] = field(default_factory=dict)
     failure: str | None = None
     stopped: bool = False
+    began: datetime | None = None
 
     def __str__(self) -> str:
         """Return the text of the annotation."""
@@ -92,6 +94,7 @@ class Outcome:
         written |= {"values": dict(self.values)} if self.values else {}
         written |= {"failure": self.failure} if self.failure is not None else {}
         written |= {"stopped": True} if self.stopped else {}
+        written |= {"began": format_timestamp(self.began)} if self.began is not None else {}
         return json.dumps(written)
 
 
@@ -156,6 +159,7 @@ def outcome_of(trial: Trial) -> Outcome | None:
         {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {},
         None if failure is None else str(failure),
         found.get("stopped") is True,
+        parse_time(str(found.get("began", ""))),
     )
 
 

@@ -1,7 +1,7 @@
-"""What users note on an experiment for themselves and their colleagues: tags, notes, a project, a favourite.
+"""What users note for themselves and their colleagues: tags, notes, a favourite, and the project of an experiment.
 
-It is kept in annotations, so it goes where the Experiment goes, and `kubectl annotate` changes it, too. No controller
-reads it.
+It is kept in annotations of Experiments and Trials, so it goes where they go, and `kubectl annotate` changes it, too.
+No controller reads it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from katib.api.names import (
 )
 from katib.errors import FieldError
 
+_OF_TRIALS = frozenset({TAGS_ANNOTATION, NOTES_ANNOTATION, FAVOURITE_ANNOTATION})
 LONGEST_TAG, LONGEST_NOTES, MOST_TAGS = 63, 4_000, 30
 
 
@@ -48,6 +49,11 @@ class MarkChanges:
     notes: str | None = None
     favourite: bool | None = None
     project: str | None = None
+
+
+def has_marks(annotations: Mapping[str, str]) -> bool:
+    """Return whether annotations of a trial note anything; quick, because there may be 100,000 trials."""
+    return not _OF_TRIALS.isdisjoint(annotations)
 
 
 def marks_of(annotations: Mapping[str, str]) -> Marks:

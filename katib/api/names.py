@@ -124,8 +124,10 @@ _SUFFIX_LENGTH = 8
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-def trial_name(namespace: str, experiment: str, index: int, taken: Container[str] = ()) -> str:
+def trial_name(namespace: str, experiment: str, index: int | str, taken: Container[str] = ()) -> str:
     """Return the name of the index-th trial of an experiment; the next one in line if that is taken.
+
+    A trial that was evaluated elsewhere has its own id in place of an index.
 
     The suffix looks random, as Katib's does, but is a hash: the same experiment gets the same names on every run, a
     repeated create is a conflict and not a twin, and equally named experiments of two namespaces do not share names.

@@ -17,9 +17,9 @@ and lie within the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from katib.api.conditions import find_condition
 from katib.api.metrics import is_usable
@@ -62,10 +62,19 @@ _NOTHING = ("", UNAVAILABLE)
 
 def trial_state(trial: Trial) -> TrialState:
     """Return the state of a trial."""
+    return _state_by(condition.type for condition in trial.status.conditions if condition.status == "True")
+
+
+def state_in(obj: Mapping[str, Any]) -> TrialState:
+    """Return the state of a trial in its JSON form, where reading all of it would take too long."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return _state_by(condition.get("type") for condition in conditions if condition.get("status") == "True")
+
+
+def _state_by(true_types: Iterable[str]) -> TrialState:
     rank = len(_PRECEDENCE) - 1
-    for condition in trial.status.conditions:
-        if condition.status == "True":
-            rank = min(rank, _RANKS.get(condition.type, rank))
+    for type_ in true_types:
+        rank = min(rank, _RANKS.get(type_, rank))
     return _PRECEDENCE[rank][1]
 
 

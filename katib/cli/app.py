@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 import click
@@ -46,7 +47,8 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "trials": _Entry("katib.cli.results", "List the trials of an experiment."),
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
         "plot": _Entry("katib.cli.plot", "Write figures of an experiment to a file."),
-        "export": _Entry("katib.cli.export", "Write the page of an experiment to one file."),
+        "export": _Entry("katib.cli.export", "Write an experiment to one file, as its page or a table."),
+        "import": _Entry("katib.cli.importing", "Import the trials that another program kept."),
         "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
         "ask": _Entry("katib.cli.asking", "Get a trial to evaluate yourself."),
@@ -89,11 +91,12 @@ class _Commands(click.Group):
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import a command: the function of its name in its module."""
+        """Import a command: the function of its name in its module, with an underscore behind a word of Python."""
         for section in COMMANDS.values():
             if cmd_name in section:
                 module = importlib.import_module(section[cmd_name].module)
-                command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+                attribute = cmd_name.replace("-", "_")
+                command: click.Command = getattr(module, f"{attribute}_" if iskeyword(attribute) else attribute)
                 return command
         return None
 

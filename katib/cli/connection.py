@@ -31,12 +31,15 @@ class Connected(NamedTuple):
 
 
 @contextmanager
-def connect(target: Target, *, read_only: bool, nothing_to_run: bool = False) -> Iterator[Connected]:
+def connect(
+    target: Target, *, read_only: bool, nothing_to_run: bool = False, callers_only: bool = False
+) -> Iterator[Connected]:
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
     opened; without any, the default server is asked, and when none of ours runs, a command that only reads opens the
-    default data directory. So does one that only stores what no engine has to run.
+    default data directory. So does one that only stores what no engine has to run, and one that is about trials of
+    callers: for that one, an engine works in the data directory meanwhile.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
@@ -46,7 +49,8 @@ def connect(target: Target, *, read_only: bool, nothing_to_run: bool = False) ->
         with open_cluster(target.cluster) as opened:
             yield Connected(opened.service, target.namespace or opened.namespace)
         return
-    with _open_service(target, read_only=read_only, nothing_to_run=nothing_to_run) as service:
+    here = nothing_to_run or callers_only
+    with _open_service(target, read_only=read_only, here=here, at_work=callers_only) as service:
         yield Connected(service, target.namespace or DEFAULT_NAMESPACE)
 
 
@@ -96,7 +100,7 @@ def _explained() -> Iterator[None]:
 
 
 @contextmanager
-def _open_service(target: Target, *, read_only: bool, nothing_to_run: bool) -> Iterator[TuningService]:
+def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool) -> Iterator[TuningService]:
     server, data_dir = target.server, target.data_dir
     directory = data_dir or default_data_dir()
     if server is None and read_only:
@@ -107,14 +111,17 @@ def _open_service(target: Target, *, read_only: bool, nothing_to_run: bool) -> I
             raise UnavailableError(f"there is no data directory {data_dir}; check --data-dir")
     url = server or DEFAULT_SERVER
     _check_url(url)
-    if server is None and nothing_to_run and (data_dir is not None or not _is_ours(url, target)):
+    running = next(iter(running_servers(directory)), None) if server is None else None
+    if server is None and running is None and here and (data_dir is not None or not _is_ours(url, target)):
         from katib.local import open_engine
 
-        with open_engine(data_dir=directory) as engine:
+        with open_engine(data_dir=directory, own_process=not at_work) as engine:
+            if at_work:
+                engine.start()
             yield engine.service
         return
-    if server is None and (here := next(iter(running_servers(directory)), None)) is not None:
-        url = here.url
+    if running is not None:
+        url = running.url
     if not listens(url):
         raise UnavailableError(_no_answer(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from katib.api.marks import MarkChanges, Marks, marks_of
-from katib.api.types import Experiment
+from katib.api.types import Experiment, Trial
 from katib.cli import options
+
+if TYPE_CHECKING:
+    from katib.tuning.service import TuningService
+
+_MARKED = options.PlainName("experiment", "trial")
 
 
 @click.command(
@@ -16,12 +23,13 @@ from katib.cli import options
         "katib tag my-experiment baseline resnet",
         "katib tag my-experiment --remove baseline --favourite",
         "katib tag my-experiment --project vision --note 'learning rate was too high'",
+        "katib tag my-experiment-4fj2x1aa candidate --favourite",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("name", type=_MARKED)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
 @click.option("--remove", multiple=True, metavar="TAG", help="Take this tag away; may be given several times.")
-@click.option("--project", metavar="NAME", help='What it belongs to; "": nothing.')
+@click.option("--project", metavar="NAME", help='What an experiment belongs to; "": nothing.')
 @click.option("--note", metavar="TEXT", help='What to remember of it, in place of the last note; "": nothing.')
 @click.option("--favourite/--no-favourite", default=None, help="Keep it at hand, or no longer.")
 @options.connection
@@ -34,22 +42,35 @@ def tag(
     favourite: bool | None,
     target: options.Target,
 ) -> None:
-    """Note tags, a project and text on an experiment, and show what is noted.
+    """Note tags and text on an experiment or a trial, a project of an experiment, and show what is noted.
 
-    The list of experiments on the page shows and finds them. They are kept in annotations of the Experiment.
+    The lists of experiments and of trials on the page show and find them. They are kept in annotations.
     """
     from katib.cli.connection import connect
 
     changes_something = bool(tags or remove) or any(mark is not None for mark in (project, note, favourite))
     with connect(target, read_only=not changes_something) as (service, namespace):
-        experiment = service.get(Experiment, namespace, name)
+        marked = _read(service, namespace, name)
         if changes_something:
-            before = marks_of(experiment.metadata.annotations).tags
+            before = marks_of(marked.metadata.annotations).tags
             kept = tuple(one for one in dict.fromkeys((*before, *tags)) if one not in remove)
             changes = MarkChanges(kept if tags or remove else None, note, favourite, project)
-            experiment = service.edit(namespace, name, counts={}, marks=changes)
-    for line in _lines(marks_of(experiment.metadata.annotations)):
-        click.echo(f"experiment/{name}: {line}")
+            if isinstance(marked, Trial):
+                marked = service.mark(namespace, name, changes)
+            else:
+                marked = service.edit(namespace, name, counts={}, marks=changes)
+    for line in _lines(marks_of(marked.metadata.annotations)):
+        click.echo(f"{marked.kind.lower()}/{name}: {line}")
+
+
+def _read(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
+    from katib.errors import NotFoundError
+
+    with suppress(NotFoundError):
+        return service.get(Experiment, namespace, name)
+    with suppress(NotFoundError):
+        return service.get(Trial, namespace, name)
+    raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
 
 
 def _lines(marks: Marks) -> Iterator[str]:

@@ -7,12 +7,11 @@ patching; code that creates its job again reads the stored object first. A trial
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import OrderedDict
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import json, structs
 
 from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Trial
@@ -43,7 +42,7 @@ class PackedTrial:
     def __call__(self) -> Trial:
         """Return the trial."""
         text = zlib.decompressobj(_RAW, zdict=self._sample).decompress(self._data)
-        return Trial.decode(json.loads(text))
+        return Trial.decode(json.decode(text))
 
 
 class TrialDecoder:
@@ -69,7 +68,10 @@ class TrialDecoder:
             return None
         spec = obj.get("spec", {})
         short = {**obj, "spec": {**spec, "runSpec": _kind_of_job(spec.get("runSpec") or {})}}
-        text = json.dumps(short, separators=(",", ":")).encode()
+        try:
+            text = json.encode(short)
+        except UnicodeEncodeError:  # half a character in what a program printed
+            return None
         return PackedTrial(text, self._samples.get(owner := _owner_of(trial)) or self._sample(owner, text))
 
     def _sample(self, owner: str, text: bytes) -> bytes:

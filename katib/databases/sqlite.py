@@ -140,21 +140,7 @@ class Database:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.
             TerminalError: The file is damaged, read-only, or no database.
         """
-        with self._locked(), self._translated():
-            result = self._run(action)
-            on_commit()
-            return result
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
-            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
-        try:
-            yield
-        finally:
-            self._write_lock.release()
-
-    def _run(self, action: Callable[[sqlite3.Connection], R]) -> R:
+        self._lock()
         try:
             driver = self._writer or self._open_writer()
             driver.execute("BEGIN IMMEDIATE")
@@ -164,10 +150,18 @@ class Database:
                 driver.rollback()
                 raise
             driver.commit()
-        except sqlite3.Error:
+        except sqlite3.Error as error:
             self._drop_writer()
-            raise
-        return result
+            raise self._translate(error) from error
+        else:
+            on_commit()
+            return result
+        finally:
+            self._write_lock.release()
+
+    def _lock(self) -> None:
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -178,11 +172,17 @@ class Database:
     @contextmanager
     def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
         """Run a block as one transaction on SQLAlchemy's connection; as `transact` otherwise. Not to be nested."""
-        with self._locked():
-            with self._translated(), self._begin_write() as connection:
+        self._lock()
+        try:
+            with self._sqlalchemy().writing(self._open_writer()) as connection:
                 yield connection
             if on_commit is not None:
                 on_commit()
+        except sqlite3.Error as error:
+            self._drop_writer()
+            raise self._translate(error) from error
+        finally:
+            self._write_lock.release()
 
     def schema_version(self, room: str) -> int:
         """Return the version of a room's tables in the file; 0: it has none yet."""
@@ -236,15 +236,6 @@ class Database:
 
                 self._engines = Engines(self.path, self._connect)
             return self._engines
-
-    @contextmanager
-    def _begin_write(self) -> Iterator[Connection]:
-        try:
-            with self._sqlalchemy().writing(self._open_writer()) as connection:
-                yield connection
-        except sqlite3.Error:
-            self._drop_writer()
-            raise
 
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:

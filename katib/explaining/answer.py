@@ -20,6 +20,7 @@ from katib.tuning.reading import (
     infeasible_words,
     objective_values,
     pareto_words,
+    short,
     stops_early,
 )
 from katib.tuning.service import Diagnosis, RecordedEvent
@@ -95,8 +96,9 @@ def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
         return [f"{infeasible[0].upper()}{infeasible[1:]}: all {count} that were measured are outside."]
     if best is None:
         return ["No trial has a usable objective value so far."]
-    values = ", ".join(f"{key}={value}" for key, value in assignments_of(best).items())
-    reached = ", ".join(f"{metric}={value}" for metric, value in (*objective_values(best), *further_values(best)))
+    values = ", ".join(f"{key}={short(value)}" for key, value in assignments_of(best).items())
+    metrics = (*objective_values(best), *further_values(best))
+    reached = ", ".join(f"{metric}={short(value)}" for metric, value in metrics)
     if has_several_objectives(experiment):
         first = f"The best of them in the first objective: {best.name} with {reached} ({values})."
         return [f"Pareto set so far: {pareto_words(experiment)}.", first]

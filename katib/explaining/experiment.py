@@ -183,7 +183,7 @@ def _validation_refused(experiment: Experiment, evidence: Evidence) -> Answer | 
         return None
     return Answer(
         f"{experiment.name} has no assignments because its suggestion failed: {condition_words(condition)}.",
-        remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
+        remedies=["Fix spec.algorithm or the search space as the message says, and run it again."],
     )
 
 

@@ -133,7 +133,8 @@ def _ended(moment: TrialEnded, limit: int | None) -> str:
     why = "" if state == "Succeeded" else _why(trial)
     why += f"; it does not satisfy {constraint_words(trial)}" if violates_constraints(trial) else ""
     duration = f" in {duration_of(trial)}" if duration_of(trial) else ""
-    return f"{trial.name} {_WORDS.get(state, state)}{duration}:{found} {parameters_of(trial)}{why} ({moment.done}{of})"
+    happened = f"reported no {metric_of(trial)}" if state == "MetricsUnavailable" else _WORDS.get(state, state)
+    return f"{trial.name} {happened}{duration}:{found} {parameters_of(trial)}{why} ({moment.done}{of})"
 
 
 def _failed(moment: TrialEnded, limit: int | None) -> str:
@@ -149,10 +150,11 @@ _WORDS = {
     "Succeeded": "succeeded",
     "Killed": "was stopped",
     "EarlyStopped": "was stopped early",
-    "MetricsUnavailable": "had no metrics",
 }
 
 
 def _why(trial: Trial) -> str:
     message = early_stop_reason(" ".join(last_condition(trial).message.split()))
+    for said_already in ("Metrics are not available: ", "Trial is stopped: "):
+        message = message.removeprefix(said_already)
     return f"; {message}" if message else ""

@@ -296,7 +296,7 @@ def _logs_command(trial: Trial, evidence: Evidence) -> str:
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     if held_condition(trial, "Failed").reason == _PODS_REFUSED:
-        return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
+        return facts.remedy or "Fix the pod of the template as the message says, and run it again."
     if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
@@ -314,7 +314,7 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."
-    return "Fix the cause shown in the output below and run the file again."
+    return "Fix the cause shown in the output below and run it again."
 
 
 def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:

@@ -128,8 +128,9 @@ FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "importances",
         "Importances",
-        "How much each parameter matters, by a random forest that learned from the trials. Search on along those on "
-        "top; fix those at the bottom. Believe it as far as the sentence below says.",
+        "Which share of the variance of the objective each parameter explains (fANOVA): alone, and in lighter colour "
+        "with others. Search on along those on top; fix those at the bottom. Believe it as far as the sentence below "
+        "says.",
         draw_importances,
         importance_obstacle,
         chooses=("metric",),

@@ -1,12 +1,16 @@
-"""Parameter importances: how much worse a forest predicts trials with the values that a parameter has in other trials.
+"""Parameter importances: fANOVA, which share of the variance of the objective each parameter explains.
 
-Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective; ranks are scaled to 0 to 1.
-Source: [Geurts2006] Extremely Randomized Trees, Machine Learning 63: a node is cut where the best of one random cut for
-each column is. [Breiman2001] Random Forests, Machine Learning 45, section 10: permutation importance of each tree on
-the trials that it was not grown on.
-Differs from the sources: each tree is grown on two thirds of the trials. The columns of the choices of one parameter
-are permuted together; importances are shares of their sum, negative ones 0. Ranks take the place of values: a few
-diverged trials do not decide everything, and no scale does. A trial that does not have a parameter has a value of its
+Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective; ranks are scaled to 0 to 1. f
+is the mean of a forest's trees, V its variance where each parameter is drawn by itself. A parameter explains alone the
+variance of the mean of f given its value, and with others what it adds to that in interactions: together all that is
+left when the others are known.
+Source: [Hutter2014] An Efficient Approach for Assessing Hyperparameter Importance, ICML 31. [Geurts2006] Extremely
+Randomized Trees, Machine Learning 63: a node is cut where the best of one random cut for each column is. [Jansen1999]
+Analysis of variance designs for model output, Computer Physics Communications 117: both shares from pairs of points.
+Differs from the sources: points are drawn in place of integrating over the leaves, and each value from those of the
+trials in place of the whole space, so importance is that where the search went. Each tree is grown on two thirds of
+the trials. Ranks take the place of values: a few diverged trials do not decide everything, and no scale does. The
+columns of the choices of one parameter are drawn together. A trial that does not have a parameter has a value of its
 own below all others.
 
 The same trials give the same importances: the lots have a fixed seed.
@@ -15,7 +19,7 @@ The same trials give the same importances: the lots have a fixed seed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +37,10 @@ FEWEST_TRIALS = 10
 _MOST_TRIALS = 2_000
 _MOST_CELLS = 40_000
 """Of x: spaces of many columns are judged by fewer trials, so that the time is bounded."""
-_TREES = 64
+_TREES, _GROUPS = 64, 8
+"""Errors are those of the means of groups of trees."""
+_ASKED, _FEWEST_DRAWN = 14_000, 200
+"""Points that each tree is asked for, for all parameters, and the points that are drawn at least."""
 _GROWN_ON = 2 / 3
 _LEAF = 2
 _MOST_COLUMNS = 12
@@ -49,8 +56,10 @@ class Importances:
 
     Attributes:
         names: Of the parameters, the most important first.
-        shares: Of each, in 0 to 1; they add up to 1, or are all 0.
-        errors: Standard error of each over the trees.
+        shares: Of the variance that each explains, alone and with others, in 0 to 1; what parameters explain together
+            counts for each of them.
+        alone: Of each, what it explains by itself.
+        errors: Standard error of each share over the trees.
         explained: Share of the variance of ranks that the forest explains, of trials that a tree has not seen. Below 0
             when it is worse than the mean.
         trials: How many trials it rests on.
@@ -59,6 +68,7 @@ class Importances:
 
     names: tuple[str, ...]
     shares: tuple[float, ...]
+    alone: tuple[float, ...]
     errors: tuple[float, ...]
     explained: float
     trials: int
@@ -97,15 +107,14 @@ def importances_of(trials: TrialTable, metric: str = "") -> Importances:
     widths = [len(group) for group in groups]
     rows = np.sort(sampled(target, min(_MOST_TRIALS, max(FEWEST_TRIALS, _MOST_CELLS // max(sum(widths), 1))), 0))
     x = np.concatenate(groups)[:, np.searchsorted(target.rows, rows)]
-    worse, explained = _permuted(x, _ranks(target.values[rows]), np.repeat(np.arange(len(names)), widths))
-    means, errors = worse.mean(axis=0), worse.std(axis=0) / np.sqrt(len(worse))
-    total = float(np.sum(np.maximum(means, 0.0)))
-    scale = 1.0 / total if total > 0 else 0.0
-    order = sorted(range(len(names)), key=lambda i: -means[i])
+    shares, alone, explained = _shares(x, _ranks(target.values[rows]), np.repeat(np.arange(len(names)), widths))
+    errors = shares[1:].std(axis=0) / np.sqrt(_GROUPS)
+    order = np.argsort(-shares[0], kind="stable").tolist()
     return Importances(
         tuple(names[i] for i in order),
-        tuple(float(max(means[i], 0.0) * scale) for i in order),
-        tuple(float(errors[i] * scale) for i in order),
+        tuple(shares[0, order].tolist()),
+        tuple(alone[order].tolist()),
+        tuple(errors[order].tolist()),
         explained,
         len(rows),
         len(target.rows),
@@ -126,26 +135,32 @@ def draw_importances(data: ExperimentData, choice: Choice) -> go.Figure:
         )
     found = importances_of(data.trials, choice.metric)
     names = found.names[:_MOST_BARS][::-1]
-    shares, errors = found.shares[:_MOST_BARS][::-1], found.errors[:_MOST_BARS][::-1]
+    shares, alone, errors = (column[:_MOST_BARS][::-1] for column in (found.shares, found.alone, found.errors))
     longest = max(share + error for share, error in zip(shares, errors, strict=True))
     figure = new_figure(
-        title=f"{html_safe([data.name])[0]}: importances for {html_safe([target.name])[0]}", x="share of the importance"
+        title=f"{html_safe([data.name])[0]}: importances for {html_safe([target.name])[0]}", x="share of the variance"
     )
+    common: dict[str, Any] = {
+        "y": list(range(len(names))),
+        "orientation": "h",
+        "customdata": html_safe(names),
+        "marker": {"color": BLUE if found.is_telling else GREY},
+    }
+    figure.add_bar(x=alone, name="alone", hovertemplate="%{customdata} alone: %{x:.1%}<extra></extra>", **common)
+    together = [share - own for share, own in zip(shares, alone, strict=True)]
     figure.add_bar(
-        x=shares,
-        y=list(range(len(names))),
-        orientation="h",
+        x=together,
+        name="with others",
+        opacity=0.45,
         error_x={"type": "data", "array": errors, "thickness": 1.2, "color": GREY},
-        marker={"color": BLUE if found.is_telling else GREY},
-        text=[f"{share:.0%}" for share in shares],
-        textposition="auto",
-        insidetextanchor="start",
-        customdata=html_safe(names),
-        hovertemplate="%{customdata}: %{x:.1%} ± %{error_x.array:.1%}<extra></extra>",
-        showlegend=False,
+        hovertemplate="%{customdata} with others: %{x:.1%}<extra></extra>",
+        **common,
     )
-    labels = html_safe([shown(name) for name in names])
+    labels = [
+        f"{label}  <b>{share:.0%}</b>" for label, share in zip(html_safe(list(map(shown, names))), shares, strict=True)
+    ]
     figure.update_layout(
+        barmode="stack",
         xaxis={"tickformat": ".0%", "range": [0, 1.05 * longest or 1.0]},
         yaxis={
             "tickvals": list(range(len(names))),
@@ -168,7 +183,7 @@ def basis_of(found: Importances) -> str:
     of = f" of {found.measured:,}" if found.trials < found.measured else ""
     explained = f"explains {max(found.explained, 0.0):.0%} of the variance of ranks (out of bag)"
     verdict = "" if found.is_telling else ": too little to mean much; wait for more trials"
-    return f"Random forest on {found.trials:,}{of} trials, {explained}{verdict}"
+    return f"Random forest (fANOVA) on {found.trials:,}{of} trials, {explained}{verdict}"
 
 
 def _obstacle(trials: TrialTable, target: Target) -> str:
@@ -194,8 +209,10 @@ def _ranks(values: Floats) -> Floats:
     return np.asarray(ranks / max(len(values) - 1, 1), dtype=np.float64)
 
 
-def _permuted(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, float]:
-    """Return how much the squared error of each tree grows for each parameter, shape (trees, p), and what is explained.
+def _shares(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, Floats, float]:
+    """Return the shares of the variance that parameters explain, those that they explain alone, and the forest's.
+
+    Of the shares, shape (1 + groups, p), the first are those of the forest, the others those of groups of its trees.
 
     Args:
         x: The columns.
@@ -203,24 +220,32 @@ def _permuted(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, float]:
         owners: The number of the parameter that a column belongs to, for each.
     """
     lots = np.random.default_rng(1)
-    columns, p = np.arange(len(x)), owners[-1] + 1
-    worse = np.empty((_TREES, p))
-    sums, counts = np.zeros(len(y)), np.zeros(len(y))
+    p, n = int(owners[-1]) + 1, len(y)
+    drawn = max(_FEWEST_DRAWN, _ASKED // (1 + 2 * p))
+    points, others = (x[np.arange(len(x))[:, None], lots.integers(0, n, (p, drawn))[owners]] for _ in range(2))
+    # The points, then those with one value of the others, then the others with one value of the points.
+    is_own = (owners[:, None] == np.arange(p))[:, :, None]
+    swapped = np.where(is_own, others[:, None], points[:, None])
+    shared = np.where(is_own, points[:, None], others[:, None])
+    asked = np.concatenate((points, swapped.reshape(len(x), -1), shared.reshape(len(x), -1)), axis=1)
+    answers = np.zeros((_GROUPS, asked.shape[1]))
+    sums, counts = np.zeros(n), np.zeros(n)
     for number in range(_TREES):
-        grown_on, unseen = np.split(lots.permutation(len(y)), [round(_GROWN_ON * len(y))])
-        # The trials as they are, then with permuted values of one parameter after the other.
-        asked = np.repeat(x[:, None, unseen], 1 + p, axis=1)
-        permuted = lots.permuted(np.tile(unseen, (p, 1)), axis=1)
-        asked[columns, 1 + owners] = x[columns[:, None], permuted[owners]]
-        said = _predicted(x[:, grown_on], y[grown_on], asked.reshape(len(x), -1), lots).reshape(1 + p, -1)
-        errors = np.mean((said - y[unseen]) ** 2, axis=1)
-        worse[number] = errors[1:] - errors[0]
-        sums[unseen] += said[0]
+        grown_on, unseen = np.split(lots.permutation(n), [round(_GROWN_ON * n)])
+        found = _predicted(x[:, grown_on], y[grown_on], np.concatenate((asked, x[:, unseen]), axis=1), lots)
+        answers[number % _GROUPS] += found[: asked.shape[1]] / (_TREES // _GROUPS)
+        sums[unseen] += found[asked.shape[1] :]
         counts[unseen] += 1
     judged = counts > 0
     rest = np.sum((sums[judged] / counts[judged] - y[judged]) ** 2)
     total = np.sum((y[judged] - y[judged].mean()) ** 2)
-    return worse, float(1 - rest / total) if total > 0 else 0.0
+
+    f = np.concatenate((answers.mean(axis=0)[None], answers)).reshape(1 + _GROUPS, 1 + 2 * p, drawn)
+    variance = np.maximum(f[:, :1].var(axis=2), 1e-300)
+    halves = ((f[:, 1:] - f[:, :1]) ** 2).mean(axis=2) / 2 / variance
+    shares = np.clip(halves[:, :p], 0.0, 1.0)
+    alone = np.clip(1 - halves[0, p:], 0.0, shares[0])
+    return shares, alone, float(1 - rest / total) if total > 0 else 0.0
 
 
 def _predicted(x: Floats, y: Floats, asked: Floats, lots: np.random.Generator) -> Floats:

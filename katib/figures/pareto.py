@@ -156,6 +156,11 @@ def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
     return np.where(counts[:, None], costs, np.inf)
 
 
+def front_of(trials: TrialTable) -> Rows:
+    """Return the trials that no other beats in all objectives."""
+    return front_rows(costs_of(trials, trials.objectives))
+
+
 def front_rows(costs: Floats) -> Rows:
     """Return the rows that no other dominates, in order; equal ones are all in it.
 

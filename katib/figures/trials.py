@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from katib.api.marks import Marks, has_marks, marks_of
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
 from katib.api.trials import TrialState, is_feasible, objective_names
@@ -98,6 +99,7 @@ class TrialTable:
         feasible: Whether the constraints are known to hold; True without constraints.
         parameters: The axes of the search space.
         objectives: What is optimized, the first one first.
+        marks: What is noted on trials, by the names of those that have any.
         strategies: Which of a metric's readings its column holds, in a word or two by its name: `max`, `at the best`.
     """
 
@@ -112,6 +114,7 @@ class TrialTable:
     parameters: tuple[Parameter, ...]
     objectives: tuple[Objective, ...]
     strategies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    marks: Mapping[str, Marks] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -201,6 +204,7 @@ class TrialRows:
     _metrics: dict[str, _Column] = field(default_factory=dict)
     _axes: dict[str, Parameter] = field(default_factory=dict)
     _choices: dict[str, dict[str, int]] = field(default_factory=dict)
+    _marks: dict[str, Marks] = field(default_factory=dict)
     _capacity: int = _FIRST_CAPACITY
     _end: int = 0
 
@@ -239,6 +243,9 @@ class TrialRows:
         fixed["started"].data[row] = _NAN if waits else _seconds(status.start_time)
         fixed["ended"].data[row] = _seconds(status.completion_time)
         fixed["feasible"].data[row] = is_feasible(objective, observation)
+        self._marks.pop(name, None)
+        if has_marks(trial.metadata.annotations):
+            self._marks[name] = marks_of(trial.metadata.annotations)
         for parameter, text in assignments_of(trial).items():
             self._put_value(parameter, text, row)
         for metric in observation.metrics if observation is not None else ():
@@ -248,6 +255,7 @@ class TrialRows:
     def remove(self, name: str) -> None:
         """Forget a trial."""
         self._rows.pop(name, None)
+        self._marks.pop(name, None)
 
     def table(self) -> TrialTable:
         """Return what is known now, which no later call changes."""
@@ -269,6 +277,7 @@ class TrialRows:
             tuple(self._axes.values()),
             objectives_of(self.experiment),
             {name: strategy_words(self.experiment, name) for name in self._metrics},
+            dict(self._marks),
         )
 
     def _add_axis(self, parameter: Parameter) -> None:

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, ResumePolicy
 from katib.api.validation import awaits_restart
-from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import NotFoundError, UnavailableError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
@@ -105,7 +105,7 @@ class EndedExperiments:
         return Key.of(obj) in self._hidden
 
     def visible_trials(self, namespace: str | None) -> Iterator[ObjectList]:
-        """Yield the trials that the caches see, a page at a time."""
+        """Yield the trials that the caches see, a page at a time, one experiment after the other."""
         hidden = {str(key) for key in self._hidden}
         revision = ""
         for scope in self._store.scopes(TRIAL):
@@ -114,7 +114,7 @@ class EndedExperiments:
                 continue
             for page in self._store.pages(TRIAL, space, labels={EXPERIMENT_LABEL: name}):
                 revision = revision or page.resource_version
-                yield ObjectList(page.items, revision)
+                yield ObjectList(page.items, revision, in_order=True)
         if not revision:
             yield ObjectList((), self._store.list(TRIAL, "-").resource_version)
 
@@ -140,7 +140,7 @@ class EndedExperiments:
 
     def _may_be_hidden(self, experiment: Experiment) -> bool:
         template, metadata = experiment.spec.trial_template, experiment.metadata
-        if not is_completed(experiment.status.conditions) or awaits_restart(experiment):
+        if not has_ended(experiment.status.conditions) or awaits_restart(experiment):
             return False
         if metadata.deletion_timestamp is not None:
             return False

@@ -22,13 +22,13 @@ from typing import Self, TypeVar
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
+from katib.api.conditions import has_ended
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
-from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
@@ -444,7 +444,7 @@ class Engine:
     def _note_resumed(self) -> None:
         """Say of every unfinished experiment that an engine has taken it up again."""
         for experiment in self._caches.experiments.all():
-            if experiment.status.start_time is not None and not is_completed(experiment.status.conditions):
+            if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 

@@ -6,7 +6,7 @@ opened when it is asked for: the observation log and the events, what explains, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from katib.local.trials.files import TrialFiles
     from katib.observations.sql import SqlObservationLog
     from katib.tuning.ports import EventReader
-    from katib.tuning.service import Diagnosis, Document, TuningService
+    from katib.tuning.service import Diagnosis, Document, EndedTrial, TuningService
 
 T = TypeVar("T")
 
@@ -94,6 +94,10 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def mark(self, _namespace: str, _trial: str, _marks: MarkChanges) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
     def suspend(self, _namespace: str, _trial: str, *, suspended: bool) -> NoReturn:  # noqa: ARG002 - of the protocol
         """Refuse."""
         raise _read_only()
@@ -139,6 +143,10 @@ class OfflineService(ObjectReadingService):
         raise _read_only()
 
     def renew(self, _namespace: str, _trial: str, *, ask_id: str = "") -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
+    def add_ended_trials(self, _namespace: str, _experiment: str, _trials: Sequence[EndedTrial]) -> NoReturn:
         """Refuse."""
         raise _read_only()
 

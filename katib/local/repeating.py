@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, set_condition, true_types, whole_second, without_condition
+from katib.api.conditions import has_ended, set_condition, true_types, whole_second, without_condition
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.names import (
@@ -178,7 +178,7 @@ class Repeats:
         found = self._store.patch(found, {"metadata": changes, "spec": spec} if spec else {"metadata": changes})
         self._open_suggestion(key)
         experiment = Experiment.decode(found)
-        if not true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+        if not has_ended(experiment.status.conditions):
             return experiment
         stored = self._store.update_status(with_status(experiment, self._going_on(experiment).status))
         return Experiment.decode(stored)
@@ -196,7 +196,7 @@ class Repeats:
 
     def _ended(self, experiment: Experiment) -> Experiment:
         """Return an experiment that has ended."""
-        if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+        if has_ended(experiment.status.conditions):
             return experiment
         now = self._clock.now()
         conditions = set_condition(

@@ -35,6 +35,7 @@ from katib.rest.routing import (
 from katib.rest.sessions import Sessions
 from katib.rest.streams import ChangeData, Closing
 from katib.rest.trial_routes import trial_routes
+from katib.rest.turns import Turns
 from katib.rest.users import Gateway
 from katib.rest.visits import UI_PREFIX, Headers, PageRouter, ShowProblem, wants_page
 from katib.tuning.service import TuningService
@@ -92,7 +93,8 @@ def create_app(
     app.state.pages = pages
     let_in_by(app, sessions)
     people = None if ui is None else ui(closing)
-    for router in (experiment_routes(closing), trial_routes(closing), _algorithm_routes()):
+    turns = Turns()
+    for router in (experiment_routes(closing, turns), trial_routes(closing, turns), _algorithm_routes()):
         app.include_router(router)
         if people is not None:
             app.include_router(router, prefix=UI_PREFIX, include_in_schema=False)

@@ -35,6 +35,7 @@ from katib.tuning.service import (
     Choice,
     Diagnosis,
     Document,
+    EndedTrial,
     GivenTrial,
     Json,
     NewReadings,
@@ -245,8 +246,12 @@ class HttpTuningService:
         """Change the counts of an experiment, stop it, let it go on, or mark it."""
         body: dict[str, Any] = {**counts, **({} if stopped is None else {"stopped": stopped})}
         if marks is not None:
-            body |= {name: value for name, value in asdict(marks).items() if value is not None}
+            body |= _given(marks)
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return Trial.read(self._call("PATCH", _path(namespace, "trials", trial), json=_given(marks)))
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
@@ -310,6 +315,12 @@ class HttpTuningService:
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Give a sign of life of this caller."""
         return self._say(namespace, trial, "renew", {"askId": ask_id})
+
+    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
+        """Send trials that were evaluated elsewhere; return how many are new."""
+        body = {"trials": [_ended(trial) for trial in trials]}
+        answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/ended-trials", json=body)
+        return int(answer["added"])
 
     def _say(self, namespace: str, trial: str, verb: str, body: Mapping[str, Any]) -> CallerAnswer:
         answer = self._call("POST", f"{_path(namespace, 'trials', trial)}/{verb}", json=body)
@@ -434,6 +445,16 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
 def _texts(values: Mapping[str, float | str]) -> dict[str, str]:
     """Return readings as text: JSON has neither NaN nor infinities."""
     return {name: value if isinstance(value, str) else repr(float(value)) for name, value in values.items()}
+
+
+def _ended(trial: EndedTrial) -> dict[str, Any]:
+    """Return a trial that was evaluated elsewhere as it is sent."""
+    sent = {**asdict(trial), "began": trial.began.isoformat(), "ended": trial.ended.isoformat()}
+    return sent | {"readings": [{**one._asdict(), "time": one.time.isoformat()} for one in trial.readings]}
+
+
+def _given(marks: MarkChanges) -> dict[str, Any]:
+    return {name: value for name, value in asdict(marks).items() if value is not None}
 
 
 def _path(namespace: str, *parts: str) -> str:

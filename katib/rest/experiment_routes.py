@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from http import HTTPStatus
 from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple
@@ -13,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter
 
-from katib.api.marks import MarkChanges
+from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Suggestion
 from katib.api.validation.update import COUNTS
 from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
@@ -22,8 +23,11 @@ from katib.rest.routing import (
     MAX_INT,
     OBJECT_NAME,
     SCHEMAS,
+    AddedEndedTrials,
     AddedTrial,
     ChosenTrial,
+    EndedTrialData,
+    EndedTrials,
     ExperimentEdit,
     ExperimentObject,
     Items,
@@ -40,15 +44,19 @@ from katib.rest.routing import (
     TrialObject,
     TrialPage,
     TrialRequest,
+    marks_in,
 )
 from katib.rest.streams import Closing, change_stream
-from katib.tuning.asking import ASK_PAUSES
+from katib.rest.turns import Turns
+from katib.tuning.asking import ASK_PAUSES, AskedTrial, AskingService
 from katib.tuning.service import (
     DEFAULT_LEASE_SECONDS,
     DEFAULT_NAMESPACE,
     LONGEST_COMMAND,
     Choice,
     Diagnosis,
+    EndedTrial,
+    GivenTrial,
     Preview,
     RecordedEvent,
     StoredRuntime,
@@ -69,6 +77,9 @@ Source = Annotated[
         max_length=4096,
     ),
 ]
+
+_LOOK_SECONDS = 1.0
+"""How often a request that waits looks whether the server stops."""
 
 
 class _Sent(NamedTuple):
@@ -91,13 +102,13 @@ MAX_PAGE = 5000
 _WAYS = TypeAdapter(WaysOn)
 
 
-def experiment_routes(closing: Closing) -> APIRouter:
+def experiment_routes(closing: Closing, turns: Turns) -> APIRouter:
     """Return the routes of experiments."""
     router = APIRouter(prefix="/api/v1", tags=["experiments"])
     _add_submission(router)
     _add_reading(router)
     _add_changes(router)
-    _add_asking(router, closing)
+    _add_asking(router, closing, turns)
     _add_history(router, closing)
     return router
 
@@ -244,12 +255,8 @@ def _add_changes(router: APIRouter) -> None:
     @router.patch("/namespaces/{namespace}/experiments/{name}")
     def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
         """Change the counts of an experiment, stop it, let it go on, or mark it with tags, notes and a project."""
-        tags = edit.get("tags")
-        marks = MarkChanges(
-            None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
-        )
         counts: dict[str, int | None] = {key: edit[key] for key in COUNTS if key in edit}  # type: ignore[literal-required]  # fields of the edit
-        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks).encode()
+        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit)).encode()
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
@@ -262,28 +269,63 @@ def _add_changes(router: APIRouter) -> None:
         chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
         return {"before": service.add_trial(namespace, name, chosen)}
 
+    @router.post("/namespaces/{namespace}/experiments/{name}/ended-trials")
+    def add_ended_trials(service: Service, namespace: Namespace, name: Name, sent: EndedTrials) -> AddedEndedTrials:
+        """Take trials that were evaluated elsewhere into an experiment without trial template; each is taken once."""
+        return {"added": service.add_ended_trials(namespace, name, list(map(_ended_trial, sent["trials"])))}
 
-def _add_asking(router: APIRouter, closing: Closing) -> None:
+
+def _ended_trial(sent: EndedTrialData) -> EndedTrial:
+    readings = (MetricLog(one["time"], one["name"], one["value"], one.get("step")) for one in sent.get("readings", ()))
+    return EndedTrial(
+        sent["id"],
+        sent["assignments"],
+        sent.get("values", {}),
+        sent["began"],
+        sent["ended"],
+        sent.get("failure"),
+        sent.get("stopped", False),
+        tuple(readings),
+    )
+
+
+def _add_asking(router: APIRouter, closing: Closing, turns: Turns) -> None:
     @router.post("/namespaces/{namespace}/experiments/{name}/ask")
     async def ask_for_trial(
         service: Service, namespace: Namespace, name: Name, request: TrialRequest
     ) -> TrialForCaller:
         """Get a trial of an experiment without trial template, to evaluate it; each is given once."""
         deadline = time.monotonic() + request.get("waitSeconds", 0.0)
+        ask = partial(
+            service.ask_later if isinstance(service, AskingService) else service.ask,
+            namespace,
+            name,
+            request_id=request["requestId"],
+            client=request.get("client", ""),
+            lease_seconds=request.get("leaseSeconds", DEFAULT_LEASE_SECONDS),
+        )
         for attempt in count(1):
-            given = await run_in_threadpool(
-                service.ask,
-                namespace,
-                name,
-                request_id=request["requestId"],
-                client=request.get("client", ""),
-                lease_seconds=request.get("leaseSeconds", DEFAULT_LEASE_SECONDS),
-            )
+            given = await _given(await turns.run(service, ask), deadline, closing)
             left = deadline - time.monotonic()
             if given.document or given.is_over or left <= 0 or closing.begun:
                 break
             await asyncio.sleep(min(left, ASK_PAUSES.pause_seconds(attempt)))  # without a thread that waits
         return {"trial": given.document or None, "isOver": given.is_over, "reason": given.reason}
+
+
+async def _given(asked: AskedTrial | GivenTrial, deadline: float, closing: Closing) -> GivenTrial:
+    """Return what a caller is given, at the latest when its time is up or the server stops."""
+    if isinstance(asked, GivenTrial):
+        return asked
+    answer = asked.answer
+    while answer is not None and not answer.done() and not closing.begun:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        await asyncio.wait([asyncio.wrap_future(answer)], timeout=min(left, _LOOK_SECONDS))
+    if answer is not None and answer.done():
+        return answer.result()
+    return await run_in_threadpool(asked.leave)
 
 
 def _add_history(router: APIRouter, closing: Closing) -> None:

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
 
 from fastapi import Depends, FastAPI, Path, Request
-from pydantic import Field, WithJsonSchema
+from pydantic import AwareDatetime, Field, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
+from katib.api.marks import MarkChanges
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.schemas import schemas
 from katib.errors import InternalError
@@ -109,23 +110,38 @@ class ChosenTrial(TypedDict):
     parameterAssignments: Annotated[list[ChosenValue], Field(description="One for each parameter.", max_length=10_000)]
 
 
-class ExperimentEdit(TypedDict):
+class Marking(TypedDict):
+    """What to note; what is left out stays, and an empty text or list takes a mark away."""
+
+    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
+    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
+    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
+    project: NotRequired[Annotated[str, Field(description="What it belongs to; a trial belongs to its experiment.")]]
+
+
+def marks_in(edit: Marking) -> MarkChanges:
+    """Return what an edit notes."""
+    tags = edit.get("tags")
+    return MarkChanges(
+        None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
+    )
+
+
+class ExperimentEdit(Marking):
     """What to change of an experiment; what is left out stays. null takes a limit away, an empty text a mark."""
 
     maxTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
-    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
-    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
-    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
-    project: NotRequired[Annotated[str, Field(description="What it belongs to.")]]
 
 
-class TrialEdit(TypedDict):
-    """What to change of a trial."""
+class TrialEdit(Marking):
+    """What to change of a trial; what is left out stays."""
 
-    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
+    suspended: NotRequired[
+        Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
+    ]
 
 
 class AddedTrial(TypedDict):
@@ -184,6 +200,42 @@ class TrialEnd(TypedDict):
     stopped: NotRequired[Annotated[bool, Field(description="Whether it was stopped before its end.")]]
     requestId: NotRequired[RequestId]
     askId: NotRequired[AskId]
+
+
+class EndedTrialReading(TypedDict):
+    """A reading of a trial that was evaluated elsewhere."""
+
+    time: AwareDatetime
+    name: Annotated[str, Field(max_length=LONGEST_NAME)]
+    value: Annotated[str, Field(max_length=LONGEST_NAME, description="A number as text.")]
+    step: NotRequired[Annotated[int | None, Field(ge=0, le=2**63 - 1, description="Of the training, from 0.")]]
+
+
+class EndedTrialData(TypedDict):
+    """A trial that was evaluated elsewhere."""
+
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, description="What no other trial of it has.")]
+    assignments: Annotated[dict[str, str], Field(description="Text by name of parameter.")]
+    values: NotRequired[Annotated[dict[str, str], Field(max_length=1_000, description="Last readings, by name.")]]
+    began: AwareDatetime
+    ended: AwareDatetime
+    failure: NotRequired[
+        Annotated[str | None, Field(max_length=LONGEST_VALUE, description="Why it has no value; absent: it has one.")]
+    ]
+    stopped: NotRequired[Annotated[bool, Field(description="Whether it was stopped before its end.")]]
+    readings: NotRequired[Annotated[list[EndedTrialReading], Field(description="What it reported before.")]]
+
+
+class EndedTrials(TypedDict):
+    """Trials that were evaluated elsewhere."""
+
+    trials: Annotated[list[EndedTrialData], Field(max_length=1_000)]
+
+
+class AddedEndedTrials(TypedDict):
+    """What became of trials that were evaluated elsewhere."""
+
+    added: Annotated[int, Field(description="How many of them are new.")]
 
 
 class SignOfLife(TypedDict):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from katib.api.marks import MarkChanges
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
 from katib.api.types import Trial
@@ -26,9 +28,11 @@ from katib.rest.routing import (
     TrialEdit,
     TrialEnd,
     TrialObject,
+    marks_in,
 )
 from katib.rest.streams import Closing, byte_stream
-from katib.tuning.service import RecordedEvent
+from katib.rest.turns import Turns
+from katib.tuning.service import CallerAnswer, RecordedEvent, TuningService
 
 MAX_READINGS = 100_000
 _POINTS = (
@@ -48,7 +52,7 @@ def _reading(log: MetricLog) -> Reading:
     return reading
 
 
-def trial_routes(closing: Closing) -> APIRouter:
+def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
     """Return the routes of trials."""
     router = APIRouter(prefix="/api/v1/namespaces/{namespace}/trials/{name}", tags=["trials"])
 
@@ -59,10 +63,10 @@ def trial_routes(closing: Closing) -> APIRouter:
 
     @router.patch("")
     def edit_trial(service: Service, namespace: Namespace, name: Name, edit: TrialEdit) -> TrialObject:
-        """Suspend the job of a trial, or let it start again."""
-        return service.suspend(namespace, name, suspended=edit["suspended"]).encode()
+        """Suspend the job of a trial, let it start again, or mark it with tags and notes."""
+        return _edited(service, namespace, name, edit).encode()
 
-    _add_telling(router)
+    _add_telling(router, turns)
 
     @router.get("/metrics")
     def list_metrics(
@@ -128,11 +132,23 @@ def trial_routes(closing: Closing) -> APIRouter:
     return router
 
 
-def _add_telling(router: APIRouter) -> None:
+def _edited(service: TuningService, namespace: str, name: str, edit: TrialEdit) -> Trial:
+    marks = marks_in(edit)
+    if "suspended" in edit:
+        trial = service.suspend(namespace, name, suspended=edit["suspended"])
+        if marks == MarkChanges():
+            return trial
+    return service.mark(namespace, name, marks)
+
+
+def _add_telling(router: APIRouter, turns: Turns) -> None:
     @router.post("/report")
-    def report_readings(service: Service, namespace: Namespace, name: Name, sent: ReportedReadings) -> CallersTrial:
+    async def report_readings(
+        service: Service, namespace: Namespace, name: Name, sent: ReportedReadings
+    ) -> CallersTrial:
         """Store readings of a trial that you evaluate, and learn whether to stop; this is a sign of life."""
-        answer = service.report(
+        call = partial(
+            service.report,
             namespace,
             name,
             sent["values"],
@@ -140,12 +156,13 @@ def _add_telling(router: APIRouter) -> None:
             request_id=sent.get("requestId", ""),
             ask_id=sent.get("askId", ""),
         )
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, call))
 
     @router.post("/tell")
-    def end_trial(service: Service, namespace: Namespace, name: Name, end: TrialEnd) -> CallersTrial:
+    async def end_trial(service: Service, namespace: Namespace, name: Name, end: TrialEnd) -> CallersTrial:
         """End a trial that you evaluate: with its values, as failed, or as stopped."""
-        answer = service.tell(
+        call = partial(
+            service.tell,
             namespace,
             name,
             end.get("values", {}),
@@ -154,10 +171,13 @@ def _add_telling(router: APIRouter) -> None:
             request_id=end.get("requestId", ""),
             ask_id=end.get("askId", ""),
         )
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, call))
 
     @router.post("/renew")
-    def renew_lease(service: Service, namespace: Namespace, name: Name, sign: SignOfLife) -> CallersTrial:
+    async def renew_lease(service: Service, namespace: Namespace, name: Name, sign: SignOfLife) -> CallersTrial:
         """Give a sign of life for a trial that you evaluate, and learn whether to stop."""
-        answer = service.renew(namespace, name, ask_id=sign.get("askId", ""))
-        return {"state": answer.state, "stop": answer.stop}
+        return _shown(await turns.run(service, partial(service.renew, namespace, name, ask_id=sign.get("askId", ""))))
+
+
+def _shown(answer: CallerAnswer) -> CallersTrial:
+    return {"state": answer.state, "stop": answer.stop}

@@ -8,7 +8,8 @@ Laws:
    Changes that happen while the store cannot be reached may be seen as one.
 4. An object that cannot be decoded is reported and blocks no other. If it could be decoded before, the cache keeps the
    last good value; a write based on it is a conflict, so nothing is decided on stale grounds.
-5. A list is read a page at a time: what is held of it is one page, and of all others what the cache remembers.
+5. A list is read a page at a time: what is held of it is one page, and of all others what the cache remembers. Pages
+   in order of creation fill an empty cache one by one; others are sorted first.
 """
 
 from __future__ import annotations
@@ -296,9 +297,10 @@ class Informer(Generic[T]):
 
     def _relist(self) -> str:
         """Make the cache equal to a list, as if the changes since had been watched; return the list's revision."""
+        was_there = tuple(self._cache)
         found, revision = self._list()
-        present = {listed.key: listed.uid for listed in found}
-        for entry in self._cache:
+        present = {listed.key: listed.uid for listed in found} if was_there else {}
+        for entry in was_there:
             if present.get(entry.key) != entry.uid:
                 self._change(entry.key, entry, None)
         for listed in sorted(found, key=lambda listed: listed.created):
@@ -319,11 +321,18 @@ class Informer(Generic[T]):
     def _read(self, pages: Iterable[ObjectList]) -> tuple[list[_Listed[T]], str]:
         found: list[_Listed[T]] = []
         revision = ""
+        was_empty = not self._cache.entries
         for page in pages:
             if self._stopping:
                 raise UnavailableError(_STOPPED)
             revision = page.resource_version
-            found += map(self._listed, page.items)
+            if was_empty and page.in_order:
+                for obj in page.items:
+                    key = Key.of(obj)
+                    if (entry := self._decoded(key, obj)) is not None:
+                        self._change(key, None, entry)
+            else:
+                found += map(self._listed, page.items)
             del page  # before the next one is fetched
             self._pages_read += 1
         return found, revision

@@ -51,10 +51,12 @@ class ObjectList:
     Attributes:
         items: The objects in order of creation; on a page of several, in the order of `ObjectStore.pages`.
         resource_version: Watch from here to see every later change and no earlier one. The same on all pages.
+        in_order: Whether pages come in order of creation, at least those of one owner, and none fails to come.
     """
 
     items: tuple[Object, ...]
     resource_version: str
+    in_order: bool = False
 
 
 class EventType(StrEnum):

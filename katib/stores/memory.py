@@ -155,7 +155,7 @@ class MemoryStore(TransactedStore):
         """Yield the objects of a kind a page at a time."""
         items, revision = (listed := self.list(kind, namespace, labels=labels)).items, listed.resource_version
         for start in range(0, len(items) or 1, PAGE_SIZE):
-            yield ObjectList(items[start : start + PAGE_SIZE], revision)
+            yield ObjectList(items[start : start + PAGE_SIZE], revision, in_order=True)
 
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
         with self._lock:

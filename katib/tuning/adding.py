@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment, InitialTrial, ParameterAssignment, Suggestion
@@ -39,7 +39,7 @@ def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> i
     errors = point_errors(experiment, chosen)
     if errors:
         raise InvalidError(errors)
-    if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+    if has_ended(experiment.status.conditions):
         where, cause = f"experiment {experiment.name}", "it has ended"
         raise invalid(where, cause, "raise spec.maxTrialCount first", "add-trial-ended")
 

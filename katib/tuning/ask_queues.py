@@ -100,7 +100,8 @@ class AskQueue:
         self._wake = wake
         self._lock = threading.Lock()
         self._line: deque[AskRequest] = deque()
-        self._changed = True
+        self._is_changed, self._is_serving = True, False
+        self._is_whole = isinstance(store, WholeWrites)
         self._view = AskedView(store, key, self._on_change)
 
     def ask(self, request: AskRequest) -> str:
@@ -158,7 +159,9 @@ class AskQueue:
 
     def _on_change(self) -> None:
         """Note that something was written: called by who did, which may be this queue itself."""
-        self._changed = True
+        self._is_changed = True
+        if self._is_serving:
+            return  # whoever serves looks again before it ends
         if self._line:
             self._wake(self)
         elif self._lock.acquire(blocking=False):  # changes that none takes in would fill the memory
@@ -169,23 +172,29 @@ class AskQueue:
 
     def _serve(self) -> str:
         """Answer who can be answered, the first in line first; return why the next one cannot."""
-        reason, self._changed = "", True
-        while self._line and self._changed:
-            self._changed = False
-            self._view.refresh()
-            while self._line:
-                request = self._line[0]
-                given = self._given(request)
-                if not given.document and not given.is_over:
-                    reason = given.reason
-                    break
-                self._line.popleft()
-                request.answer.set_result(given)
-                if self._line:
-                    self._view.refresh()
-            if self._line:
-                self._have_made(len(self._line))
+        reason, self._is_changed = "", True
+        while self._line and self._is_changed:
+            self._is_serving = True
+            try:
+                self._is_changed = False
+                self._view.refresh()
+                reason = self._serve_once()
+            finally:
+                self._is_serving = False
         return reason
+
+    def _serve_once(self) -> str:
+        while self._line:
+            request = self._line[0]
+            given = self._given(request)
+            if not given.document and not given.is_over:
+                self._have_made(len(self._line))
+                return given.reason
+            self._line.popleft()
+            request.answer.set_result(given)
+            if self._line:
+                self._view.refresh()
+        return ""
 
     def _given(self, request: AskRequest) -> GivenTrial:
         """Give a trial, or say why there is none."""
@@ -223,7 +232,7 @@ class AskQueue:
                 trial = Trial.decode(self._store.get(TRIAL, Key(self._key.namespace, name)))
                 if _is_free(trial, self._view.experiment, now):
                     change = {"labels": {ASK_LABEL: lease.ask_id}, "annotations": {LEASE_ANNOTATION: str(lease)}}
-                    if not isinstance(self._store, WholeWrites):
+                    if not self._is_whole or not isinstance(self._store, WholeWrites):
                         return self._store.patch(as_read(trial), {"metadata": change})
                     status = plan_callers_trial(CallersTrial(_leased(trial, lease), now=now)).status
                     return self._store.patch_whole(with_status(trial, status), {"metadata": change})

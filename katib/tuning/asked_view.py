@@ -7,14 +7,13 @@ at each look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
-from katib.api.leases import is_callers, outcome_of
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import ACTIVE, TrialState, trial_state
-from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
+from katib.api.trials import ACTIVE, TrialState, state_in
+from katib.api.types import Experiment, Suggestion, TrialAssignment
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import ExpiredError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, TellingWatch, WatchEvent
@@ -29,14 +28,10 @@ class AskedView:
         on_change: Called by the thread that wrote, after every change of a followed store. It must not block.
 
     Attributes:
-        experiment: As it is stored; read by the first `refresh`.
         total: How many trials it has.
         active: Names of those that are pending or running.
         pending: Names of those that may be free for a caller, oldest first.
-        waiting: Assignments by name of trial, oldest first.
     """
-
-    experiment: Experiment
 
     def __init__(self, store: ObjectStore, key: Key, on_change: Callable[[], None]) -> None:
         self._store = store
@@ -44,6 +39,8 @@ class AskedView:
         self._on_change = on_change
         self._watches: dict[Kind, TellingWatch] = {}
         self._is_closed = self._is_stale = False
+        self._stored: Object = {}
+        self._experiment: Experiment | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -51,8 +48,26 @@ class AskedView:
         self.total = 0
         self.active: set[str] = set()
         self.pending: dict[str, None] = {}
-        self.waiting: dict[str, TrialAssignment] = {}
+        self._suggestion: Object | None = None  # a version that was not looked into
+        self._waiting: dict[str, TrialAssignment] = {}
         self._taken: set[str] = set()  # names of the last assignments that trials have
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment as it is stored."""
+        if self._experiment is None:
+            self._experiment = Experiment.decode(self._stored)
+        return self._experiment
+
+    @property
+    def waiting(self) -> Mapping[str, TrialAssignment]:
+        """Assignments that no trial has taken by name of trial, oldest first."""
+        obj, self._suggestion = self._suggestion, None
+        if obj is not None:
+            assignments = Suggestion.decode(obj).status.suggestions
+            self._taken = {assignment.name for assignment in assignments if assignment.name in self._taken}
+            self._waiting = {a.name: a for a in assignments if a.name not in self._taken}
+        return self._waiting
 
     @property
     def is_followed(self) -> bool:
@@ -87,7 +102,7 @@ class AskedView:
 
     def take(self, name: str) -> None:
         """Note that an assignment has a trial."""
-        self.waiting.pop(name, None)
+        self._waiting.pop(name, None)
         self._taken.add(name)
 
     def close(self) -> None:
@@ -104,18 +119,23 @@ class AskedView:
         """Read everything, and follow the store from there on where it can be followed."""
         self._unwatch()
         self._forget()
-        self.experiment = Experiment.decode(self._store.get(EXPERIMENT, self._key))
+        self._read()
         if self.is_over:
             return
-        listed = self._store.list(SUGGESTION, self._key.namespace, owner_uid=self.experiment.metadata.uid)
+        listed = self._store.list(SUGGESTION, self._key.namespace, owner_uid=self._uid)
         if self._watch(SUGGESTION, listed.resource_version) and self._watch(EXPERIMENT, listed.resource_version):
-            self.experiment = Experiment.decode(self._store.get(EXPERIMENT, self._key))
-        names: set[str] = set()
+            self._read()
+        self._suggestion = next(iter(listed.items), None)
         for trial in self._trials():
-            names.add(trial["metadata"]["name"])
             self._count(trial, 1)
-        for suggestion in listed.items:
-            self._receive(Suggestion.decode(suggestion), names)
+        _ = self.waiting  # of the names that are taken, only those of these assignments are needed from here on
+
+    def _read(self) -> None:
+        self._set(self._store.get(EXPERIMENT, self._key))
+
+    def _set(self, experiment: Object) -> None:
+        self._stored, self._experiment = experiment, None
+        self._uid: str = experiment["metadata"]["uid"]
 
     def _watch(self, kind: Kind, since: str) -> bool:
         """Follow a kind; return whether that can be done."""
@@ -145,34 +165,27 @@ class AskedView:
         elif Key.of(obj) != self._key:
             pass
         elif kind == SUGGESTION:
-            self._receive(Suggestion.decode({} if is_gone else obj), self._taken)
-        elif is_gone or obj["metadata"]["uid"] != self.experiment.metadata.uid:
+            self._suggestion = {} if is_gone else obj
+        elif is_gone or obj["metadata"]["uid"] != self._uid:
             self._is_stale = True
         else:
-            self.experiment = Experiment.decode(obj)
+            self._set(obj)
 
     def _is_ours(self, trial: Object) -> bool:
         metadata: Any = trial["metadata"]
         return (
-            metadata.get("namespace", "") == self._key.namespace
-            and (metadata.get("labels") or {}).get(EXPERIMENT_LABEL) == self._key.name
-            and any(owner["uid"] == self.experiment.metadata.uid for owner in metadata.get("ownerReferences") or ())
+            (metadata.get("labels") or {}).get(EXPERIMENT_LABEL) == self._key.name
+            and metadata.get("namespace", "") == self._key.namespace
+            and self._uid in [owner.get("uid") for owner in metadata.get("ownerReferences") or ()]
         )
 
     def _count(self, obj: Object, more: int) -> None:
-        trial = Trial.decode(obj)
-        name, state = trial.name, None if more < 0 else trial_state(trial)
+        name, state = obj["metadata"]["name"], None if more < 0 else state_in(obj)
         self.total += more
         self.take(name)
         self.active.discard(name)
         self.pending.pop(name, None)
         if state in ACTIVE:
             self.active.add(name)
-        if state is TrialState.PENDING and is_callers(trial) and outcome_of(trial) is None:
+        if state is TrialState.PENDING:
             self.pending[name] = None
-
-    def _receive(self, suggestion: Suggestion, taken: set[str]) -> None:
-        """Take in the assignments of a Suggestion, of which these have trials."""
-        assignments = suggestion.status.suggestions
-        self._taken = {assignment.name for assignment in assignments if assignment.name in taken}
-        self.waiting = {a.name: a for a in assignments if a.name not in self._taken}

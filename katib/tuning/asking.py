@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from msgspec import structs
 
@@ -90,6 +91,20 @@ class AskedTrial:
     def leave(self) -> GivenTrial:
         """Wait no longer; return what was given."""
         return self.queue.leave(self.request, self.reason)
+
+
+@runtime_checkable
+class AskingService(Protocol):
+    """An ability of a tuning service: to take a request for a trial without a thread that waits for the answer."""
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether the calls of those who evaluate trials wait for nothing but each other's writes."""
+
+    def ask_later(
+        self, namespace: str, experiment: str, *, request_id: str, client: str = "", lease_seconds: float = ...
+    ) -> AskedTrial:
+        """Give a trial to a caller, now or as soon as there is one. Raises as `TuningService.ask`."""
 
 
 class CallersTrials:

@@ -63,9 +63,9 @@ def _opening(store: ObjectStore, key: Key) -> Generator[Change, None, Cursor]:
     for page in store.pages(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}):
         cursor = Cursor(experiments.resource_version, page.resource_version)
         for trial in page.items:
-            yield Change("ADDED", dict(last))
+            yield Change("ADDED", last)
             last = trial
-    yield Change("ADDED", dict(last), str(cursor))
+    yield Change("ADDED", last, str(cursor))
     return cursor
 
 
@@ -78,7 +78,7 @@ def _follow(store: ObjectStore, key: Key, cursor: Cursor, clock: Clock, deadline
             place = Cursor(watches.revisions[EXPERIMENT], watches.revisions[TRIAL])
             if event is not None and concerns(event.object, key):
                 delivered = place
-                yield Change(event.type.value, dict(event.object), str(place))
+                yield Change(event.type.value, event.object, str(place))
                 if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
                     return
             elif left is not None and left <= 0:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec import structs
 
+from katib.api.conditions import has_ended
 from katib.api.defaults import with_defaults
 from katib.api.leases import ENDLESS_SECONDS, Lease, Outcome, is_chosen, lease_of, outcome_of
 from katib.api.metrics import MetricLog
@@ -55,7 +56,7 @@ from katib.api.types import (
     Trial,
     TrialSpec,
 )
-from katib.controllers.experiment.plan import is_completed, is_stopped
+from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of, owned_by, with_status
 from katib.controllers.trial.callers import CallersTrial, plan_callers_trial
 from katib.controllers.trial.plan import TrialEvent
@@ -470,7 +471,7 @@ class ChosenTrials:
 
     def _check_takes_trials(self, known: ChosenExperiment) -> None:
         current = Experiment.decode(self._store.get(EXPERIMENT, known.key))
-        if is_completed(current.status.conditions):
+        if has_ended(current.status.conditions):
             raise TerminalError(f'experiment "{known.key.name}" has ended; raise its spec.maxTrialCount first')
         if is_stopped(current):
             name = known.key.name

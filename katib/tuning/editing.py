@@ -1,4 +1,4 @@
-"""Changing an experiment that exists: its counts, whether it goes on, and its marks."""
+"""Changing an experiment that exists: its counts, whether it goes on, and its marks; marking a trial."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from msgspec import structs
 from pydantic.alias_generators import to_snake
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.marks import MarkChanges, annotations_of, validate_marks
 from katib.api.names import STOPPED, STOPPED_ANNOTATION
-from katib.api.types import Experiment
+from katib.api.types import Experiment, Trial
 from katib.api.validation import validate_update
 from katib.api.validation.update import COUNTS
 from katib.api.wording import one_of
 from katib.controllers.experiment.plan import is_stopped
-from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, InvalidError, invalid
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.writing import until_written
@@ -52,8 +52,7 @@ def edit_experiment(
         if name not in COUNTS:
             raise invalid(f"spec.{name}", "it cannot be changed", f"change {one_of(COUNTS)}", "update-immutable")
 
-    if marks is not None and (errors := validate_marks(marks)):
-        raise InvalidError(errors)
+    _check(marks)
 
     def attempt() -> Object:
         found = store.get(EXPERIMENT, key)
@@ -66,6 +65,34 @@ def edit_experiment(
     return until_written(attempt, key.name, "try again")
 
 
+def mark_trial(store: ObjectStore, key: Key, marks: MarkChanges) -> Trial:
+    """Note tags, text, or that it is a favourite on a trial; return it as stored.
+
+    Raises:
+        InvalidError: A mark is not valid, or it is a project: a trial belongs to its experiment.
+        NotFoundError: There is no such trial.
+    """
+    _check(marks)
+    if marks.project is not None:
+        raise invalid("project", "a trial has none", "set that of its experiment", "trial-project")
+
+    def attempt() -> Trial:
+        found = store.get(TRIAL, key)
+        annotations = _new_annotations(Trial.read(found).metadata.annotations, marks)
+        return Trial.read(store.patch(found, {"metadata": {"annotations": annotations}}) if annotations else found)
+
+    return until_written(attempt, key.name, "try again")
+
+
+def _check(marks: MarkChanges | None) -> None:
+    if marks is not None and (errors := validate_marks(marks)):
+        raise InvalidError(errors)
+
+
+def _new_annotations(held: Mapping[str, str], marks: MarkChanges) -> dict[str, str | None]:
+    return {name: text for name, text in annotations_of(marks).items() if held.get(name) != text}
+
+
 def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None, marks: MarkChanges) -> Object:
     """Return what to patch, checked; empty when everything is so already."""
     spec = structs.replace(old.spec, **{to_snake(name): value for name, value in counts.items()})
@@ -76,10 +103,9 @@ def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | 
     differ = {name: value for name, value in counts.items() if getattr(old.spec, to_snake(name)) != value}
     if differ:
         changes["spec"] = differ
-    held = old.metadata.annotations
-    annotations = {name: text for name, text in annotations_of(marks).items() if held.get(name) != text}
+    annotations = _new_annotations(old.metadata.annotations, marks)
     if stopped is not None and stopped != is_stopped(old):
-        if stopped and true_types(old.status.conditions) & COMPLETED_EXPERIMENT:
+        if stopped and has_ended(old.status.conditions):
             raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
         annotations[STOPPED_ANNOTATION] = STOPPED if stopped else None
     if annotations:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from katib.api import types
-from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition
+from katib.api.conditions import find_condition, has_ended
 from katib.api.failure_text import trial_failure
 from katib.api.names import EXPERIMENT_STOPPED
 from katib.api.trials import (
@@ -101,7 +101,7 @@ def is_completed(obj: Experiment | Trial) -> bool:
     """Return whether an Experiment or a Trial has ended."""
     if isinstance(obj, types.Trial):
         return trial_state(obj) not in ACTIVE
-    return any(c.type in COMPLETED_EXPERIMENT and c.status == "True" for c in obj.status.conditions)
+    return has_ended(obj.status.conditions)
 
 
 def completed_count(experiment: Experiment) -> int:

@@ -227,13 +227,13 @@ class Change:
     Attributes:
         type: `ADDED`, `MODIFIED` or `DELETED`; or `BOOKMARK`: nothing changed, but the place in the stream moved on.
         document: The Experiment or Trial as it is stored after the change; for DELETED its last state, for BOOKMARK
-            empty.
+            empty. Others hold the same: it is not to be changed.
         cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
             as in the middle of the opening listing.
     """
 
     type: str
-    document: Json
+    document: Mapping[str, Any]
     cursor: str = ""
 
     @cached_property
@@ -241,7 +241,7 @@ class Change:
         """The Experiment or Trial; None for BOOKMARK."""
         if not self.document:
             return None
-        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read(self.document)
+        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read_once(self.document)
 
 
 DEFAULT_LEASE_SECONDS = 60.0
@@ -279,6 +279,31 @@ class CallerAnswer:
 
     state: str
     stop: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTrial:
+    """A trial that was evaluated elsewhere.
+
+    Attributes:
+        id: What distinguishes it from all others of its experiment, such as its number in a study.
+        assignments: Text by name of parameter.
+        values: Last readings, as text by name.
+        began: When it was begun.
+        ended: When it was ended.
+        failure: Why it has no value; None when it did not fail.
+        stopped: Whether it was stopped before its end.
+        readings: What it reported before.
+    """
+
+    id: str
+    assignments: Mapping[str, str]
+    values: Mapping[str, str]
+    began: datetime
+    ended: datetime
+    failure: str | None = None
+    stopped: bool = False
+    readings: tuple[MetricLog, ...] = ()
 
 
 class TuningService(Protocol):
@@ -492,6 +517,13 @@ class TuningService(Protocol):
             InvalidError: The change is not allowed.
         """
 
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Note tags, text, or that it is a favourite on a trial; return it as stored.
+
+        Raises:
+            InvalidError: A mark is not valid, or it is a project, which only an experiment has.
+        """
+
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, whose pods end then, or let it start again; return the Trial.
 
@@ -584,6 +616,17 @@ class TuningService(Protocol):
 
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Give a sign of life of the caller that evaluates a trial, and return whether to stop. Raises as `report`."""
+
+    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
+        """Take trials that were evaluated elsewhere into an experiment without trial template; return how many are new.
+
+        They are trials of it as any other, and count against its budget. One whose id it has already is left as it is,
+        so that the same trials may be sent again. At most 1,000 at once.
+
+        Raises:
+            InvalidError: Jobs evaluate the trials of this experiment, it has ended, or a trial is no point of its
+                search space, lacks its objective or has a value that is not a number. Then none is taken.
+        """
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""

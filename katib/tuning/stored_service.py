@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
@@ -19,13 +19,14 @@ from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.tuning.adding import add_trial
 from katib.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
-from katib.tuning.editing import edit_experiment
+from katib.tuning.editing import edit_experiment, mark_trial
+from katib.tuning.ended_trials import add_ended_trials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
 from katib.tuning.repeating import Repeating, Repeats, Wanted
@@ -35,6 +36,7 @@ from katib.tuning.service import (
     CallerAnswer,
     Choice,
     Document,
+    EndedTrial,
     GivenTrial,
     Preview,
     RunOutcome,
@@ -81,7 +83,9 @@ class ObjectTuningService(ObjectReadingService):
         self._aftermath = aftermath or NoAftermath()
         self.templates = templates or OfferedTemplates(records.store)
         self._repeating = None if repeats is None else Repeating(self, repeats)
+        self._readings = records.callers
         self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
+        self.answers_at_once = isinstance(records.store, WholeWrites)
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -180,7 +184,7 @@ class ObjectTuningService(ObjectReadingService):
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
         submission = with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
-        ended = true_types(old.status.conditions) & COMPLETED_EXPERIMENT
+        ended = has_ended(old.status.conditions)
         same = new.spec == old.spec
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         if same:
@@ -240,6 +244,10 @@ class ObjectTuningService(ObjectReadingService):
         store = self._namespaces.store_of(namespace)
         edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
+
+    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
+        """Mark a trial."""
+        return mark_trial(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
@@ -327,6 +335,11 @@ class ObjectTuningService(ObjectReadingService):
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Renew the lease of a caller."""
         return self._of_trial(Key(namespace, trial), lambda key: self._callers.renew(key, ask_id=ask_id))
+
+    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
+        """Take trials that were evaluated elsewhere."""
+        store = self._namespaces.store_of(namespace)
+        return add_ended_trials(store, self._readings, Key(namespace, experiment), trials)
 
     def _of_trial(self, key: Key, call: Callable[[Key], CallerAnswer]) -> CallerAnswer:
         """Call with the key of a trial, and say in the words of users that it is not there."""

@@ -46,7 +46,7 @@ def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Objec
 
 
 def _facts_of(obj: Object) -> Facts:
-    trial = types.Trial.read(obj)
+    trial = types.Trial.read_once(obj)
     metadata, status = trial.metadata, trial.status
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
     start, end = status.start_time, status.completion_time

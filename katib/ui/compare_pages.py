@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from katib.api.failure_text import readable
 from katib.api.types import Experiment, Trial
 from katib.errors import KatibError, NotFoundError, invalid
 from katib.figures.catalogue import compare
@@ -37,6 +38,9 @@ _MOST_OFFERED = 50
 _MOST_SEARCHED = 3
 """Experiments whose trials are searched by name at once: each fills a table."""
 _MOST_NAMES = 1_000
+_LINES = 20
+"""Of the output of each trial."""
+_MOST_BYTES = 20_000
 
 Names = Annotated[list[str], Query(max_length=100)]
 Text = Annotated[str, Query(max_length=2 * LONGEST_NAME)]
@@ -77,6 +81,8 @@ def compare_pages(tables: Tables) -> APIRouter:
             wanted={kind: list(map(str, found)) for kind, found in wanted.items()},
             experiments=_columns(experiments, "Experiment", experiment_groups, link),
             trials=_columns(trials, "Trial", trial_groups, link),
+            outputs=[_output(service, one) for one in trials.objects],
+            outputs_lines=_LINES,
             metrics=metrics,
             no_history=why_no_history(experiments.objects),
             problems=[*problems, *experiments.problems, *trials.problems],
@@ -147,6 +153,13 @@ def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], 
         namespace, _, name = head["reference"].partition("/")
         head["without"] = link(kind, Reference(namespace, name))
     return {"heads": heads, "groups": groups(found.objects) if found.objects else []}
+
+
+def _output(service: TuningService, trial: Trial) -> dict[str, str]:
+    """Return the end of what a trial printed."""
+    read = attempt(lambda: b"".join(service.logs(trial.namespace, trial.name, tail_lines=_LINES)), b"")
+    link = f"trials/{trial.namespace}/{trial.name}"
+    return {"name": trial.name, "link": link, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
 
 
 def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) -> str:

@@ -46,7 +46,7 @@ def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column],
         InvalidError: The format takes a package that is not installed.
     """
     if form is FileFormat.PARQUET and find_spec("pyarrow") is None:
-        remedy = "install katib[files] where the server runs, or take csv or json"
+        remedy = "install katib[files] where this program runs, or take csv or json"
         raise invalid("format", "parquet takes the package pyarrow, which is not installed", remedy, "download-parquet")
     return _WRITERS[form](table, columns, rows)
 

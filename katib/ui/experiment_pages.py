@@ -24,11 +24,14 @@ from katib.ui.trial_table_routes import Asked
 from katib.ui.views import action_fields, experiment_head, yaml_of
 
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
+Tab = Annotated[str, Query(max_length=20)]
 _PATIENCE_SECONDS = 0.15
 """A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
 _BRIEF_ROWS = 10
 _OVERVIEW = ("history", "parallel")
 _OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
+_FIRST = ("importances", "slice", "contour", "parallel")
+"""Figures that stand first in the analysis: which parameters matter, and how."""
 _MOST_EVENTS = 500
 
 
@@ -44,7 +47,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
         namespace: Namespace,
         name: Name,
         query: Asked,
-        tab: Annotated[str, Query(max_length=20)] = "overview",
+        tab: Tab = "overview",
     ) -> HTMLResponse:
         tab = tab if tab in TABS else "overview"
         experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
@@ -81,14 +84,15 @@ def experiment_pages(tables: Tables) -> APIRouter:
     data = "/data/experiments/{namespace}/{name}"
 
     @router.get(f"{data}/head")
-    def show_head(request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name) -> HTMLResponse:
-        """Answer with the part of the page that says how the experiment is doing."""
+    def show_head(
+        request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name, tab: Tab = "overview"
+    ) -> HTMLResponse:
+        """Answer with the part of the page that says how the experiment is doing, in brief beside other tabs."""
         experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
         trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
         figures = head_figures(experiment, trials, now)
-        return render(
-            request, "parts/experiment_head.html", experiment=experiment_head(experiment, now), figures=figures
-        )
+        head = experiment_head(experiment, now)
+        return render(request, "parts/experiment_head.html", experiment=head, figures=figures, tab=tab)
 
     @router.get(f"{data}/events")
     def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
@@ -120,12 +124,14 @@ def _all_of(snapshot: Snapshot | None) -> TrialTable | None:
 def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:
     """Return the figures of the analysis: without those of several objectives where there is one."""
     several = has_several_objectives(experiment)
-    return tuple(figure for figure in FIGURES if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
+    others = (figure for figure in FIGURES if figure.name not in _FIRST)
+    kept = (figure for figure in others if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
+    return (*map(figure_named, _FIRST), *kept)
 
 
 def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
-    """Return the figures of the overview: with several objectives the front of Pareto is the first."""
-    names = ("pareto", *_OVERVIEW) if has_several_objectives(experiment) else _OVERVIEW
+    """Return the figures of the overview: with several objectives the front and its history come first."""
+    names = (*_OF_SEVERAL_OBJECTIVES, "parallel") if has_several_objectives(experiment) else _OVERVIEW
     return tuple(map(figure_named, names))
 
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from katib.api.types import ParameterType
+from katib.figures.pareto import front_of
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 from katib.tuning.reading import format_run, short
 from katib.ui.numbers import four_digits
@@ -80,6 +81,7 @@ class Cell:
 
 
 NAME, STATE, NUMBER, FEASIBLE = "trial", "state", "number", "feasible"
+FRONT, FAVOURITE = "front", "favourite"
 CREATED, STARTED, ENDED, DURATION = "created", "started", "ended", "duration"
 
 _TITLES = {
@@ -91,6 +93,8 @@ _TITLES = {
     STARTED: "Started",
     ENDED: "Ended",
     FEASIBLE: "Feasible",
+    FRONT: "Pareto front",
+    FAVOURITE: "Favourite",
 }
 _KINDS = {
     NAME: Kind.TEXT,
@@ -101,8 +105,11 @@ _KINDS = {
     STARTED: Kind.TIME,
     ENDED: Kind.TIME,
     FEASIBLE: Kind.CHOICE,
+    FRONT: Kind.CHOICE,
+    FAVOURITE: Kind.CHOICE,
 }
-_CHOICES = {STATE: STATES, FEASIBLE: ("no", "yes")}
+_NO_YES = ("no", "yes")
+_CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES, FAVOURITE: _NO_YES}
 _SHOWN_METRICS = 4
 _SHOWN_PARAMETERS = 8
 _LARGEST_WHOLE = 1e15
@@ -137,6 +144,7 @@ def columns_of(table: TrialTable) -> dict[str, Column]:
             whole=name == NUMBER,
         )
         for name, kind in _KINDS.items()
+        if name != FRONT or len(table.objectives) > 1
     }
     first = [fixed.pop(name) for name in (NAME, NUMBER, STATE)]
     return {column.key: column for column in (*first, *metrics, *parameters.values(), *fixed.values())}
@@ -227,6 +235,10 @@ _FIXED: dict[str, Callable[[TrialTable], Floats]] = {
     NUMBER: lambda table: np.arange(1, len(table) + 1, dtype=np.float64),
     STATE: lambda table: table.states.astype(np.float64),
     FEASIBLE: lambda table: table.feasible.astype(np.float64),
+    FRONT: lambda table: np.isin(np.arange(len(table)), front_of(table)).astype(np.float64),
+    FAVOURITE: lambda table: np.fromiter(
+        (name in table.marks and table.marks[name].favourite for name in table.names), np.float64, len(table)
+    ),
     CREATED: lambda table: table.created,
     STARTED: lambda table: table.started,
     ENDED: lambda table: table.ended,

@@ -24,8 +24,10 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
+from katib.api.marks import Marks
 from katib.errors import invalid
 from katib.figures.data import measure_of
+from katib.figures.pareto import front_of
 from katib.figures.style import places
 from katib.figures.trials import STATES, Rows, TrialTable
 from katib.ui.trial_columns import (
@@ -117,7 +119,7 @@ class TableQuery:
     Attributes:
         states: Only trials in one of these; empty: in any.
         where: Filters as they are written.
-        text: Part of the name or of a chosen value, in any case.
+        text: Part of the name, of a chosen value, of a tag or of the notes, in any case.
         sort: Key of the column to order by; empty: the order of creation.
         descending: Whether the largest comes first.
         page: Counted from 1.
@@ -148,12 +150,22 @@ class TableQuery:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One trial of a page."""
+    """One trial of a page.
+
+    Attributes:
+        name: Of the trial.
+        state: Of the trial.
+        is_best: Whether it is the best one, or with several objectives on the Pareto front.
+        is_feasible: Whether it is within the constraints.
+        marks: What is noted on it.
+        cells: One for each column that is shown.
+    """
 
     name: str
     state: str
     is_best: bool
     is_feasible: bool
+    marks: Marks
     cells: tuple[Cell, ...]
 
 
@@ -170,6 +182,7 @@ class TablePage:
         matching: How many trials pass all filters.
         total: How many there are.
         pages: How many pages there are, one at least.
+        has_front: Whether there are several objectives, so that the best trials are those of the Pareto front.
     """
 
     query: TableQuery
@@ -180,6 +193,7 @@ class TablePage:
     matching: int
     total: int
     pages: int = field(default=1)
+    has_front: bool = False
 
     @property
     def first(self) -> int:
@@ -222,19 +236,29 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
     page = min(max(1, query.page), pages)
     here = rows[(page - 1) * query.size : page * query.size]
     cells = zip(*(cells_of(table, column, here) for column in shown), strict=True) if shown else [()] * len(here)
-    best = measure_of(table).best
+    has_front = len(table.objectives) > 1
+    best = set(front_of(table).tolist()) if has_front else {measure_of(table).best}
+    unmarked = Marks()
     return TablePage(
         query=replace(query, page=page),
         columns=columns,
         shown=shown,
         filters=filters,
         rows=tuple(
-            TableRow(str(table.names[row]), table.state_of(row), row == best, bool(table.feasible[row]), of_row)
+            TableRow(
+                str(table.names[row]),
+                table.state_of(row),
+                int(row) in best,
+                bool(table.feasible[row]),
+                table.marks.get(str(table.names[row]), unmarked),
+                of_row,
+            )
             for row, of_row in zip(here, cells, strict=True)
         ),
         matching=len(rows),
         total=len(table),
         pages=pages,
+        has_front=has_front,
     )
 
 
@@ -350,6 +374,13 @@ def _column(columns: Mapping[str, Column], key: str, field_name: str) -> Column:
 
 def _holds_text(table: TrialTable, text: str) -> Mask:
     passes = np.fromiter((text in name for name in table.names), dtype=np.bool_, count=len(table))
+    noted = [
+        name
+        for name, marks in table.marks.items()
+        if any(text in word.casefold() for word in (*marks.tags, marks.notes))
+    ]
+    if noted:
+        passes |= np.isin(table.names, np.array(noted, dtype=object))
     for axis in table.parameters:
         if axis.is_categorical:
             chosen = [place for place, choice in enumerate(axis.choices) if text in choice.casefold()]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 
 from katib.api.job_kinds import suspend_field
+from katib.api.marks import marks_of
 from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, Trial
 from katib.explaining.replicas import trouble_of
@@ -90,6 +92,7 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
         "distance": distance_words(trial, experiment),
         "best": best.name if best else "",
         "isBest": best is not None and best.name == trial.name,
+        "marks": asdict(marks_of(trial.metadata.annotations)),
     }
 
 

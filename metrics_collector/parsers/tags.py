@@ -3,6 +3,8 @@
 For a metric `train/accuracy`, whose last part is `accuracy` and whose leading part is `train`:
 
 - The tag `train/accuracy` counts, in any directory: what SummaryWriter's users write.
+- So does the tag that the SummaryWriters of PyTorch and tensorboardX make of a metric's name: they put `_` for spaces
+  and other characters, so that `train acc` becomes `train_acc`.
 - The tag `accuracy` counts in a directory `train` or `.../train`: what TensorFlow's and Keras's users write. A metric
   without leading part is found in any directory.
 - As in Katib, a tag that only begins with `accuracy` counts too, and so does a directory whose text ends with `train`
@@ -12,6 +14,7 @@ For a metric `train/accuracy`, whose last part is `accuracy` and whose leading p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -26,6 +29,9 @@ class Match(NamedTuple):
 
 UNWANTED = Match(b"")
 
+_NOT_WRITTEN = re.compile(r"[^-/\w.]")
+"""What SummaryWriters replace in a tag."""
+
 
 class TagRules:
     """The rules for one trial, shared by all of its event files. Not thread-safe.
@@ -39,6 +45,7 @@ class TagRules:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(dict.fromkeys(names))
+        self._renamed = {name: _NOT_WRITTEN.sub("_", name).lstrip("/") for name in self._names}
         self.exact: set[str] = set()
 
     def match(self, tag: bytes, directory: str) -> Match:
@@ -47,11 +54,14 @@ class TagRules:
         A tag that is exact for one metric may be loose for another, as `loss_scale` is for `loss`.
         """
         text = tag.decode(errors="replace")
-        exact = tuple(name for name in self._names if _is_exact(name, text, directory))
+        exact = tuple(name for name in self._names if _is_exact(name, text, directory) or self._is_renamed(name, text))
         self.exact.update(exact)
         loose = tuple(name for name in self._names if name not in exact and _is_loose(name, text, directory))
         match = Match(tag, exact, loose)
         return match if exact or loose else UNWANTED
+
+    def _is_renamed(self, name: str, tag: str) -> bool:
+        return tag == self._renamed[name] and tag not in self._names
 
 
 def _is_exact(name: str, tag: str, directory: str) -> bool:

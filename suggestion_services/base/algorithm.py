@@ -23,6 +23,7 @@ from random import Random
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.architecture import check_architecture
+from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
 from katib.errors import FieldError, InvalidError, invalid
 from katib.space import Point, SearchSpace
@@ -70,6 +71,11 @@ class PastTrial:
     labels: Mapping[str, str] = field(default_factory=dict)
     start_time: str = ""
     is_earlier: bool = False
+
+    @property
+    def source(self) -> str:
+        """The experiment that an earlier trial is from; empty for one from a file."""
+        return self.labels.get(EXPERIMENT_LABEL, "")
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from suggestion_services.gp.model import Model
 from suggestion_services.gp.optimize import FloatArray
+from suggestion_services.gp.transfer import Posterior
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
@@ -49,7 +50,7 @@ class Acquisition:
         constraints: Models of the constraints, below 0 where they are kept.
     """
 
-    objective: Model
+    objective: Posterior
     best: float
     constraints: Sequence[Model] = ()
 
@@ -90,7 +91,9 @@ class Acquisition:
         return total, slopes
 
 
-def _standardized(model: Model, x: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _standardized(
+    model: Posterior, x: FloatArray, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return u = (level - mean) / deviation, the deviations (q,), and the gradients (q, c) of both."""
     mean, variance, by_mean, by_variance = model.predict_with_slopes(x)
     deviation = np.sqrt(variance)

@@ -7,7 +7,9 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    keeps the constraints, how far they are broken takes the place of the value;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
    where the trials ask for it (`likelihood`, `model`);
-4. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
+4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); the first points are what
+   they would try next;
+5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
    with the largest log expected improvement is sought (`acquisition`, `search`).
 
 Sources: [Jones1998] Efficient Global Optimization of Expensive Black-Box Functions, Journal of Global Optimization 13;
@@ -32,9 +34,10 @@ from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
 from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import fit, subset
+from suggestion_services.gp.model import Model, fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import Search, is_among, trust_region
+from suggestion_services.gp.transfer import LEAST_TRIALS, fit_guided, weighed
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
 _LEAST_MEASURED = 2  # values that the model wants
@@ -44,7 +47,36 @@ _MOST_AT_ONCE = 100  # suggestions of one request that the model makes; further 
 _ENUMERATED = 2000  # a space with no more points is looked at as a whole
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
+_MOST_SOURCES = 10  # earlier experiments that are learned from, those with most trials
+_MOST_OF_SOURCE = 200  # trials in the model of one
 _DRAWS = 100  # random rows tried before the design repeats a point
+
+
+class _Source:
+    """An earlier experiment, and the model of it alone, which is fitted when it is first wanted.
+
+    Attributes:
+        name: Of the experiment; empty for a file.
+        trials: Of it, as the request had them.
+        history: What they say.
+    """
+
+    def __init__(self, name: str, trials: Sequence[PastTrial], history: History, layout: Layout) -> None:
+        self.name, self.trials, self.history = name, trials, history
+        self._layout = layout
+        self._model: Model | None = None
+
+    def model(self, encoding: Encoding) -> Model:
+        """Return the model of its scores."""
+        if self._model is None:
+            rows, scores = self.history.known, self.history.scores
+            kept = subset(rows, scores, _MOST_OF_SOURCE)
+            self._model = fit(encoding.columns(rows[kept]), scores[kept], self._layout)
+        return self._model
+
+    def promise(self, encoding: Encoding) -> Acquisition:
+        """Return what points promise to that experiment, as if it went on."""
+        return Acquisition(self.model(encoding), float(self.history.scores.min()))
 
 
 class GaussianProcess(Algorithm):
@@ -54,6 +86,8 @@ class GaussianProcess(Algorithm):
         super().__init__(problem)
         self._encoding = Encoding(problem.space)
         self._reader = Reader(problem, self._encoding)
+        self._sources: dict[str, _Source] = {}
+        self._weights: dict[str, float] = {}
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
@@ -63,24 +97,53 @@ class GaussianProcess(Algorithm):
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
-        history = self._reader.read(trials)
+        history = self._reader.read([trial for trial in trials if not trial.is_earlier])
+        sources = self._read_sources(trials)
+        n_startup = min(self._n_startup, LEAST_TRIALS) if sources else self._n_startup
         believed = list(history.pending)
         taken = history.taken
         promise: Acquisition | None = None
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
-            is_early = n_known < self._n_startup or len(history.measured) < _LEAST_MEASURED
+            is_early = n_known < n_startup or len(history.measured) < _LEAST_MEASURED
             if self._encoding.count == 0:
                 row = np.empty(0)
+            elif is_early and k < len(sources):
+                with one_thread:
+                    row = self._promising(sources[k].history, sources[k].promise(self._encoding), believed, taken, k)
             elif is_early or k - first >= _MOST_AT_ONCE:
                 row = self._designed(k, taken)
             else:
                 with one_thread:
-                    promise = promise or self._fitted(history)
+                    promise = promise or self._fitted(history, sources)
                     row = self._promising(history, promise, believed, taken, k)
             believed.append(row)
             taken = np.concatenate([taken, [row]])
             yield self._encoding.point(row)
+
+    @override
+    def explain(self) -> str:
+        if not self._weights:
+            return ""
+        parts = (f"{name or 'the file'} ({weight:.0%})" for name, weight in self._weights.items())
+        return (
+            f"gp learns from earlier trials of {', '.join(parts)}: by how well they rank the trials of this experiment"
+        )
+
+    def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:
+        """Return the earlier experiments with trials to learn from, those with most first; the file is one of them."""
+        found: dict[str, list[PastTrial]] = {}
+        for trial in trials:
+            if trial.is_earlier:
+                found.setdefault(trial.source, []).append(trial)
+        old, self._sources = self._sources, {}
+        for name, theirs in found.items():
+            known = old.get(name)
+            if known is None or known.trials != theirs:
+                known = _Source(name, theirs, Reader(self.problem, self._encoding).read(theirs), self._layout)
+            self._sources[name] = known
+        enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
+        return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
 
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
         """Return the row of the design with this number, or a random one where that is taken."""
@@ -94,10 +157,14 @@ class GaussianProcess(Algorithm):
             row = self._encoding.from_units(random.random((1, self._encoding.count)))[0]
         return np.asarray(row)
 
-    def _fitted(self, history: History) -> Acquisition:
+    def _fitted(self, history: History, sources: Sequence[_Source]) -> Acquisition:
         rows, scores = history.known, history.scores
         kept = subset(rows, scores, _MOST_TRIALS)
-        objective = fit(self._encoding.columns(rows[kept]), scores[kept], self._layout)
+        columns = self._encoding.columns(rows[kept])
+        models = [source.model(self._encoding) for source in sources]
+        weights = weighed(models, columns, scores[kept])
+        self._weights = {source.name: weight for source, weight in zip(sources, weights, strict=True)}
+        objective = fit_guided(columns, scores[kept], self._layout, models, weights)
         constraints = []
         for i in [] if history.seeks_feasible else range(len(self.problem.constraints)):
             read, said = history.constraint_scores(i)

@@ -1,4 +1,4 @@
-"""What the past trials say to the model: rows, scores, and which points are taken."""
+"""What past trials say to a model: rows, scores, and which points are taken. Each experiment has its own history."""
 
 from __future__ import annotations
 
@@ -96,19 +96,18 @@ class Reader:
 
     def __init__(self, problem: Problem, encoding: Encoding) -> None:
         self._problem, self._encoding = problem, encoding
-        self._known: dict[tuple[bool, str], tuple[PastTrial, FloatArray | None]] = {}
+        self._known: dict[str, tuple[PastTrial, FloatArray | None]] = {}
 
     def read(self, trials: Sequence[PastTrial]) -> History:
-        """Return what the trials say."""
+        """Return what the trials of one experiment say."""
         old, self._known = self._known, {}
         rows: dict[Outcome, list[FloatArray]] = {outcome: [] for outcome in Outcome}
         values, violations = [], []
         for trial in trials:
-            key = trial.is_earlier, trial.name
-            known = old.get(key)
+            known = old.get(trial.name)
             if known is None or (known[0] is not trial and known[0] != trial):
                 known = trial, self._row(trial)
-            self._known[key] = known
+            self._known[trial.name] = known
             if known[1] is None:
                 continue
             rows[trial.outcome].append(known[1])

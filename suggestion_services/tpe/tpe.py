@@ -28,6 +28,7 @@ from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
+from suggestion_services.gp.ranks import EarlierRanks
 from suggestion_services.tpe.branches import Branches
 from suggestion_services.tpe.dimensions import dimension_of, suggested
 from suggestion_services.tpe.history import FloatArray, History, IntArray, KnownTrial
@@ -57,6 +58,7 @@ class Tpe(Algorithm):
         self._branches = Branches(problem.space, self._dimensions)
         self._options = sampler_options(problem.settings, multivariate=self.multivariate)
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
+        self._ranks = EarlierRanks(problem)
 
     @classmethod
     @override
@@ -110,7 +112,16 @@ class Tpe(Algorithm):
             if known is None or (known[0] is not trial and known[0] != trial):
                 known = trial, self._freeze(trial)
             self._known[trial.name] = known
-        return [frozen for _, frozen in self._known.values() if frozen is not None]
+        counted = self._ranks.values(trials)
+        found = []
+        for trial, frozen in self._known.values():
+            if frozen is not None and trial.is_earlier and trial.outcome is Outcome.MEASURED:
+                if trial.name not in counted:
+                    continue
+                frozen.value = counted[trial.name]
+            if frozen is not None:
+                found.append(frozen)
+        return found
 
     def _freeze(self, trial: PastTrial) -> KnownTrial | None:
         state = _STATES.get(trial.outcome)

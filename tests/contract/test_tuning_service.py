@@ -458,6 +458,21 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
         world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
 
 
+def test_a_trial_is_marked_as_an_experiment_is_but_for_its_project(finished: TuningService) -> None:
+    trial = finished.trials(NS, "demo").items[0].name
+    finished.mark(NS, trial, MarkChanges(tags=("best",), notes="keep\nit"))
+    marked = finished.mark(NS, trial, MarkChanges(favourite=True, notes=""))
+
+    assert marks_of(marked.metadata.annotations) == Marks(("best",), "", favourite=True)
+    assert marks_of(finished.get(Trial, NS, trial).metadata.annotations).tags == ("best",)
+    with pytest.raises(InvalidError, match="a trial has none; set that of its experiment"):
+        finished.mark(NS, trial, MarkChanges(project="vision"))
+    with pytest.raises(InvalidError, match="without a comma"):
+        finished.mark(NS, trial, MarkChanges(tags=("a,b",)))
+    with pytest.raises(NotFoundError):
+        finished.mark(NS, "ghost", MarkChanges(favourite=True))
+
+
 def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0].name
     for suspended in (True, False):

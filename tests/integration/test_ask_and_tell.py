@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import katib
-from katib.errors import InvalidError
+from katib.api.types import Experiment, Trial
+from katib.errors import ForbiddenError, InvalidError, KatibError
 from katib.local import open_engine
+from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
+from katib.tuning.reading import assignments_of, is_completed
 from tests.support.cli import environment
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -189,36 +196,149 @@ CLIENT = """
 import sys
 import katib
 
-experiment = katib.open("demo", server=sys.argv[1]).resume()
-for trial in experiment.ask_until_done():
-    print(trial.name, flush=True)
+for trial in katib.open("demo", server=sys.argv[1]).resume(lease_seconds=1).ask_until_done():
     trial.report(loss=1, step=1)
     trial.tell(loss=trial.parameters["lr"])
 """
 
+KILLED_CLIENTS = """
+import os, random, signal, sys, time, uuid
+from katib.rest.client import HttpTuningService
+from katib.tuning.reading import assignments_of
+
+def work(server):
+    with HttpTuningService(server) as service:
+        while True:
+            ask, ids = uuid.uuid4().hex, {"ask_id": ""}
+            given = service.ask("default", "demo", request_id=ask, lease_seconds=1, wait_seconds=5)
+            if given.trial is not None:
+                service.report("default", given.trial.name, {"loss": 1}, step=1, ask_id=ask, request_id=f"r{ask}")
+                told = {"loss": float(assignments_of(given.trial)["lr"])}
+                service.tell("default", given.trial.name, told, ask_id=ask, request_id=f"t{ask}")
+
+random.seed(1)
+for _ in range(int(sys.argv[2])):
+    child = os.fork()
+    if child == 0:
+        work(sys.argv[1])
+    time.sleep(random.uniform(0, 0.1))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+def run(program: str, *arguments: str) -> None:
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def check_all_trials(server: str, count: int) -> None:
+    """Check that so many trials were made, each ended with the value that its only caller to the end told."""
+    with HttpTuningService(server) as service:
+        eventually(lambda: is_completed(service.get(Experiment, "default", "demo")))
+        trials = service.trials("default", "demo", limit=10_000).items
+        assert len(trials) == count
+        assert service.get(Experiment, "default", "demo").status.trials_succeeded == count
+        for trial in trials:
+            assert trial.status.observation is not None
+            told = float(assignments_of(trial)["lr"])
+            assert float(trial.status.observation.metrics[0].latest) == told
+            assert sum(float(one.value) == told for one in service.metrics("default", trial.name)) == 1
+
 
 @pytest.mark.slow
-def test_clients_that_are_killed_lose_no_trial_and_double_none(server: str, tmp_path: Path) -> None:
-    """Ten times a client is killed wherever it is; then one works to the end."""
-    from katib.rest.client import HttpTuningService
-
+def test_clients_that_are_killed_lose_no_trial_and_double_none(server: str) -> None:
+    """Two hundred clients are killed wherever they are, in an ask, a report or a tell; then one works to the end."""
     with HttpTuningService(server) as service:
-        service.submit(json.dumps(an_experiment(trialTemplate=None, maxTrialCount=30)), source="demo.yaml")
-        for number in range(10):
-            command = [sys.executable, "-c", CLIENT.replace("resume()", "resume(lease_seconds=1)"), server]
-            with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as client:
-                assert client.stdout is not None
-                for _ in range(1 + number % 3):
-                    client.stdout.readline()
-                os.kill(client.pid, signal.SIGKILL)
-        done = subprocess.run(
-            [sys.executable, "-c", CLIENT, server], env=environment(), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        trials = service.trials("default", "demo").items
+        raw = an_experiment(trialTemplate=None, maxTrialCount=1500, parallelTrialCount=300)
+        service.submit(json.dumps(raw), source="demo.yaml")
+    run(KILLED_CLIENTS, server, "200")
+    run(CLIENT, server)
 
-    assert len(trials) == 30
-    assert {str(trial.status.conditions[-1].type) for trial in trials} == {"Succeeded"}
+    check_all_trials(server, 1500)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_loses_no_trial_and_its_clients_go_on(tmp_path: Path) -> None:
+    """Ten times the server is killed wherever it is, while four clients ask, report and tell."""
+    command = [sys.executable, "-m", "katib.cli", "serve", "--data-dir", str(tmp_path / "data"), "--port"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    url = f"http://127.0.0.1:{port}"
+
+    def is_up() -> bool:
+        with HttpTuningService(url) as service, suppress(KatibError):
+            return bool(service.algorithms())
+        return False
+
+    @contextmanager
+    def serving() -> Iterator[subprocess.Popen[bytes]]:
+        with subprocess.Popen([*command, port], env=environment(), stdout=subprocess.DEVNULL) as process:
+            try:
+                eventually(is_up)
+                yield process
+            finally:
+                process.kill()
+
+    clients: list[threading.Thread] = []
+    for number in range(11):
+        with serving() as process:
+            if not clients:
+                with HttpTuningService(url) as service:
+                    raw = an_experiment(trialTemplate=None, maxTrialCount=2000, parallelTrialCount=8)
+                    service.submit(json.dumps(raw), source="demo.yaml")
+                clients = [threading.Thread(target=run, args=(CLIENT, url)) for _ in range(4)]
+                for client in clients:
+                    client.start()
+            if number < 10:
+                time.sleep(random.uniform(0.2, 1.0))
+                continue
+            for client in clients:
+                client.join()
+            check_all_trials(url, 2000)
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_ten_thousand_readings_of_a_trial_are_kept(tmp_path: Path) -> None:
+    with open_engine(data_dir=tmp_path, own_process=False) as engine:
+        engine.start()
+        service = engine.service
+        service.submit(json.dumps(an_experiment(trialTemplate=None)), source="demo.yaml")
+        trial = service.ask("default", "demo", request_id="mine", wait_seconds=60).trial
+        assert trial is not None
+        for step in range(10_000):
+            service.report("default", trial.name, {"loss": 10_000 - step}, step=step, request_id=f"r{step}")
+        service.tell("default", trial.name, {"loss": 0.5})
+        curve = service.metrics("default", trial.name)
+        observation = service.get(Trial, "default", trial.name).status.observation
+
+    assert len(curve) == 10_001
+    assert observation is not None
+    assert (observation.metrics[0].max, observation.metrics[0].latest) == ("10000.0", "0.5")
+
+
+def test_a_wrong_token_neither_gets_a_trial_nor_ends_one(tmp_path: Path) -> None:
+    with open_engine(data_dir=tmp_path, own_process=False) as engine:
+        engine.start()
+        engine.service.submit(json.dumps(an_experiment(trialTemplate=None)), source="demo.yaml")
+        given = engine.service.ask("default", "demo", request_id="mine", wait_seconds=60)
+        assert given.trial is not None
+        name = given.trial.name
+        with (
+            Server(engine.service, host="127.0.0.1", port=0, token="right") as made,
+            HttpTuningService(made.url, "wrong") as stranger,
+        ):
+            for call in (
+                lambda: stranger.ask("default", "demo", request_id="theirs"),
+                lambda: stranger.report("default", name, {"loss": 1}),
+                lambda: stranger.tell("default", name, {"loss": 1}),
+                lambda: stranger.renew("default", name),
+            ):
+                with pytest.raises(ForbiddenError):
+                    call()
+        assert engine.service.get(Trial, "default", name).status.completion_time is None
 
 
 @pytest.mark.slow

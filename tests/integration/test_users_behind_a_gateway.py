@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
-from katib.rest.app import create_app
 from katib.rest.users import USER_HEADER
 from katib.runtime.objects import Key
 from tests.support.api_server import ApiServer
@@ -43,7 +42,8 @@ from tests.support.gateway import (
     two_users,
 )
 from tests.support.networks import LossyProxy
-from tests.support.tuning import MemoryTuningService, document
+from tests.support.page_routes import rest_paths
+from tests.support.tuning import document
 from tests.support.waiting import eventually
 
 pytestmark = [
@@ -78,17 +78,14 @@ YAML = {"content-type": "application/yaml"}
 
 # --- every route ------------------------------------------------------------------------------------------------------
 
-ROUTES = sorted(
-    (method.upper(), path)
-    for path, methods in create_app(MemoryTuningService()).openapi()["paths"].items()
-    for method in methods
-)
+ROUTES = sorted((method.upper(), path) for path, methods in rest_paths().items() for method in methods)
 ADDING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/trials")
 EDITING = ("PATCH", "/api/v1/namespaces/{namespace}/experiments/{name}")
 SUSPENDING = ("PATCH", "/api/v1/namespaces/{namespace}/trials/{name}")
 """These are what an experiment that ran to its end refuses to everybody."""
 OF_CALLERS: dict[tuple[str, str], Json] = {
     ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ask"): {"requestId": "ask-1"},
+    ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ended-trials"): {"trials": []},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/report"): {"values": {"loss": 1}},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/tell"): {"values": {"loss": 1}},
     ("POST", "/api/v1/namespaces/{namespace}/trials/{name}/renew"): {},

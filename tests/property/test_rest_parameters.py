@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from katib.rest.app import create_app
 from katib.rest.server import Server
+from tests.support.page_routes import rest_paths
 from tests.support.tuning import MemoryTuningService, document
 
 FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container", "command"}
@@ -22,7 +22,7 @@ def parameters() -> list[tuple[str, str, str]]:
     """Return the method, path and name of each query parameter that is not just any text."""
     return [
         (method, path, parameter["name"])
-        for path, methods in create_app(MemoryTuningService()).openapi()["paths"].items()
+        for path, methods in rest_paths().items()
         for method, operation in methods.items()
         for parameter in operation.get("parameters", ())
         if parameter["in"] == "query" and parameter["name"] not in FREE_TEXT

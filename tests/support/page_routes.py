@@ -1,9 +1,12 @@
-"""Every route of the page, those that are added later too, for what has to hold for all of them."""
+"""Every route of REST and of the page, those that are added later too, for what has to hold for all of them."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -17,7 +20,14 @@ PARAMETERS = {"figure": "history", "form": "csv"}
 """What stands for a part of a path. A route with another one needs an entry."""
 
 
-def page_paths() -> list[str]:
+@cache
+def rest_paths() -> dict[str, dict[str, Any]]:
+    """Return the paths of REST, and by method what OpenAPI says of them, from the golden file, which has a test."""
+    return dict(json.loads((Path(__file__).parents[1] / "golden" / "openapi.json").read_text())["paths"])
+
+
+@cache
+def page_paths() -> Sequence[str]:
     """Return what answers GET requests below the page, but its files."""
     app = create_app(MemoryTuningService(), ui=ui_routes)
     found = {path for path in _paths(app.routes) if path.startswith(f"{UI_PREFIX}/")}

@@ -327,11 +327,13 @@ class MemoryTuningService(ObjectTuningService):
 
     Attributes:
         gate: Returns when a trial that is played may end.
+        clock: Says when an object is created.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: datetime = START) -> None:
         self.gate: Callable[[], object] = lambda: None
-        self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
+        self.clock = VirtualClock(start)
+        self.store = memory_store(self.clock, kept_changes=KEPT_CHANGES)
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
         super().__init__(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition, is_true, true_types
+from katib.api.conditions import find_condition, has_ended, is_true
 from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.api.validation.counts import check_counts
 from katib.api.wording import path_to, shown
@@ -89,7 +89,7 @@ def changed_counts(old: Experiment, new: Experiment) -> dict[str, int | None]:
 
 
 def _check_restart(old: Experiment) -> Iterator[FieldError]:
-    if not (true_types(old.status.conditions) & COMPLETED_EXPERIMENT) or is_restartable(old):
+    if not has_ended(old.status.conditions) or is_restartable(old):
         return
     remedy = "submit it under another name"
     yield FieldError("spec.resumePolicy", f"the experiment {_ending(old)}", remedy, "update-not-restartable")

@@ -105,7 +105,10 @@ class _Account:
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
-            self.owners -= Counter(_owner_of(trial))
+            for owner in _owners_of(trial):
+                self.owners[owner] -= 1
+                if not self.owners[owner]:
+                    del self.owners[owner]
             state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
@@ -116,7 +119,7 @@ class _Account:
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
-        self.owners.update(_owner_of(trial))
+        self.owners.update(_owners_of(trial))
         insort(self.by_state.setdefault(state, []), (order, name))
         rank = self._enter(trial, name, order) if state in ELIGIBLE else None
         self.places[name] = (state, order, rank)
@@ -261,7 +264,7 @@ def experiment_of(trial: Trial) -> Key:
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 
-def _owner_of(trial: Trial) -> list[str]:
+def _owners_of(trial: Trial) -> list[str]:
     """Return the uid of the experiment that controls a trial, if one does."""
     owners = trial.metadata.owner_references
     return [owner.uid for owner in owners if owner.controller and owner.kind == "Experiment"]

@@ -16,15 +16,14 @@ where an assignment would know no more for being made later, some are kept ahead
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from msgspec import structs
 
 from katib.api.conditions import (
-    COMPLETED_EXPERIMENT,
-    Conditions,
     find_condition,
+    has_ended,
     is_true,
     set_condition,
     whole_second,
@@ -126,6 +125,7 @@ class Observed:
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
         obstacle: Why no trial can be made of the experiment; None when they can.
+        is_summary_due: Whether the counts of trials are written even where nothing else is.
     """
 
     experiment: Experiment
@@ -133,14 +133,21 @@ class Observed:
     counts: TrialCounts
     waiting: tuple[TrialAssignment, ...] = ()
     obstacle: Obstacle | None = None
+    is_summary_due: bool = True
     now: datetime = field(kw_only=True)
 
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
-    status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
-    if is_completed(status.conditions):
-        if not awaits_restart(structs.replace(seen.experiment, status=status)):
+    plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
+    if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
+        return replace(plan, status=_with_summary(plan.status, seen))
+    return plan
+
+
+def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
+    if has_ended(status.conditions):
+        if not awaits_restart(structs.replace(seen.experiment, status=_with_summary(status, seen))):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
@@ -158,11 +165,6 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     if seen.counts.counts:
         status = _running(status, seen.now)
     return _go_on(seen, status)
-
-
-def is_completed(conditions: Conditions) -> bool:
-    """Return whether an experiment is over."""
-    return bool([c for c in conditions if c.status == ConditionStatus.TRUE and c.type in COMPLETED_EXPERIMENT])
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -429,9 +431,9 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     slots = max(parallel - len(seen.counts.active), 0)
     asked, ahead = is_asked(seen.experiment), ahead_count(seen.experiment)
     if asked:
-        slots = ahead or min(slots, max(asked_count(seen.experiment) - status.trials, 0))
+        slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
-        slots = min(slots, max(spec.max_trial_count - status.trials, 0))
+        slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
     create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

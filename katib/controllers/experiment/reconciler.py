@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from katib.api.conditions import find_condition
+from katib.api.conditions import find_condition, has_ended
 from katib.api.leases import is_asked
 from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
@@ -21,7 +21,6 @@ from katib.controllers.experiment.plan import (
     ExperimentPlan,
     Observed,
     Obstacle,
-    is_completed,
     plan_experiment,
 )
 from katib.controllers.experiment.trial_factory import TrialFactory
@@ -110,19 +109,29 @@ class ExperimentReconciler:
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
-        seen = Observed(experiment, suggestion, counts, waiting, self._obstacle(experiment), now=self._clock.now())
+        seconds_to_summary = self._seconds_to_summary(experiment)
+        seen = Observed(
+            experiment,
+            suggestion,
+            counts,
+            waiting,
+            self._obstacle(experiment),
+            is_summary_due=seconds_to_summary <= 0,
+            now=self._clock.now(),
+        )
         plan = plan_experiment(seen)
         try:
             trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
         except InvalidError as error:
             seen = replace(seen, obstacle=_obstacle_of(error))
             plan, trials = plan_experiment(seen), []
-        result = self._apply(experiment, suggestion, plan, trials)
+        self._apply(experiment, suggestion, plan, trials)
+        result = self._write_status(experiment, plan, seconds_to_summary)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:
         """Return why no trial can be made of the experiment, None when they can."""
-        if is_completed(experiment.status.conditions):
+        if has_ended(experiment.status.conditions):
             return None
         if find_condition(experiment.status.conditions, ExperimentCondition.CREATED) is None:
             errors = [error for error in self._check(experiment) if not is_not_there(error)]
@@ -142,7 +151,7 @@ class ExperimentReconciler:
         suggestion: Suggestion | None,
         plan: ExperimentPlan,
         trials: Sequence[Object],
-    ) -> Result:
+    ) -> None:
         for trial in trials:
             with suppress(AlreadyExistsError):  # created before, and the cache is behind
                 self._store.create(trial)
@@ -152,21 +161,22 @@ class ExperimentReconciler:
             self._write_suggestion(suggestion, plan)
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
-        return self._write_status(experiment, plan)
 
-    def _write_status(self, experiment: Experiment, plan: ExperimentPlan) -> Result:
+    def _write_status(self, experiment: Experiment, plan: ExperimentPlan, seconds_to_summary: float) -> Result:
         """Write the status; counts alone only so often, since nothing is decided by the written ones."""
         if plan.status == experiment.status:
-            return DONE
-        uid, now = experiment.metadata.uid, self._clock.monotonic()
-        if plan.status.conditions == experiment.status.conditions:
-            wait = self._written_at.get(uid, 0.0) + self._settings.summary_interval_seconds - now
-            if wait > 0:
-                return Result(wait)
+            return DONE if seconds_to_summary <= 0 else Result(seconds_to_summary)
         self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
-        self._written_at[uid] = now
+        self._written_at[experiment.metadata.uid] = self._clock.monotonic()
         self._announce(experiment, plan)
         return DONE
+
+    def _seconds_to_summary(self, experiment: Experiment) -> float:
+        """Return after how many seconds counts may be written again; 0 or less: now."""
+        written_at = self._written_at.get(experiment.metadata.uid)
+        if written_at is None:
+            return 0.0
+        return written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from katib.api.conditions import set_condition
+from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE, ELIGIBLE, TrialState, objective_number, trial_state
 from katib.api.types import (
     ConditionStatus,
@@ -89,7 +90,9 @@ def fitting(experiment: Experiment, trials: Iterable[Trial]) -> EarlierTrials:
         if misfit:
             left_out, reason = left_out + 1, reason or f"{trial.name}: {misfit}"
         else:
-            used.append(structs.replace(trial, spec=structs.replace(trial.spec, objective=objective)))
+            source = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+            labels = {**trial.spec.labels, EXPERIMENT_LABEL: source}
+            used.append(structs.replace(trial, spec=structs.replace(trial.spec, objective=objective, labels=labels)))
     return EarlierTrials(tuple(used), EarlierTrialsStatus(used=len(used), left_out=left_out, reason=reason))
 
 

@@ -6,13 +6,15 @@ objective was reported, Failed or EarlyStopped when the caller says so. A lease 
 it wait again, for another caller, or fail, as the experiment has chosen. Which of two writers came first is decided by
 the store, for each of them compares the revision.
 
+A trial that was evaluated elsewhere is created with its outcome, and has the times of that.
+
 A trial that its early stopping service wants stopped says so first, and is EarlyStopped when its caller has ended it,
 or was lost: until then it keeps its place among the running trials.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from msgspec import structs
@@ -66,12 +68,16 @@ def comes_to_its_end(trial: Trial, now: datetime) -> bool:
 
 def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = with_start(seen.trial.status, seen.now)
+    outcome, lease = outcome_of(seen.trial), lease_of(seen.trial)
+    if outcome is not None and outcome.began is not None:
+        seen = replace(seen, now=outcome.time)
+        status = with_start(seen.trial.status, outcome.began)
+    else:
+        status = with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         if status.completion_time is None:
             status = structs.replace(status, completion_time=whole_second(seen.now))
         return TrialPlan(status=status)
-    outcome, lease = outcome_of(seen.trial), lease_of(seen.trial)
     if outcome is not None:
         return _ended_by_caller(seen, status, outcome)
     if lease is None:

@@ -80,7 +80,10 @@ class Jobs:
         elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
-        return job if job is not None and _is_owned(job, trial) else None
+        if job is None:
+            return None
+        owners = job.get("metadata", {}).get("ownerReferences") or ()
+        return job if trial.metadata.uid in [owner.get("uid") for owner in owners] else None
 
     def is_followed(self, trial: Trial) -> bool:
         """Return whether a cache shows the changes of the trial's job."""
@@ -184,8 +187,11 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
             not say itself when it ended.
         update: What its pods say.
     """
-    failed = _judge(trial.spec.failure_condition, job)
-    succeeded = _judge(trial.spec.success_condition, job)
+    judgments = []
+    for path in (trial.spec.failure_condition, trial.spec.success_condition):
+        satisfied = parse(path).evaluate(job) if path else None
+        judgments.append(None if satisfied is None else Judgment(satisfied.reason, satisfied.message))
+    failed, succeeded = judgments
     ended = failed is not None or succeeded is not None
     annotations = job.get("metadata", {}).get("annotations") or {}
     is_taken_up = bool(job.get("status")) or known_kind(trial.spec.run_spec or {}) is None
@@ -218,11 +224,6 @@ def _retrying(job: Object) -> str:
     return ""
 
 
-def _judge(path: str, job: Object) -> Judgment | None:
-    satisfied = parse(path).evaluate(job) if path else None
-    return None if satisfied is None else Judgment(satisfied.reason, satisfied.message)
-
-
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
     """Return when the job ended: its completion time, else its last transition, else when we saw it."""
     status = job.get("status") or {}
@@ -235,8 +236,3 @@ def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
             except ValueError:
                 continue
     return seen_ended_at
-
-
-def _is_owned(job: Object, trial: Trial) -> bool:
-    owners = job.get("metadata", {}).get("ownerReferences") or ()
-    return any(owner.get("uid") == trial.metadata.uid for owner in owners)

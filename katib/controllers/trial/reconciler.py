@@ -11,7 +11,7 @@ from msgspec import structs
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial
+from katib.api.types import Trial, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
@@ -195,8 +195,7 @@ class TrialReconciler:
         )
         result = self._apply(trial, plan, job)
         if takes_no_more_readings(plan.status, view):  # it is stored by now
-            ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
-            return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+            return self._closed_after(trial, plan.status, now, result)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
@@ -210,23 +209,22 @@ class TrialReconciler:
         result = self._apply(trial, plan, None)
         if not takes_no_more_readings(plan.status, None):
             return result
-        ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
-        return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+        return self._closed_after(trial, plan.status, now, result)
 
-    def _end_log(self, trial: Trial, now: datetime) -> bool:
-        """Have the log of a trial closed, once; return whether it was asked to be.
+    def _closed_after(self, trial: Trial, status: TrialStatus, now: datetime, result: Result) -> Result:
+        """Have the log of a trial closed, once, after its end; return the result, or when to try again.
 
         One that ended before this process began is closed again if that was lately: a crash may have come between.
         """
-        uid, completed = trial.metadata.uid, trial.status.completion_time
+        uid, completed = trial.metadata.uid, status.completion_time
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
-            return True
+            return result
         try:
-            if self._observations.end(trial):
+            if self._observations.end(trial if status is trial.status else structs.replace(trial, status=status)):
                 self._closed.add(uid)
         except UnavailableError:
-            return False
-        return True
+            return _no_later(result, _CLOSE_RETRY_SECONDS)
+        return result
 
     def _find_job(self, trial: Trial) -> Object | None:
         """Return the job; ask for one that may be there until the status says that there is one."""

@@ -58,8 +58,9 @@ ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
 
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
-    for type_ in ENDS:
-        for condition in status.get("conditions") or ():
+    conditions = status.get("conditions") or ()
+    for type_ in ENDS if conditions else ():
+        for condition in conditions:
             if condition["type"] == type_ and condition["status"] == "True":
                 found: dict[str, Any] = condition
                 return found
@@ -83,7 +84,7 @@ def with_condition(
         "lastProbeTime": moment,
         "lastTransitionTime": moment,
     }
-    return (*(c for c in conditions if c["type"] != type_), new)
+    return (*[c for c in conditions if c["type"] != type_], new)
 
 
 def with_suspension(

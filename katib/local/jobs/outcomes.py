@@ -93,8 +93,8 @@ def held_until(failed_at: Iterable[datetime | None]) -> datetime | None:
 def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
     """Return the end that no further pod could change: the trial was stopped early, or a pod can never run here."""
     pods = tuple(pods)
-    if verdict := next((p.verdict for p in pods if p.verdict), ""):
-        return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict)
+    if verdicts := [pod.verdict for pod in pods if pod.verdict]:
+        return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdicts[0])
     for pod in pods:
         if pod.cannot_start:
             return Outcome(success=False, reason=Reason.POD_CANNOT_START, message=pod.cannot_start)
@@ -105,7 +105,8 @@ def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
 
 def earliest(*moments: _Time | None) -> _Time | None:
     """Return the first of some moments, of which each may be missing."""
-    return min((moment for moment in moments if moment is not None), default=None)
+    found = [moment for moment in moments if moment is not None]
+    return min(found) if found else None
 
 
 def deadline_of(seconds: int | None, started_at: datetime | None) -> datetime | None:
@@ -131,5 +132,5 @@ def failure(reason: str, message: str, pod: PodRecord | None = None, until: date
 
 def success(reason: str, message: str, pods: Iterable[PodRecord], until: datetime | None = None) -> Outcome:
     """Return the success of a job, with the remarks of its pods, such as a log that was cut short by a full disk."""
-    text = "; ".join([message, *(p.message for p in pods if p.message)])
+    text = "; ".join([message, *[p.message for p in pods if p.message]])
     return Outcome(success=True, reason=reason, message=text, until=until)

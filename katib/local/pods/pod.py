@@ -25,7 +25,7 @@ from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import RECORD_FILE, PodPlan, pod_object
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
-from katib.local.pods.records import ContainerState, Phase, PodRecord
+from katib.local.pods.records import ContainerExit, Phase, PodRecord
 from katib.local.pods.tokens import VISIBLE_CARDS, Lease
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
@@ -243,13 +243,14 @@ class Pod:
         """Return whether nothing is left but to clean up."""
         if self._stopping or self._evicted:
             return True
-        if any(c.is_over and (c.failure or (c.plan.role is Role.INIT and not _succeeded(c))) for c in self._containers):
-            return True
-        return all(c.is_over for c in self._mains)
-
-    @property
-    def _mains(self) -> Sequence[Container]:
-        return [c for c in self._containers if c.plan.role is Role.MAIN]
+        mains_run = False
+        for container in self._containers:
+            role = container.plan.role
+            if not container.is_over:
+                mains_run = mains_run or role is Role.MAIN
+            elif container.failure or (role is Role.INIT and not _succeeded(container)):
+                return True
+        return not mains_run
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +280,7 @@ class Pod:
 
     def _kill_remains(self, containers: list[Container]) -> None:
         futures = [future for container in containers for future in container.kill_remains()]
-        self._when_all(futures, lambda: self._close_monitors(containers))
+        self._when_all(futures, partial(self._close_monitors, containers))
 
     def _close_monitors(self, containers: list[Container]) -> None:
         if self._evicted:  # now: without the room nothing that the monitors hold can be stored
@@ -306,17 +307,19 @@ class Pod:
         waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(rest, then)))
 
     def _conclude(self, containers: list[Container], explanations: list[str]) -> None:
-        self._verdict = self._verdict or next((c.monitor.verdict for c in containers if c.monitor), "")
+        monitors = [c.monitor for c in containers if c.monitor is not None]
+        self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
         self._explanations = list(filter(None, explanations))
-        mains = [c for c in containers if c.plan.role is Role.MAIN]
-        succeeded = bool(mains) and all(_succeeded(c) for c in mains) and not self._evicted
-        failure = next((c.failure for c in containers if c.failure is not None), None)
+        ends = [_succeeded(c) for c in containers if c.plan.role is Role.MAIN]
+        failures = [c.failure for c in containers if c.failure is not None]
+        outputs = [c.last_output for c in containers if c.exit is not None and c.exit.code != 0]
+        message = self._message(containers)
         self._finish(
-            Phase.SUCCEEDED if succeeded else Phase.FAILED,
-            self._evicted or self._message(containers),
-            last_output=_last_output(containers),
-            cannot_start=self._message(containers) if isinstance(failure, SpawnError) else "",
-            is_measured=any(c.monitor for c in containers) and not self._explanations,
+            Phase.SUCCEEDED if ends and all(ends) and not self._evicted else Phase.FAILED,
+            self._evicted or message,
+            last_output=outputs[0] if outputs else "",
+            cannot_start=message if failures and isinstance(failures[0], SpawnError) else "",
+            is_measured=bool(monitors) and not self._explanations,
         )
 
     def _finish(
@@ -362,38 +365,49 @@ class Pod:
     def _update_record(self) -> None:
         if not self._containers:
             return
-        running = any(c.plan.role is Role.MAIN and c.has_run for c in self._containers)
-        states: tuple[ContainerState, ...] = ()
-        started_at = self.record.started_at
-        if any(c.has_run for c in self._containers):
-            states = tuple(c.state for c in self._containers)
-            started_at = started_at or self._tools.steady.now()
+        phase, pulling, failed = Phase.PENDING, "", None
+        restarts = failures = 0
+        has_run = restart_due = address_in_use = False
+        exits: list[ContainerExit] = []
+        for container in self._containers:
+            if container.has_run:
+                has_run = True
+                phase = Phase.RUNNING if container.plan.role is Role.MAIN else phase
+            restarts += container.restarts
+            failures = max(failures, container.failures)
+            pulling = pulling or container.pulling
+            address_in_use = address_in_use or container.address_in_use
+            if container.exit is not None:
+                exits.append(container.exit)
+                if container.exit.code:
+                    failed = failed or container
+                    restart_due = restart_due or container.awaits_restart
         self._note(
-            phase=Phase.RUNNING if running else Phase.PENDING,
+            phase=phase,
             waiting="",
-            pulling=next((c.pulling for c in self._containers if c.pulling), ""),
-            restarts=sum(c.restarts for c in self._containers),
-            restart_due=any(c.awaits_restart and c.exit is not None and c.exit.code for c in self._containers),
-            failures=max(c.failures for c in self._containers),
-            exits=tuple(c.exit for c in self._containers if c.exit is not None),
+            pulling=pulling,
+            restarts=restarts,
+            restart_due=restart_due,
+            failures=failures,
+            exits=tuple(exits),
             message=self._message(self._containers),
-            last_output=_last_output(self._containers),
-            containers=states,
-            started_at=started_at,
-            address_in_use=any(c.address_in_use for c in self._containers),
+            last_output="" if failed is None else failed.last_output,
+            containers=tuple([container.state for container in self._containers]) if has_run else (),
+            started_at=self.record.started_at or (self._tools.steady.now() if has_run else None),
+            address_in_use=address_in_use,
         )
 
     def _message(self, containers: Sequence[Container]) -> str:
-        parts = [text for container in containers if (text := self._failure_text(container))]
-        return "; ".join(parts + [c.log.problem for c in containers if c.log.problem])
-
-    def _failure_text(self, container: Container) -> str:
-        where = f'container "{container.name}" of pod {self.record.title}'
-        if container.failure is not None:
-            return f"{where}: {container.failure}"
-        if container.exit is not None and container.exit.code != 0:
-            return f"{where} {container.exit.text}"
-        return ""
+        """Return which containers failed and how, then what is wrong with their logs."""
+        failures, problems = [], []
+        for container in containers:
+            if container.failure is not None:
+                failures.append(f'container "{container.name}" of pod {self.record.title}: {container.failure}')
+            elif container.exit is not None and container.exit.code != 0:
+                failures.append(f'container "{container.name}" of pod {self.record.title} {container.exit.text}')
+            if container.log.problem:
+                problems.append(container.log.problem)
+        return "; ".join(failures + problems)
 
     def _note(self, **changes: Any) -> None:
         record = replace(self.record, **changes)
@@ -440,10 +454,6 @@ class Pod:
 def _succeeded(container: Container) -> bool:
     """Return whether a container is over and exited with 0."""
     return container.is_over and container.failure is None and container.exit is not None and container.exit.code == 0
-
-
-def _last_output(containers: Sequence[Container]) -> str:
-    return next((c.last_output for c in containers if c.exit is not None and c.exit.code != 0), "")
 
 
 def _kill_all(containers: Sequence[Container]) -> None:

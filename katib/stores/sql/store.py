@@ -103,7 +103,7 @@ class SqlStore(TransactedStore):
         with self._database.snapshot() as driver:
             revision = str(rows.read_revision(driver))
             for items in rows.object_pages(driver, kind, namespace, labels or {}, PAGE_SIZE):
-                yield ObjectList(items, revision)
+                yield ObjectList(items, revision, in_order=True)
 
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
         return self._database.transact(lambda driver: action(rows.SqlRows(driver, self._facts)), on_commit)

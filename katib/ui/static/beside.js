@@ -8,9 +8,14 @@ let panel = null;
 let shown = "";
 let opener = null;
 
+/** Show again what is shown, because it has changed. */
+export async function refreshBeside(namespace) {
+  if (panel?.open) await showBeside(namespace, shown, { again: true });
+}
+
 /** Show a trial beside the page; `name` again closes it. */
-export async function showBeside(namespace, name) {
-  if (panel?.open && shown === name) { panel.close(); return; }
+export async function showBeside(namespace, name, { again = false } = {}) {
+  if (panel?.open && shown === name && !again) { panel.close(); return; }
   if (!panel?.open) opener = document.activeElement;
   shown = name;
   const address = `trials/${namespace}/${name}`;
@@ -39,7 +44,7 @@ export async function showBeside(namespace, name) {
   showTimes(panel);
   if (!panel.open) panel.show();
   panel.scrollTop = 0;
-  link.focus({ preventScroll: true });
+  if (!again) link.focus({ preventScroll: true });
 }
 
 function dialog() {

@@ -1,11 +1,13 @@
 // The page of one experiment.
 
 import { actions } from "./actions.js";
-import { showBeside } from "./beside.js";
+import { refreshBeside, showBeside } from "./beside.js";
 import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, withMarksShown } from "./core.js";
 import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
+import { marking } from "./marks.js";
 import { Part } from "./part.js";
+import { picking } from "./picks.js";
 
 const root = document.getElementById("experiment");
 const { namespace, name, tab } = root.dataset;
@@ -20,14 +22,14 @@ let running = 1; // trials, until the server tells
 
 function showSavings() {
   const element = document.getElementById("saved-share");
-  if (savedShare === null) return;
+  if (savedShare === null || !element) return;
   element.classList.remove("none");
   const unit = Object.assign(document.createElement("small"), { textContent: " of the readings" });
   element.replaceChildren(savedShare.toLocaleString("en", { style: "percent" }), unit);
 }
 
 async function showHead() {
-  swap(head, await fetchHtml(`${data}/head`).catch(() => head.shownHtml));
+  swap(head, await fetchHtml(`${data}/head?${new URLSearchParams({ tab })}`).catch(() => head.shownHtml));
   showSavings();
 }
 
@@ -131,6 +133,7 @@ if (table) {
     kept: { tab },
   });
   linked = new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
+  picking(part, namespace);
   if ("missing" in table.dataset) part.refresh();
 }
 const tableSoon = atMostEvery(1000, () => part?.refresh());
@@ -145,6 +148,7 @@ const eventsSoon = atMostEvery(2000, async () => {
 for (const element of figures) seen.observe(element);
 if (figures.length) requestAnimationFrame(() => setTimeout(expectPlotly)); // behind the first paint
 whenColoursChange(() => visible.forEach(draw));
+marking(root, { done: () => Promise.all([showHead(), part?.refresh(), refreshBeside(namespace)]) });
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });
 
 const headSoon = atMostEvery(500, showHead);

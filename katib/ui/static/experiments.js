@@ -1,6 +1,7 @@
 // The list of experiments.
 
-import { atMostEvery, fetchJson, follow, onKey, say, sendJson, showTimes } from "./core.js";
+import { atMostEvery, fetchJson, follow, showTimes } from "./core.js";
+import { marking } from "./marks.js";
 import { Part } from "./part.js";
 
 const element = document.getElementById("list");
@@ -65,62 +66,7 @@ element.addEventListener("shown", drawLinesSoon);
 matchMedia("(min-width: 40rem)").addEventListener("change", drawLinesSoon);
 drawLinesSoon();
 
-// --- tags, notes, project, favourite ---
-
-const dialog = document.getElementById("marks-dialog");
-const marks = document.getElementById("marks");
-let marked = null; // address of the experiment in the dialog
-
-const addressOf = ({ namespace, name }) => `api/v1/namespaces/${namespace}/experiments/${name}`;
-const tagsOf = (text) => text.split(",").map((tag) => tag.trim()).filter(Boolean);
-
-function openMarks(row) {
-  const { tags, project, notes } = JSON.parse(row.dataset.marks);
-  marked = { address: addressOf(row.dataset), project };
-  document.getElementById("marks-name").textContent = `${row.dataset.namespace}/${row.dataset.name}`;
-  document.getElementById("marks-error").textContent = "";
-  marks.elements.tags.value = tags.join(", ");
-  marks.elements.project.value = project;
-  marks.elements.notes.value = notes;
-  dialog.showModal();
-}
-
-async function toggleStar(row) {
-  const favourite = !JSON.parse(row.dataset.marks).favourite;
-  try {
-    await sendJson("PATCH", addressOf(row.dataset), { favourite });
-    say(favourite ? `${row.dataset.name} is a favourite.` : `${row.dataset.name} is no favourite any more.`);
-    await part.refresh();
-  } catch (error) {
-    say(error.message);
-  }
-}
-
-element.addEventListener("click", (event) => {
-  const row = event.target.closest("tr[data-name]");
-  if (row && event.target.closest("[data-marks-of]")) openMarks(row);
-  if (row && event.target.closest("[data-star]")) toggleStar(row);
-});
-
-dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
-marks.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const { tags, project, notes } = marks.elements;
-  const body = { tags: tagsOf(tags.value), notes: notes.value };
-  if (project.value !== marked.project) body.project = project.value; // that of the directory needs no annotation
-  try {
-    await sendJson("PATCH", marked.address, body);
-    dialog.close();
-    say("Saved.");
-    await part.refresh();
-  } catch (error) {
-    document.getElementById("marks-error").textContent = error.message;
-  }
-});
-
-const focusedRow = () => document.activeElement.closest?.("tr[data-name]");
-onKey("t", "tags and notes of the row", () => focusedRow() && openMarks(focusedRow()));
-onKey("s", "favourite or not", () => focusedRow() && toggleStar(focusedRow()));
+marking(element, { done: () => part.refresh() });
 
 // --- what changes ---
 

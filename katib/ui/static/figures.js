@@ -84,6 +84,11 @@ function merged(base, changes) {
   return result;
 }
 
+const BROAD = 560; // pixels of a figure that do not fit beside another one
+
+/** Whether a figure takes the width of the page, where figures stand in two columns. */
+export const isBroad = ({ meta, height }) => Math.max(meta?.least_width ?? 0, height ?? 0) > BROAD;
+
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 const NARROW = matchMedia("(max-width: 40rem)"); // there the toolbar would stand over the legend, and fingers zoom
 
@@ -123,6 +128,7 @@ export function sayDrawnBy(area, layout) {
 
 /** Draw a figure that is here already. */
 export async function showFigure(element, { data, layout }) {
+  element.closest(".analysis")?.classList.toggle("broad", isBroad(layout));
   const shown = fitted(withNote(layout, element.clientWidth));
   if (data[0]?.type === "parcoords") {
     drawParallel(element, data[0], shown);

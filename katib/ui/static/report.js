@@ -2,9 +2,8 @@
 // `katib/ui/report.py` puts it behind the modules that it imports from.
 
 import { highlight } from "./parallel.js";
-import { showFigure, whenColoursChange } from "./figures.js";
+import { isBroad, showFigure, whenColoursChange } from "./figures.js";
 
-const BROAD = 560; // pixels of a figure that do not fit beside another one
 const ROWS = 200; // of the table that are shown at once
 const COMPARISON = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/;
 const COMPARED = {
@@ -216,7 +215,7 @@ async function drawAll(figures) {
   }, { rootMargin: "400px" });
   for (const element of waiting) {
     const { layout } = figures[element.dataset.figure];
-    element.closest(".analysis")?.classList.toggle("broad", Math.max(layout.meta?.least_width ?? 0, layout.height ?? 0) > BROAD);
+    element.closest(".analysis")?.classList.toggle("broad", isBroad(layout));
     seen.observe(element);
   }
   addEventListener("beforeprint", () => waiting.forEach(draw));

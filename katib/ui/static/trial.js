@@ -4,6 +4,7 @@ import { actions } from "./actions.js";
 import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showTimes } from "./core.js";
 import { sayDrawnBy, showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
+import { marking } from "./marks.js";
 
 const DRAW_MILLISECONDS = 200;
 const HIDDEN_MILLISECONDS = 10_000;
@@ -253,6 +254,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
+marking(root, { done: showParts });
 actions(root, { namespace, name, done: showPartsSoon });
 offerReplicas();
 tick();

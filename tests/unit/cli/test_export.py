@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from katib.rest.server import Server
@@ -79,6 +82,36 @@ def test_an_experiment_without_trials_has_a_page(katib: Katib, service: MemoryTu
     assert data_of(text) == {"figures": {}, "trials": None}
 
 
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [
+        pytest.param("csv", pd.read_csv, id="csv"),
+        pytest.param("json", partial(pd.read_json, precise_float=True), id="json"),
+        pytest.param("parquet", pd.read_parquet, id="parquet"),
+    ],
+)
+def test_trials_are_exported_as_a_table_that_pandas_reads(
+    katib: Katib, service: MemoryTuningService, tmp_path: Path, form: str, read: Callable[[Path], pd.DataFrame]
+) -> None:
+    put_run(service, "0.5", "0.1234567890123456")
+    code, out, _ = katib("export", "demo", "--to", form)
+
+    found = read(tmp_path / f"demo.{form}").astype({"x": float})  # the experiment does not describe it
+    assert code == 0
+    assert out.startswith(f"demo.{form}: 2 trials, ")
+    assert found[["trial", "state", "loss", "x"]].to_dict("records") == [
+        {"trial": "demo-0", "state": "Succeeded", "loss": 0.5, "x": 0.5},
+        {"trial": "demo-1", "state": "Succeeded", "loss": 0.1234567890123456, "x": 0.1234567890123456},
+    ]
+
+
+def test_a_table_may_go_to_standard_output(katib: Katib, service: MemoryTuningService, tmp_path: Path) -> None:
+    put_run(service, "0.5")
+
+    assert katib("export", "demo", "--to", "csv", "-o", "-").out.startswith("trial,number,state,loss,")
+    assert not list(tmp_path.glob("demo*"))
+
+
 def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTuningService, tmp_path: Path) -> None:
     put_run(service, "1", namespace="team")
 
@@ -91,7 +124,7 @@ def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTu
         (["ghost"], 'experiment "ghost" is not in namespace default'),
         (["demo", "-o", "gone/x.html"], "gone/x.html: there is no directory gone; name a file in a directory that"),
         (["demo", "-o", "."], ".: it is a directory; name a file in a directory that exists"),
-        (["demo", "--to", "pdf"], "'pdf' is not 'html'"),
+        (["demo", "--to", "pdf"], "'pdf' is not one of 'html', 'csv', 'json', 'parquet'"),
     ],
     ids=["experiment", "directory", "is a directory", "form"],
 )

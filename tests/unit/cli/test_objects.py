@@ -558,6 +558,7 @@ def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningSe
 
 def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: MemoryTuningService) -> None:
     service.put(make_experiment("demo"))
+    service.put(make_trial("demo-0"))
     with Server(service, host="127.0.0.1", port=0) as server:
         at = ("--server", server.url)
         first = katib("tag", "demo", *at)
@@ -565,6 +566,11 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
         changed = katib("tag", "demo", "c", "--remove", "a", "--note", "one\ntwo", *at)
         code, _, err = katib("tag", "demo", "x,y", *at)
 
+        of_trial = katib("tag", "demo-0", "candidate", "--note", "keep", *at)
+        of_nothing = katib("tag", "ghost", *at)
+
+    assert of_trial.out == "trial/demo-0: tags candidate\ntrial/demo-0: note: keep\n"
+    assert of_nothing.err == 'error: neither an experiment nor a trial "ghost" is in namespace default\n'
     assert first.out == "experiment/demo: no tags\n"
     assert marked.out == "experiment/demo: tags a, b; project vision; favourite\n"
     assert changed.out == (

@@ -46,7 +46,7 @@ def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: Pro
     [
         ("Failed", "t failed: exit code 1; after 5s with x=1 (1/12)"),
         ("EarlyStopped", "t was stopped early in 5s: x=1; exit code 1 (1/12)"),
-        ("MetricsUnavailable", "t had no metrics in 5s: x=1; exit code 1 (1/12)"),
+        ("MetricsUnavailable", "t reported no loss in 5s: x=1; exit code 1 (1/12)"),
         ("Killed", "t was stopped in 5s: x=1; exit code 1 (1/12)"),
     ],
 )

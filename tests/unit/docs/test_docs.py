@@ -18,8 +18,7 @@ from katib.cli.app import COMMANDS, cli
 from katib.errors import ERROR_CODES
 from katib.local import validate_document
 from katib.local.admission.fields import FIELDS, Effect
-from katib.rest.app import create_app
-from tests.support.tuning import MemoryTuningService
+from tests.support.page_routes import rest_paths
 from tools.reference_pages import pages as reference_pages
 
 ROOT = Path(__file__).parents[3]
@@ -186,7 +185,7 @@ def test_the_table_of_a_job_puts_no_field_into_the_wrong_column() -> None:
 
 
 def test_every_route_is_in_the_docs_and_nothing_else() -> None:
-    described = create_app(MemoryTuningService()).openapi()["paths"]
+    described = rest_paths()
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     page = text_of("reference/rest.md")
     listed = re.findall(r"^\| `((?:GET|POST|DELETE|PUT|PATCH) [^`]+)` \|", page, re.MULTILINE)

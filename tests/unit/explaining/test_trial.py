@@ -217,7 +217,7 @@ def test_a_trial_whose_pods_were_refused_says_by_whom_and_points_to_no_output() 
     diagnosis = diagnose(RUNNING, failed)
 
     assert diagnosis.verdict == f"t failed: {refusal}."
-    assert diagnosis.remedies == ("Fix the pod of the template as the message says, and run the file again.",)
+    assert diagnosis.remedies == ("Fix the pod of the template as the message says, and run it again.",)
     assert not any("Trial has failed" in finding for finding in diagnosis.findings)
 
 

@@ -36,7 +36,7 @@ RUN = {
     "early-stopping": """
         import_all("suggestion_services.medianstop")
         import_all("suggestion_services.early_stopping")
-        for name in ("medianstop", "asha", "hyperband", "wilcoxon", "patience", "threshold"):
+        for name in ("medianstop", "asha", "hyperband", "median", "wilcoxon", "patience", "threshold"):
             serve(name, early_stopping=True)
     """,
     "suggestion": """

@@ -239,3 +239,9 @@ def test_an_exact_directory_goes_before_one_whose_name_only_ends_alike() -> None
     readings = other.feed(scalar("loss", 1)) + right.feed(scalar("loss", 2))
 
     assert values(readings + other.finish()) == [("train/loss", "2", 0)]
+
+
+def test_a_tag_whose_characters_a_writer_replaced_counts_as_the_metric() -> None:
+    assert values(read(scalar("train_acc", 0.5), "train acc")) == [("train acc", "0.5", 0)]
+    assert values(read(scalar("eval/acc_5_", 0.5), "/eval/acc(5)")) == [("/eval/acc(5)", "0.5", 0)]
+    assert values(read(scalar("train_acc", 0.5), "train acc", "train_acc")) == [("train_acc", "0.5", 0)]

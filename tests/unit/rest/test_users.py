@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from katib.errors import InvalidError
-from katib.rest.app import create_app
 from katib.rest.guard import OPEN_PATHS
 from katib.rest.server import Server
 from katib.rest.users import (
@@ -22,6 +21,7 @@ from katib.rest.users import (
     User,
     UserHeaders,
 )
+from tests.support.page_routes import rest_paths
 from tests.support.tuning import MemoryTuningService, document
 
 LIST = "/api/v1/experiments"
@@ -181,10 +181,7 @@ def test_each_user_is_answered_by_a_service_of_its_own(http: httpx.Client, heade
 
 
 ROUTES = [
-    (method.upper(), path)
-    for path, methods in create_app(MemoryTuningService()).openapi()["paths"].items()
-    for method in methods
-    if path not in OPEN_PATHS
+    (method.upper(), path) for path, methods in rest_paths().items() for method in methods if path not in OPEN_PATHS
 ]
 
 

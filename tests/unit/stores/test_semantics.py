@@ -38,6 +38,21 @@ def test_a_longer_name_is_refused(metadata: dict[str, str], origin: str) -> None
     assert [error.origin for error in refused.value.errors] == [origin]
 
 
+def test_what_an_earlier_version_stored_can_be_read() -> None:
+    assert semantics.decode(r'{"spec": {"x": "\ud800"}}') == {"spec": {"x": "\ud800"}}
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(InvalidError, match="not JSON"):
+        semantics.isolated(widget("a", spec={"x": "\ud800"}))
+
+
+def test_a_copy_has_lists_in_place_of_tuples() -> None:
+    copy = semantics.isolated(widget("a", spec={"x": (1, (2.0, True))}))
+
+    assert copy["spec"] == {"x": [1, [2.0, True]]}
+
+
 @pytest.mark.parametrize("length", [57, 58, 59, 300])
 def test_a_generated_name_is_a_label_however_long_its_base(length: int) -> None:
     name = semantics.generated_name({"metadata": {"generateName": "g" * length}})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
+from katib.api.marks import Marks
 from katib.api.trials import TrialState
 from katib.tuning.service import Diagnosis
 from katib.ui.rendering import fragment, visible
@@ -22,7 +25,11 @@ def test_letters_of_every_direction_stay() -> None:
 def test_the_end_of_an_output_cannot_turn_the_direction_of_a_page() -> None:
     why = Diagnosis("Trial", "demo", "Failed", "ended \u202ewith", ("x\u2066y",), ("do\u2069",), log_tail=("a\u202eb",))
     trial = {"version": "1", "reason": "turns \u202e", "state": str(TrialState.FAILED), "name": "demo"}
-    trial |= dict.fromkeys(("suspendField", "started", "ended", "best", "distance"), "") | {"values": [], "runs": False}
+    trial |= dict.fromkeys(("suspendField", "started", "ended", "best", "distance", "namespace", "experiment"), "") | {
+        "values": [],
+        "runs": False,
+        "marks": asdict(Marks()),
+    }
     values = dict.fromkeys(("parameters", "observed", "replicas", "lineage", "events"), ())
     problems = {"replicas_problem": "", "events_problem": ""}
     page = fragment("parts/trial_parts.html", trial=trial, why=Attempt(why), **values, **problems)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from katib.local.jobs.batch.spec import FailureRule, JobSpec
-from katib.local.jobs.outcomes import FORGIVEN_LOSSES, going
+from katib.local.jobs.outcomes import FORGIVEN_LOSSES
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
 
 
@@ -23,41 +23,45 @@ class MatchedRule:
     exit: ContainerExit
 
 
-@dataclass(frozen=True)
 class PodCounts:
-    """The pods of a job, sorted by what they mean to it. A pod that the job itself stopped counts as no failure."""
+    """The pods of a job, sorted by what they mean to it. A pod that the job itself stopped counts as no failure.
 
-    spec: JobSpec
-    pods: tuple[PodRecord, ...]
+    Attributes:
+        spec: Of the job.
+        pods: All of them, oldest first.
+        active: Those that are waiting or running and may go on.
+        terminating: Those that were asked to end and have not yet.
+        succeeded: Those that succeeded.
+        all_failures: Those that failed by themselves, ignored ones included.
+    """
 
-    @cached_property
-    def active(self) -> tuple[PodRecord, ...]:
-        """Pods that are waiting or running and may go on."""
-        return going(self.pods)
-
-    @cached_property
-    def terminating(self) -> tuple[PodRecord, ...]:
-        """Pods that were asked to end and have not yet."""
-        return tuple(p for p in self.pods if not p.is_finished and p.stopping)
-
-    @cached_property
-    def succeeded(self) -> tuple[PodRecord, ...]:
-        """Pods that succeeded."""
-        return tuple(p for p in self.pods if p.phase is Phase.SUCCEEDED)
-
-    @cached_property
-    def all_failures(self) -> tuple[PodRecord, ...]:
-        """Pods that failed by themselves, ignored ones included."""
-        return tuple(p for p in self.pods if p.phase is Phase.FAILED and not p.stopping)
+    def __init__(self, spec: JobSpec, pods: Sequence[PodRecord]) -> None:
+        self.spec = spec
+        self.pods = pods
+        self.active: list[PodRecord] = []
+        self.terminating: list[PodRecord] = []
+        self.succeeded: list[PodRecord] = []
+        self.all_failures: list[PodRecord] = []
+        for pod in pods:
+            if pod.phase is Phase.SUCCEEDED:
+                self.succeeded.append(pod)
+            elif pod.phase is not Phase.FAILED:
+                (self.terminating if pod.stopping else self.active).append(pod)
+            elif not pod.stopping:
+                self.all_failures.append(pod)
 
     @cached_property
     def matched_rules(self) -> tuple[MatchedRule, ...]:
         """For each failed pod the first rule that speaks of it."""
+        if not self.spec.failure_rules:
+            return ()
         return tuple(match for pod in self.all_failures if (match := _first_match(pod, self.spec.failure_rules)))
 
     @cached_property
-    def failures(self) -> tuple[PodRecord, ...]:
+    def failures(self) -> Sequence[PodRecord]:
         """Failures that count. Of pods that were lost the first few do not: nothing was wrong with their programs."""
+        if not self.all_failures:
+            return ()
         ignored = {match.pod.name for match in self.matched_rules if match.rule.action == "Ignore"}
         ignored.update(self._forgiven)
         return tuple(p for p in self.all_failures if p.name not in ignored)
@@ -78,7 +82,8 @@ class PodCounts:
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:
         """Indexes with a success, of those that the job has now: their number may be changed while it runs."""
-        return frozenset(p.index for p in self.succeeded if p.index is not None and self._is_wanted(p.index))
+        indexes = [p.index for p in self.succeeded]
+        return frozenset([index for index in indexes if index is not None and self._is_wanted(index)])
 
     @cached_property
     def failed_indexes(self) -> frozenset[int]:
@@ -94,7 +99,7 @@ class PodCounts:
     @cached_property
     def removed(self) -> tuple[PodRecord, ...]:
         """Active pods whose indexes the job has no more, since its completions were lowered."""
-        return tuple(p for p in self.active if p.index is not None and not self._is_wanted(p.index))
+        return tuple([p for p in self.active if p.index is not None and not self._is_wanted(p.index)])
 
     @cached_property
     def failures_by_index(self) -> Counter[int]:
@@ -126,6 +131,8 @@ class PodCounts:
             delays: How long it lasts.
             index: Look at the pods of this index only; None looks at all.
         """
+        if not self.all_failures:
+            return None
         counted = (*self.succeeded, *self.all_failures)
         pods = [p for p in self.pods if p in counted and (index is None or p.index == index)]
         in_a_row = _failures_in_a_row(pods)

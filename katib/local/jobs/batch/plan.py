@@ -70,7 +70,7 @@ def _finish(
     outcome: Outcome, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime | None
 ) -> Plan:
     now = moment.wall
-    conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)  # what it said is over
+    conditions = tuple([c for c in conditions if c["type"] != JobCondition.RETRYING])  # what it said is over
     interim = JobCondition.SUCCESS_CRITERIA_MET if outcome.success else JobCondition.FAILURE_TARGET
     conditions = with_condition(conditions, interim, reason=outcome.reason, message=outcome.message, now=now)
     over = not counts.active and not counts.terminating
@@ -79,7 +79,7 @@ def _finish(
         conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
     stopped = _stopped(counts, counts.active)
     status = _status(stopped, conditions, started_at, completed_at=now if over and outcome.success else None)
-    return Plan(status, stop=tuple(p.name for p in counts.active), started_at=started_at)
+    return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
 
 
 def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
@@ -100,7 +100,7 @@ def _go_on(
     return Plan(
         _status(_stopped(counts, surplus), conditions, started_at),
         start=starts.pods,
-        stop=tuple(p.name for p in surplus),
+        stop=tuple([p.name for p in surplus]),
         started_at=started_at,
         wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
         waiting=_waiting(counts, starts),
@@ -133,14 +133,13 @@ def _noted_outcome(conditions: Conditions) -> Outcome | None:
 
 
 def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
+    has_failures = bool(counts.all_failures or counts.restarts)
     return (
         early_outcome(counts.pods)
-        or _failure_policy(counts)
-        or _backoff_limit(spec, counts)
+        or (_failure_policy(counts) or _backoff_limit(spec, counts) if has_failures else None)
         or (None if spec.suspend else overdue(spec.active_deadline_seconds, started_at, now))
-        or _index_limits(spec, counts)
-        or _success_policy(spec, counts)
-        or _completions(spec, counts)
+        or (_index_limits(spec, counts) if has_failures else None)
+        or _success(spec, counts)
     )
 
 
@@ -183,15 +182,11 @@ def _index_limits(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     return None
 
 
-def _success_policy(spec: JobSpec, counts: PodCounts) -> Outcome | None:
+def _success(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     for position, rule in enumerate(spec.success_rules):
         if counts.succeeded and rule.is_met(counts.succeeded_indexes):
             message = f"rule {position} of successPolicy is met"
             return Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
-    return None
-
-
-def _completions(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     if spec.completions is None:
         done = bool(counts.succeeded) and not counts.active and not counts.terminating
     else:
@@ -253,9 +248,10 @@ def _waiting(counts: PodCounts, starts: _Starts) -> str:
 
 def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
     """Return the counts as they are once these pods were asked to end."""
+    if not pods:
+        return counts
     names = {p.name for p in pods}
-    marked = (replace(p, stopping=True) if p.name in names else p for p in counts.pods)
-    return PodCounts(counts.spec, tuple(marked)) if names else counts
+    return PodCounts(counts.spec, [replace(p, stopping=True) if p.name in names else p for p in counts.pods])
 
 
 def _status(
@@ -267,11 +263,11 @@ def _status(
         "startTime": format_time(started_at) if started_at else None,
         "completionTime": format_time(completed_at) if completed_at else None,
         "active": len(counts.active),
-        "ready": sum(p.phase is Phase.RUNNING for p in counts.active),
+        "ready": len([p for p in counts.active if p.phase is Phase.RUNNING]),
         "terminating": len(counts.terminating),
         "succeeded": counts.success_count,
         "failed": len(counts.failures),
-        "completedIndexes": format_indexes(counts.succeeded_indexes),
-        "failedIndexes": format_indexes(counts.failed_indexes),
+        "completedIndexes": format_indexes(counts.succeeded_indexes) if counts.spec.indexed else "",
+        "failedIndexes": format_indexes(counts.failed_indexes) if counts.all_failures else "",
     }
     return {name: value for name, value in fields.items() if value}

@@ -280,6 +280,58 @@ def test_threshold_has_a_rule_for_controllers_that_ask_only_once() -> None:
     assert an_algorithm("threshold").static_rule() is None
 
 
+# --- median -----------------------------------------------------------------------------------------------------------
+
+
+def test_median_compares_with_finished_trials_at_the_same_step() -> None:
+    done = [succeeded(f"t{i}", 0.9, 0.8 - i / 10, 0.2) for i in range(5)]
+
+    assert names(an_algorithm("median"), running("early", 0.85), *done) == []
+    assert names(an_algorithm("median"), running("slow", 0.9, 0.7), running("good", 0.9, 0.55), *done) == ["slow"]
+    assert reason("median", running("slow", 0.9, 0.7), *done) == (
+        "loss 0.7 at reading 2 is worse than 0.6, the median of 5 trials there"
+    )
+
+
+def test_median_counts_only_trials_that_nothing_stopped_and_that_came_as_far() -> None:
+    done = [succeeded(f"t{i}", 0.5) for i in range(5)]
+    gone = [stopped(f"gone-{i}", 0.1, 0.1) for i in range(9)]
+
+    assert names(an_algorithm("median"), running("a", 0.9, 0.9), *done, *gone) == []
+    assert names(an_algorithm("median"), running("a", 0.9), *done[:4], *gone) == []
+    assert names(an_algorithm("median"), running("a", 0.9), *done, *gone) == ["a"]
+
+
+def test_median_heeds_its_settings() -> None:
+    done = [succeeded(f"t{i}", i / 10, 0.0) for i in range(5)]
+    curve = running("a", 0.25)
+
+    assert names(an_algorithm("median"), curve, *done) == ["a"]
+    assert names(an_algorithm("median", percentile=75), curve, *done) == []
+    assert names(an_algorithm("median", grace=2), curve, *done) == []
+    assert names(an_algorithm("median", n_startup_trials=6), curve, *done) == []
+    assert names(an_algorithm("median", n_min_trials=6), curve, *done) == []
+    assert reason("median", curve, *done, percentile=25) == (
+        "loss 0.25 at reading 1 is worse than 0.1, the 25th percentile of 5 trials there"
+    )
+
+
+def test_median_passes_over_what_is_no_number() -> None:
+    done = [succeeded(f"t{i}", 0.5, NAN) for i in range(5)]
+    silent = [succeeded(f"s{i}", NAN, 0.5) for i in range(5)]
+
+    assert names(an_algorithm("median"), running("a", 0.6, 0.6), running("nan", NAN), *done) == ["a", "nan"]
+    assert names(an_algorithm("median"), running("a", 0.6), *silent) == []
+
+
+def test_median_takes_the_reading_before_where_steps_differ() -> None:
+    done = [succeeded(f"t{i}", 0.5, 0.3, steps=[10, 20]) for i in range(5)]
+
+    assert names(an_algorithm("median"), running("a", 0.4, steps=[15]), *done) == []
+    assert names(an_algorithm("median"), running("a", 0.4, steps=[20]), *done) == ["a"]
+    assert names(an_algorithm("median"), running("a", 0.4, steps=[5]), running("b", 0.4, steps=[21]), *done) == []
+
+
 # --- medianstop -------------------------------------------------------------------------------------------------------
 
 

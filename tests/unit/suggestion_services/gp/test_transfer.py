@@ -1,0 +1,152 @@
+"""What earlier trials of other experiments are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import numpy as np
+import pytest
+
+from katib.api.names import EXPERIMENT_LABEL
+from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.gp.likelihood import Layout
+from suggestion_services.gp.model import fit
+from suggestion_services.gp.ranks import EarlierRanks
+from suggestion_services.gp.transfer import Guided, agreement, fit_guided, weighed
+from tests.support.searches import algorithm_for, problem_for, search, texts
+from tests.support.suggestion import Assignments, a_parameter
+
+PARAMETERS = [a_parameter("x"), a_parameter("y"), a_parameter("z")]
+LAYOUT = Layout(np.arange(2), np.arange(0), np.arange(2))
+
+
+def bowl(point: Assignments, at: float = 0.3) -> float:
+    return sum((float(x) - at) ** 2 for x in point.values())
+
+
+def earlier(loss: Callable[[Assignments], float], source: str = "old", count: int = 20) -> list[PastTrial]:
+    points = texts(algorithm_for("random", PARAMETERS, settings={"random_state": 3}), [], first=0, count=count)
+    labels = {EXPERIMENT_LABEL: source}
+    return [
+        PastTrial(f"{source}-{i:02}", Outcome.MEASURED, p, loss(p), labels=labels, is_earlier=True)
+        for i, p in enumerate(points)
+    ]
+
+
+def test_a_source_has_the_weight_with_which_it_ranks_the_trials() -> None:
+    scores = np.arange(10.0)
+
+    assert agreement(np.exp(scores), scores) == 1
+    assert agreement(-scores, scores) == 0
+    assert agreement(scores[:2], scores[:2]) == 0, "two trials say nothing"
+    assert 0 < agreement(np.array([1.0, 0, 3, 2, 5, 4, 7, 6, 9, 8]), scores) < 1
+    assert agreement(np.array([0.0, 2, 1]), np.arange(3.0)) == 0, "of three trials all have to agree"
+
+
+def test_a_guess_is_no_larger_than_one_source_would_make_it() -> None:
+    x = np.random.default_rng(0).random((12, 2))
+    y = x[:, 0] - x[:, 1]
+    models = [fit(x, y, LAYOUT), fit(x, 2 * y, LAYOUT), fit(x, -y, LAYOUT)]
+
+    weights = weighed(models, x, y)
+
+    assert sum(weights) == pytest.approx(1)
+    assert weights[0] == pytest.approx(weights[1])
+    assert weights[2] == 0
+
+
+def test_slopes_are_those_of_means_and_variances() -> None:
+    random = np.random.default_rng(1)
+    old, x, at = random.random((15, 2)), random.random((6, 2)), random.random((4, 2))
+    source = fit(old, np.sin(5 * old[:, 0]) + old[:, 1], LAYOUT)
+    model = fit_guided(x, np.sin(5 * x[:, 0]) + 0.9 * x[:, 1], LAYOUT, [source], [0.7])
+    assert isinstance(model, Guided)
+
+    means, variances, by_mean, by_variance = model.predict_with_slopes(at)
+
+    assert np.allclose(model.predict(at), (means, variances))
+    for i in range(2):
+        step = np.zeros(2)
+        step[i] = 1e-6
+        up, down = model.predict(at + step), model.predict(at - step)
+        assert np.allclose((up[0] - down[0]) / 2e-6, by_mean[:, i], atol=1e-4)
+        assert np.allclose((up[1] - down[1]) / 2e-6, by_variance[:, i], atol=1e-4)
+    believing = model.believing(at)
+    assert np.allclose(believing.predict(at)[0], means, atol=0.02)
+    assert np.all(believing.predict(at)[1] < variances)
+
+
+@pytest.mark.parametrize("weights", [[], [0.0]])
+def test_without_a_source_of_weight_the_model_is_the_usual_one(weights: Sequence[float]) -> None:
+    x = np.random.default_rng(2).random((6, 2))
+    models = [fit(x, x[:, 0], LAYOUT)] * len(weights)
+
+    assert not isinstance(fit_guided(x, x[:, 1], LAYOUT, models, weights), Guided)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "most"),
+    [
+        pytest.param("gp", lambda p: 100 * bowl(p) - 20, 0.2, id="gp, another scale"),
+        pytest.param("gp", lambda p: bowl(p, 0.6) - 20, 1.5, id="gp, another optimum"),
+        pytest.param("tpe", lambda p: 100 * bowl(p) - 20, 0.9, id="tpe, another scale"),
+        pytest.param("tpe", lambda p: bowl(p, 0.9) - 20, 1.5, id="tpe, another optimum"),
+    ],
+)
+def test_earlier_trials_of_another_scale_help_or_do_little_harm(
+    name: str, old: Callable[[Assignments], float], most: float
+) -> None:
+    """Of values that were pooled as they are, those of the other task would all be better than any of this one."""
+
+    def reached(known: Sequence[PastTrial], seed: int) -> float:
+        algorithm, trials = algorithm_for(name, PARAMETERS, settings={"random_state": seed}), list[PastTrial]()
+        for k in range(12):
+            (point,) = texts(algorithm, [*known, *trials], first=k)
+            trials.append(PastTrial(f"t{k:02}", Outcome.MEASURED, point, bowl(point)))
+        return min(trial.objective for trial in trials)
+
+    known = earlier(old)
+    with_them, without = ([reached(some, seed) for seed in range(5)] for some in (known, ()))
+
+    assert median(with_them) < most * median(without)
+
+
+def test_gp_says_from_what_it_learns_and_forgets_a_source_that_disagrees() -> None:
+    known = [*earlier(bowl, "alike"), *earlier(lambda p: -bowl(p), "unlike"), *earlier(bowl, "", count=5)]
+    algorithm = algorithm_for("gp", PARAMETERS, settings={"random_state": 1})
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=8)
+
+    texts(algorithm, [*known, *own], first=8)
+
+    assert algorithm.explain().startswith("gp learns from earlier trials of alike (")
+    assert ", unlike (0%), the file (" in algorithm.explain()
+
+
+def test_the_first_points_are_those_that_the_sources_would_try() -> None:
+    algorithm = algorithm_for("gp", PARAMETERS, settings={"random_state": 1})
+    known = [*earlier(lambda p: bowl(p, 0.2), "first", 21), *earlier(lambda p: bowl(p, 0.8), "second")]
+
+    first, second = texts(algorithm, known, first=0, count=2)
+
+    assert bowl(first, 0.2) < 0.05
+    assert bowl(second, 0.8) < 0.05
+
+
+def test_ranks_take_the_values_of_this_experiment_and_thin_as_it_grows() -> None:
+    known = earlier(lambda p: 100 * bowl(p) - 20)
+    ranks = EarlierRanks(problem_for("tpe", PARAMETERS))
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=10)
+
+    at_first, later = ranks.values(known), ranks.values([*known, *own])
+
+    assert len(at_first) == 20
+    assert 0 < len(later) <= 10
+    values = [trial.objective for trial in own]
+    best = min(known, key=lambda trial: trial.objective).name
+    assert later[best] == min(later.values()) == min(values)
+    assert max(later.values()) <= max(values)
+    assert all(map(math.isfinite, later.values()))
+    unlike = earlier(lambda p: -bowl(p), "unlike")
+    assert ranks.values([*unlike, *own]) == {}
