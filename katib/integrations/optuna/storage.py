@@ -1,7 +1,4 @@
-"""Optuna's studies, kept by `katib serve`.
-
-study = optuna.create_study(storage=katib.integrations.optuna.storage(), study_name="mine", load_if_exists=True)
-"""
+"""Optuna's client of a storage, connected to the server of a data directory, with heartbeats."""
 
 from __future__ import annotations
 
