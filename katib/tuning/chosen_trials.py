@@ -372,9 +372,11 @@ class ChosenTrials:
     def flush(self) -> None:
         """Write the parameters of trials that go on into their objects."""
         for known in list(self._known.values()):
-            for trial in list(known.trials.values()):
-                if not trial.is_written and not trial.is_over:
-                    with known.lock:
+            with known.lock:
+                waiting = [trial for trial in known.trials.values() if not trial.is_written and not trial.is_over]
+            for trial in waiting:
+                with known.lock:
+                    if not trial.is_written and not trial.is_over:
                         self._write(known, trial, {}, self._clock.now())
 
     # --- what others change -------------------------------------------------------------------------------------------

@@ -13,15 +13,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 runtime_version = pytest.importorskip("google.protobuf.runtime_version", reason="`make test-optuna` installs it")
 
+import grpc  # noqa: E402
 import optuna  # noqa: E402 - after the check that it can be used
 from optuna.storages import BaseStorage, GrpcStorageProxy  # noqa: E402
 from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
@@ -212,6 +215,41 @@ def test_the_trial_of_a_killed_program_fails_and_runs_again(engine: Engine, stor
     again = [trial for trial in study.trials if trial.system_attrs.get("failed_trial") == 0]
     assert killed.state is optuna.trial.TrialState.FAIL
     assert [trial.params for trial in again] == [killed.params]
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "katib.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        eventually(lambda: "for Optuna:" in server.stdout.readline())  # type: ignore[union-attr]
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path) -> None:
+    acknowledged: dict[int, tuple[dict[str, float], list[float] | None]] = {}
+
+    def note(_study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        acknowledged[trial.number] = (trial.params, trial.values)
+
+    for number in range(6):
+        with served(tmp_path) as server:
+            killing = threading.Timer(0.2 + number / 10, server.kill)
+            study = optuna.create_study(study_name="s", storage=katib_storage(tmp_path), load_if_exists=True)
+            killing.start()
+            with pytest.raises((grpc.RpcError, UnboundLocalError)):  # the second by Optuna, whose handling of it fails
+                study.optimize(objective, n_trials=100_000, callbacks=[note])
+            killing.join()
+    with served(tmp_path):
+        found = optuna.load_study(study_name="s", storage=katib_storage(tmp_path)).trials
+
+    assert [trial.number for trial in found] == list(range(len(found)))
+    assert len(acknowledged) > 6
+    assert {number: (found[number].params, found[number].values) for number in acknowledged} == acknowledged
+    assert sum(not trial.state.is_finished() for trial in found) <= 6
 
 
 def test_two_writers_with_different_distributions_of_one_name(engine: Engine, storage: BaseStorage) -> None:

@@ -25,6 +25,10 @@ _GRACE_FACTOR = 2
 """As in Optuna's RDBStorage: a trial is stale after two intervals, where nothing else is said."""
 
 
+_CONNECT_SECONDS = 5.0
+"""A connection takes milliseconds; gRPC waits before it tries again where there was no server just before."""
+
+
 class Storage(GrpcStorageProxy, BaseHeartbeat):
     """Optuna's own client, with heartbeats, which it does not have. Use `storage`."""
 
@@ -87,13 +91,18 @@ def storage(
         TerminalError: Optuna's client cannot be used with the protobuf that is installed.
     """
     directory = Path(data_dir or os.environ.get("KATIB_HOME") or ".katib")
+    absent = UnavailableError(f"{directory}: no server answers there; start `katib serve --data-dir {directory}`")
     if not socket_path(directory).is_socket():
-        raise UnavailableError(f"{directory}: no server answers there; start `katib serve --data-dir {directory}`")
+        raise absent
     try:
-        return Storage(directory.absolute(), heartbeat_interval, grace_period, stale_trial_callback)
+        made = Storage(directory.absolute(), heartbeat_interval, grace_period, stale_trial_callback)
+        made.wait_server_ready(_CONNECT_SECONDS)
     except ImportError as error:
         remedy = "run pip install --upgrade grpcio 'protobuf>=5.28.1'"
         raise TerminalError(f"Optuna's client of a storage cannot be imported ({error}); {remedy}") from error
+    except ConnectionError as error:  # the socket of a server that was killed
+        raise absent from error
+    return made
 
 
 __all__ = ["Storage", "storage"]
