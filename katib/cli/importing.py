@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +19,8 @@ _MOST_TRIALS, _MOST_READINGS = 500, 20_000
 """Of one request."""
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 600.0
+_RESTART_SECONDS = 10.0
+"""For an ended experiment to go on with a larger budget."""
 
 
 @click.command(
@@ -72,6 +74,7 @@ def import_(
     from katib.histories.reading import read_source
     from katib.histories.records import history_of
     from katib.tuning.drafting import slug
+    from katib.tuning.reading import is_completed
 
     objectives = dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
     chosen = _parameters(parameters)
@@ -95,6 +98,7 @@ def import_(
             budget = earlier.spec.max_trial_count
             if budget is not None and (trials or more):
                 service.edit(namespace, name, counts={"maxTrialCount": budget + len(trials) + more})
+                _once(service, namespace, name, lambda found: not is_completed(found), _RESTART_SECONDS)
         for batch in _batches(trials):
             service.add_ended_trials(namespace, name, batch)
         experiment = _settled(service, namespace, name)
@@ -162,16 +166,30 @@ def _batches(trials: Sequence[EndedTrial]) -> Iterator[list[EndedTrial]]:
 
 def _settled(service: TuningService, namespace: str, name: str) -> Experiment:
     """Return the experiment once the controllers have taken all of its trials."""
-    from katib.api.types import Experiment
     from katib.tuning.reading import completed_count
 
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    def is_settled(found: Experiment) -> bool:
+        total, budget = service.trials(namespace, name, limit=1).total, found.spec.max_trial_count
+        over = budget is None or total < budget or bool(found.status.completion_time)
+        return completed_count(found) >= total and over
+
+    return _once(service, namespace, name, is_settled)
+
+
+def _once(
+    service: TuningService,
+    namespace: str,
+    name: str,
+    holds: Callable[[Experiment], bool],
+    seconds: float = _PATIENCE_SECONDS,
+) -> Experiment:
+    """Return the experiment once the controllers have come to where something holds, or after a while as it is."""
+    from katib.api.types import Experiment
+
+    deadline = time.monotonic() + seconds
     while True:
         found = service.get(Experiment, namespace, name)
-        total = service.trials(namespace, name, limit=1).total
-        budget = found.spec.max_trial_count
-        over = budget is None or total < budget or bool(found.status.completion_time)
-        if (completed_count(found) >= total and over) or time.monotonic() > deadline:
+        if holds(found) or time.monotonic() > deadline:
             return found
         time.sleep(_LOOK_SECONDS)
 

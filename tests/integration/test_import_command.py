@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import optuna
-import pytest
 
 import katib
 from katib.local import open_engine
@@ -43,15 +42,14 @@ def test_a_study_becomes_an_experiment_that_goes_on(tmp_path: Path) -> None:
     assert experiment["status"]["trialsSucceeded"] == experiment["spec"]["maxTrialCount"] == 11
 
 
-def test_a_server_takes_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_takes_it_too(tmp_path: Path) -> None:
     optimize(tmp_path, 3)
-    monkeypatch.setenv("KATIB_TOKEN", "secret")
     with (
         open_engine(data_dir=tmp_path / "elsewhere", own_process=False) as engine,
         Server(engine.service, host="127.0.0.1", port=0, token="secret") as server,
     ):
         engine.start()
-        done = run("import", "study.db", "mine", "--server", server.url, cwd=tmp_path)
+        done = run("import", "study.db", "mine", "--server", server.url, cwd=tmp_path, KATIB_TOKEN="secret")
         assert (done.returncode, done.stderr) == (0, "")
         assert engine.service.trials("default", "mine").total == 3
 
