@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -30,11 +31,13 @@ from optuna.storages import BaseStorage, GrpcStorageProxy  # noqa: E402
 from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
 
 from katib.api.types import Experiment, Trial  # noqa: E402
-from katib.errors import UnavailableError  # noqa: E402
+from katib.errors import ForbiddenError, UnavailableError  # noqa: E402
 from katib.integrations.optuna import storage as katib_storage  # noqa: E402
 from katib.local import open_engine  # noqa: E402
 from katib.local.engine import Engine  # noqa: E402
+from katib.optuna_storage.routes import storage_routes  # noqa: E402
 from katib.optuna_storage.server import StorageServer  # noqa: E402
+from katib.rest.server import Server  # noqa: E402
 from katib.tuning.reading import state_of  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402
 
@@ -263,6 +266,25 @@ def test_two_writers_with_different_distributions_of_one_name(engine: Engine, st
 
     space = experiment(engine, "two").spec.parameters[0].feasible_space
     assert (float(space.min), float(space.max)) == (-5, 1)
+
+
+def test_a_server_elsewhere_is_reached_with_its_token(engine: Engine, storage: BaseStorage) -> None:
+    doors = [storage_routes(engine.chosen_trials)]
+    with Server(engine.service, host="127.0.0.1", port=0, token="secret", doors=doors) as server:
+        first = katib_storage(server=server.url, token="secret")
+        there = pickle.loads(pickle.dumps(first))
+        first.close()
+        study = optuna.create_study(study_name="there", storage=there, sampler=optuna.samplers.TPESampler(seed=0))
+        study.optimize(objective, n_trials=6)
+        with pytest.raises(optuna.exceptions.DuplicatedStudyError):
+            optuna.create_study(study_name="there", storage=there)
+        with pytest.raises(KeyError):
+            there.get_trial(1)
+        with pytest.raises(ForbiddenError, match="asks for a token"):
+            katib_storage(server=server.url, token="guess")
+        same = optuna.load_study(study_name="there", storage=storage)
+        assert [trial.values for trial in same.trials] == [trial.values for trial in study.trials]
+        there.close()
 
 
 def test_no_server_is_one_line_with_the_command_to_start_it(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class World:
         handler: Any = self._handlers.service(Details(f"/optuna.StorageService/{name}"))  # type: ignore[arg-type]
         request, reply = CALLS[name]
         answer = handler.unary_unary(handler.request_deserializer(request(**fields).SerializeToString()), Context())
-        return reply.FromString(handler.response_serializer(answer))
+        return reply.FromString(answer)
 
     def study(self, title: str = "s", *directions: int) -> int:
         return int(self.call("CreateNewStudy", study_name=title, directions=directions or [MINIMIZE]).study_id)
