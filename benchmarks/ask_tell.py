@@ -2,16 +2,20 @@
 
     python -m benchmarks.ask_tell                 in process, and over REST with 1 and 50 clients
     python -m benchmarks.ask_tell --trials 300    with fewer trials each
+    python -m benchmarks.ask_tell --long 100000 --algorithm tpe    one experiment of many trials: time and memory
 
 `random` with one double; nothing is evaluated. Optuna stores in SQLite and in its journal, in process. The server of
 REST is a process of its own, and all clients are threads of this one, which keep their connections. The time of a trial
-is from its ask to the answer of its tell.
+is from its ask to the answer of its tell, without the pause of clients that have one: fifty of them without a pause are
+a queue of fifty, in which a trial takes fifty times as long as the server works on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -37,11 +41,15 @@ from katib.tuning.service import TuningService
 CLIENTS = 50
 
 
-def document(name: str, trials: int, parallel: int) -> str:
+WANTED = 300
+"""Trials a second of all clients with pauses together."""
+
+
+def document(name: str, trials: int, parallel: int, algorithm: str = "random") -> str:
     """Return an experiment without template."""
     spec = {
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random"},
+        "algorithm": {"algorithmName": algorithm},
         "maxTrialCount": trials,
         "parallelTrialCount": parallel,
         "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
@@ -50,9 +58,12 @@ def document(name: str, trials: int, parallel: int) -> str:
     return json.dumps({"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec})
 
 
-def one_client(service: TuningService, name: str, times: list[float], limit: int) -> None:
-    """Ask and tell until the experiment has ended, or so many times."""
+def one_client(service: TuningService, name: str, times: list[float], limit: int, period: float = 0.0) -> None:
+    """Ask and tell until the experiment has ended, or so many times; a trial each period where there is one."""
+    due = time.perf_counter() + period * random.random()
     for _ in range(limit):
+        time.sleep(max(due - time.perf_counter(), 0.0))
+        due += period
         began = time.perf_counter()
         trial = given(service, name)
         if trial is None:
@@ -70,13 +81,15 @@ def given(service: TuningService, name: str) -> Trial | None:
             return answer.trial
 
 
-def race(services: list[TuningService], keeper: TuningService, name: str, trials: int) -> tuple[float, list[float]]:
+def race(
+    services: list[TuningService], keeper: TuningService, name: str, trials: int, period: float = 0.0
+) -> tuple[float, list[float]]:
     """Return the trials a second of all clients together, and the seconds of each ask with its tell."""
     keeper.submit(document(name, trials, max(len(services), 4)), source=name)
     warm: list[float] = []
     one_client(services[0], name, warm, 5)  # the suggestion service is up
     times: list[float] = []
-    threads = [threading.Thread(target=one_client, args=(service, name, times, trials)) for service in services]
+    threads = [threading.Thread(target=one_client, args=(service, name, times, trials, period)) for service in services]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -106,9 +119,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--serve", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
+    parser.add_argument("--long", type=int, metavar="TRIALS")
+    parser.add_argument("--algorithm", default="random")
+    parser.add_argument("--seconds", type=float, default=600.0)
     options = parser.parse_args()
     if options.serve:
         serve(options.serve)
+        return
+    if options.long:
+        long_run(options.long, options.algorithm, options.seconds)
         return
     count = options.trials
     with ExitStack() as stack:
@@ -126,11 +145,25 @@ def main() -> None:
         url = stack.enter_context(served(directory / "served"))
         clients: list[TuningService] = [stack.enter_context(HttpTuningService(url, None)) for _ in range(CLIENTS)]
         show("REST, 1 client", *race(clients[:1], clients[0], "rest-one", count), "at least 200")
-        show(
-            f"REST, {CLIENTS} clients",
-            *race(clients, clients[0], "rest-many", count),
-            "at least 300, median at most 20 ms",
-        )
+        show(f"REST, {CLIENTS} clients", *race(clients, clients[0], "rest-many", count), "at least 300")
+        pace = f"REST, {CLIENTS} clients, {WANTED} trials/s wanted"
+        show(pace, *race(clients, clients[0], "rest-paced", count, CLIENTS / WANTED), "median at most 20 ms")
+
+
+def long_run(trials: int, algorithm: str, seconds: float) -> None:
+    """Show how time and memory grow with the trials of one experiment, for at most so long."""
+    with tempfile.TemporaryDirectory() as directory, open_engine(data_dir=Path(directory)) as engine:
+        engine.start()
+        engine.service.submit(document("long", trials, 4, algorithm), source="long")
+        one_client(engine.service, "long", [], 20)
+        times: list[float] = []
+        began = time.perf_counter()
+        while len(times) < trials - 20 and time.perf_counter() - began < seconds:
+            one_client(engine.service, "long", times, min(trials // 10, trials - 20 - len(times)))
+            first, last = (statistics.median(some) * 1e3 for some in (times[:100], times[-100:]))
+            memory = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+            shown = f"{len(times):7} trials: {first:.1f} ms at first, {last:.1f} ms now, {memory:.0f} MB"
+            print(f"{algorithm:8} {shown}", flush=True)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
@@ -23,6 +23,8 @@ from sqlalchemy import (
     text,
 )
 
+from katib.api.metrics import MetricLog
+from katib.observations.tables import NO_STEP
 from katib.observations.tables import observation_logs as table
 
 _DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_name LIMIT :count")
@@ -48,7 +50,7 @@ def insert(connection: Connection, rows: Sequence[Row], *, has_steps: bool = Tru
     elif connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - constants
-        _with_cursor(connection, "executemany", statement, [_bound(row)[: len(columns)] for row in rows])
+        _with_cursor(connection, "executemany", statement, [bound_row(row)[: len(columns)] for row in rows])
     else:
         connection.execute(table.insert(), [dict(zip(columns, row, strict=False)) for row in rows])
 
@@ -77,10 +79,17 @@ def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords:
         cursor.close()
 
 
-def _bound(row: Row) -> tuple[Any, ...]:
+def bound_row(row: Row) -> tuple[Any, ...]:
     """Return a row as `katib.observations.tables.UtcTime` has SQLite store it."""
     trial_name, time, *rest = row
     return (trial_name, _plain(time).isoformat(" ", "microseconds"), *rest)
+
+
+def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
+    """Yield the rows of readings by trial name."""
+    for trial_name, readings in batch.items():
+        for time, metric_name, value, step in readings:
+            yield trial_name, time, metric_name, value, NO_STEP if step is None else step
 
 
 def _plain(time: datetime) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Self
@@ -13,14 +14,15 @@ from katib.api.metrics import BatchId, BestTrial, Change, MetricLog
 from katib.api.summary import observation_of, observation_with
 from katib.api.thinning import thinned
 from katib.api.types import Metric, Observation
+from katib.databases.sqlite import Database
 from katib.errors import OutcomeUnknownError
-from katib.observations import extremes, reporting
+from katib.observations import extremes, quick, reporting
 from katib.observations.best import best_of
 from katib.observations.confirmation import Unconfirmed, receipt_of
-from katib.observations.dialects import Row, delete_some, fetch_readings, insert, metric_is
+from katib.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
 from katib.observations.statements import Statements, reading_of
 from katib.observations.summaries import NotComputableError, metric_summary, thinned_curve
-from katib.observations.tables import COMPANIONS, NO_STEP, Transactions, prepare, probe
+from katib.observations.tables import COMPANIONS, Transactions, prepare, probe
 from katib.observations.tables import observation_logs as table
 
 INSERT_ROWS = 10_000
@@ -59,6 +61,10 @@ class SqlObservationLog:
             return
         if not logs:
             return
+        if isinstance(self._database, Database) and len(logs) <= quick.MOST_READINGS:
+            with suppress(quick.NotQuickError):
+                self._database.transact(lambda driver: quick.report(driver, trial_name, logs, batch))
+                return
         with self._database.write() as connection:
             reporting.lock(connection, [trial_name])
             known = reporting.take(connection, trial_name, batch, len(logs))
@@ -93,7 +99,7 @@ class SqlObservationLog:
     def _append(self, connection: Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         if self._layout.has_companions:
             extremes.keep(connection, batch, self._summary)
-        rows = _rows(batch)
+        rows = rows_of(batch)
         while chunk := list(islice(rows, INSERT_ROWS)):
             insert(connection, chunk, has_steps=self._layout.has_steps)
 
@@ -199,12 +205,6 @@ class SqlObservationLog:
     def within(self, _namespace: str) -> Self:
         """Return the log of a namespace: the same, as trials are known by name alone."""
         return self
-
-
-def _rows(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
-    for trial_name, readings in batch.items():
-        for time, metric_name, value, step in readings:
-            yield trial_name, time, metric_name, value, NO_STEP if step is None else step
 
 
 def _metric_names(connection: Connection, trial_name: str) -> Iterator[str]:

@@ -47,8 +47,8 @@ from katib.rest.routing import (
     marks_in,
 )
 from katib.rest.streams import Closing, change_stream
-from katib.rest.turns import Turns
-from katib.tuning.asking import ASK_PAUSES, AskedTrial, AskingService
+from katib.rest.turns import Turns, asks_later
+from katib.tuning.asking import ASK_PAUSES, AskedTrial
 from katib.tuning.service import (
     DEFAULT_LEASE_SECONDS,
     DEFAULT_NAMESPACE,
@@ -297,7 +297,7 @@ def _add_asking(router: APIRouter, closing: Closing, turns: Turns) -> None:
         """Get a trial of an experiment without trial template, to evaluate it; each is given once."""
         deadline = time.monotonic() + request.get("waitSeconds", 0.0)
         ask = partial(
-            service.ask_later if isinstance(service, AskingService) else service.ask,
+            service.ask_later if asks_later(service) else service.ask,
             namespace,
             name,
             request_id=request["requestId"],

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from fastapi.concurrency import run_in_threadpool
 
@@ -26,6 +26,11 @@ _ANSWERED_AT_ONCE = 4
 """Of so many calls the results are handed back together: waking the event loop for each would cost as much again."""
 
 
+def asks_later(service: TuningService) -> TypeGuard[AskingService]:
+    """Return whether a service takes requests for trials without a thread that waits."""
+    return hasattr(service, "ask_later")  # a check of the whole protocol takes as long as to find the route
+
+
 class Turns:
     """Runs calls in the order in which they come. Thread-safe."""
 
@@ -37,7 +42,7 @@ class Turns:
 
     async def run(self, service: TuningService, call: Callable[[], T]) -> T:
         """Return what a call of a service returns; one that may have to wait for a network has a thread of its own."""
-        if not isinstance(service, AskingService) or not service.answers_at_once:
+        if not asks_later(service) or not service.answers_at_once:
             return await run_in_threadpool(call)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

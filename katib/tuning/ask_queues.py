@@ -101,7 +101,7 @@ class AskQueue:
         self._lock = threading.Lock()
         self._line: deque[AskRequest] = deque()
         self._is_changed, self._is_serving = True, False
-        self._is_whole = isinstance(store, WholeWrites)
+        self._whole = store if isinstance(store, WholeWrites) else None
         self._view = AskedView(store, key, self._on_change)
 
     def ask(self, request: AskRequest) -> str:
@@ -140,7 +140,7 @@ class AskQueue:
     @property
     def can_wait(self) -> bool:
         """Whether a request that is not answered at once is answered later."""
-        return isinstance(self._store, WholeWrites)
+        return self._whole is not None
 
     @property
     def is_idle(self) -> bool:
@@ -232,10 +232,10 @@ class AskQueue:
                 trial = Trial.decode(self._store.get(TRIAL, Key(self._key.namespace, name)))
                 if _is_free(trial, self._view.experiment, now):
                     change = {"labels": {ASK_LABEL: lease.ask_id}, "annotations": {LEASE_ANNOTATION: str(lease)}}
-                    if not self._is_whole or not isinstance(self._store, WholeWrites):
+                    if self._whole is None:
                         return self._store.patch(as_read(trial), {"metadata": change})
                     status = plan_callers_trial(CallersTrial(_leased(trial, lease), now=now)).status
-                    return self._store.patch_whole(with_status(trial, status), {"metadata": change})
+                    return self._whole.patch_whole(with_status(trial, status), {"metadata": change})
             except (ConflictError, NotFoundError):  # another caller got it, or its lease has just ended
                 continue
         return None
@@ -254,9 +254,8 @@ class AskQueue:
             trial = structs.replace(trial, status=plan_callers_trial(CallersTrial(trial, now=now)).status)
             self._giving.on_made(trial)
             try:
-                if isinstance(self._store, WholeWrites):
-                    return self._store.create_whole(trial.encode())
-                return self._store.create(trial.encode())
+                create = self._store.create if self._whole is None else self._whole.create_whole
+                return create(trial.encode())
             except AlreadyExistsError:  # another caller got it
                 continue
         return None
@@ -298,10 +297,10 @@ class AskQueues:
 
         A store that is seen with the rights of one user has a queue for each request, in which nobody can wait.
         """
-        if not isinstance(store, WholeWrites):
-            return AskQueue(store, key, self._giving, self._wake)
         queue = self._queues.get(key)
         if queue is None:
+            if not isinstance(store, WholeWrites):
+                return AskQueue(store, key, self._giving, self._wake)
             self._sweep()
             queue = self._queues.setdefault(key, AskQueue(store, key, self._giving, self._wake))
         return queue

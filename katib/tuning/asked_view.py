@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE, TrialState, state_in
 from katib.api.types import Experiment, Suggestion, TrialAssignment
@@ -78,8 +78,7 @@ class AskedView:
     def is_over(self) -> bool:
         """Whether the experiment gives no trials any more."""
         experiment = self.experiment
-        is_completed = bool(true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT)
-        return is_completed or experiment.metadata.deletion_timestamp is not None
+        return has_ended(experiment.status.conditions) or experiment.metadata.deletion_timestamp is not None
 
     def refresh(self) -> None:
         """Know what is stored now.

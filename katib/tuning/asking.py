@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import structs
 
@@ -93,7 +93,6 @@ class AskedTrial:
         return self.queue.leave(self.request, self.reason)
 
 
-@runtime_checkable
 class AskingService(Protocol):
     """An ability of a tuning service: to take a request for a trial without a thread that waits for the answer."""
 

@@ -269,12 +269,12 @@ class ObjectTuningService(ObjectReadingService):
             asked = self.ask_later(
                 namespace, experiment, request_id=request_id, client=client, lease_seconds=lease_seconds
             )
-            left = deadline - self._clock.monotonic()
-            if asked.answer is not None and left > 0:
+            answer, left = asked.answer, deadline - self._clock.monotonic()
+            if answer is not None and left > 0:
                 with suppress(TimeoutError):
-                    return asked.answer.result(left)
+                    return answer.result(left)
             given = asked.leave()
-            if asked.answer is not None or given.document or given.is_over or left <= 0:
+            if answer is not None or given.document or given.is_over or left <= 0:
                 return given
             with pause:
                 self._clock.wait(pause, min(left, ASK_PAUSES.pause_seconds(attempt)))

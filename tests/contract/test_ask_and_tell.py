@@ -48,6 +48,12 @@ def controllers(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
 
 
 @contextmanager
+def plain_store(_request: pytest.FixtureRequest) -> Iterator[TuningService]:
+    with over_controllers(plain=True) as service:
+        yield service
+
+
+@contextmanager
 def engine(request: pytest.FixtureRequest) -> Iterator[TuningService]:
     directory: Path = request.getfixturevalue("tmp_path")
     with open_engine(data_dir=directory, own_process=False) as running:
@@ -67,6 +73,7 @@ def over_http(request: pytest.FixtureRequest) -> Iterator[TuningService]:
 
 WORLDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[TuningService]]] = {
     "controllers": controllers,
+    "plain store": plain_store,
     "engine": engine,
     "http": over_http,
 }
@@ -350,6 +357,21 @@ def test_twenty_callers_that_ask_for_more_than_there_is_get_each_trial_once(serv
 
     assert len(told) == len(set(told)) == 50
     assert experiment.status.trials_succeeded == experiment.status.trials == 50
+
+
+def test_those_who_wait_are_served_when_a_trial_ends_and_learning_algorithms_are_asked_for_all_at_once(
+    service: TuningService,
+) -> None:
+    submit(service, algorithm={"algorithmName": "tpe"}, maxTrialCount=21, parallelTrialCount=20)
+    first = asked(service)
+    with ThreadPoolExecutor(20) as pool:
+        waiting = [pool.submit(asked, service) for _ in range(20)]
+        names = {given.result().name for given in waiting[:1]}  # nineteen more fit beside the first
+        service.tell(NS, first.name, {"loss": 1})
+        names |= {given.result().name for given in waiting}
+
+    assert len(names) == 20
+    assert first.name not in names
 
 
 def test_an_experiment_whose_trials_run_as_jobs_gives_none(service: TuningService) -> None:

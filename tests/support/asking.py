@@ -9,12 +9,13 @@ from katib.api.algorithms import AlgorithmInfo
 from katib.api.types import Trial
 from katib.local.admission import HostCapacity
 from katib.local.submission import LocalHome
-from katib.runtime.objects import Object
+from katib.runtime.objects import Object, ObjectStore
 from katib.tuning.ports import CallersLog, Records
 from katib.tuning.service import Diagnosis, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import Gate, StoredObjects
 from tests.support.controllers import FakeServices, World
+from tests.support.faulty_store import FaultyStore
 from tests.support.tuning import Catalog
 
 
@@ -43,17 +44,22 @@ class _Nothing:
 
 
 @contextmanager
-def over_controllers(services: FakeServices | None = None) -> Iterator[ObjectTuningService]:
-    """Run controllers over a store in memory; yield the tuning service of that store."""
+def over_controllers(services: FakeServices | None = None, *, plain: bool = False) -> Iterator[ObjectTuningService]:
+    """Run controllers over a store in memory; yield the tuning service of that store.
+
+    Args:
+        services: Suggestion services.
+        plain: Whether the store that users see does no more than every store, as that of a cluster.
+    """
     with World(services=services) as world:
-        yield service_of(world)
+        yield service_of(world, FaultyStore(world.store) if plain else None)
 
 
-def service_of(world: World) -> ObjectTuningService:
-    """Return a tuning service over the store of a world."""
+def service_of(world: World, store: ObjectStore | None = None) -> ObjectTuningService:
+    """Return a tuning service over the store of a world, or over this one around it."""
     nothing = _Nothing()
     return ObjectTuningService(
-        Records(world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
+        Records(store or world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
         Gate(_Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(world.store)),
         nothing.explain,
         world.clock,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.names import FIRST_FAILURES_ANNOTATION
+from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, FIRST_FAILURES_ANNOTATION
 from katib.api.trials import TrialState
 from katib.api.types import ParameterAssignment, Trial, TrialAssignment
 from katib.controllers.experiment.ledger import TrialCounts
@@ -120,6 +120,37 @@ def test_active_waiting_and_asked_for_fill_the_parallelism_within_the_budget(
 
     assert [a.name for a in planned.create_trials] == [a.name for a in names[:created]]
     assert planned.requests == (given + asked if asked else None)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "running", "waiting", "outstanding", "requested"),
+    [
+        pytest.param({ASKED_ANNOTATION: "5"}, 3, 0, 0, 2, id="as many as were asked for"),
+        pytest.param({ASKED_ANNOTATION: "9"}, 3, 0, 0, 3, id="and may be evaluated at once"),
+        pytest.param({ASKED_ANNOTATION: "5"}, 3, 2, 0, 0, id="those that wait were asked for"),
+        pytest.param({AHEAD_ANNOTATION: "10"}, 6, 0, 0, 10, id="ahead whatever the parallelism"),
+        pytest.param({AHEAD_ANNOTATION: "10"}, 6, 4, 0, 6, id="filled up when half are gone"),
+        pytest.param({AHEAD_ANNOTATION: "10"}, 6, 5, 0, 0, id="not one by one"),
+        pytest.param({AHEAD_ANNOTATION: "10"}, 6, 1, 9, 9, id="nor while they are made"),
+        pytest.param({AHEAD_ANNOTATION: "10"}, 6, 20, 0, 0, id="more than fit"),
+        pytest.param({AHEAD_ANNOTATION: "100"}, 6, 0, 0, 14, id="within the budget"),
+    ],
+)
+def test_trials_of_callers_are_made_by_them_from_what_was_requested(
+    annotations: dict[str, str], running: int, waiting: int, outstanding: int, requested: int
+) -> None:
+    names = assignments(*(f"w{i}" for i in range(waiting)))
+    given = running + waiting
+    asking = suggestion(requests=given + outstanding, suggestion_count=given, suggestions=names)
+    planned = plan(
+        seen={"suggestion": asking, "counts": counts(running=running), "waiting": names, "annotations": annotations},
+        trialTemplate=None,
+        maxTrialCount=20,
+        parallelTrialCount=6,
+    )
+
+    assert planned.create_trials == ()
+    assert given + requested == (asking.spec.requests if planned.requests is None else planned.requests)
 
 
 @pytest.mark.parametrize("parallel", [0, -3])
