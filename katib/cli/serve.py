@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from katib.errors import KatibError, invalid
 from katib.rest.notes import SIGNED_OUT_FILE, TOKEN_FILE, account_directory, kept_token, noted
 
 if TYPE_CHECKING:
+    from fastapi import APIRouter
+
     from katib.controllers.metrics import Page
     from katib.local.engine import Engine
     from katib.rest.server import Server
@@ -255,6 +257,7 @@ def _listening(
     *,
     pages: Mapping[str, Page] = MappingProxyType({}),
     data_dir: Path | None = None,
+    doors: Sequence[APIRouter] = (),
 ) -> Iterator[Server]:
     """Give a server that the commands of this account find; its note goes before it does."""
     from katib.rest.server import Server
@@ -270,6 +273,7 @@ def _listening(
             pages=pages,
             ui=ui_routes,
             signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
+            doors=doors,
         ) as server,
         noted(
             server.address,
@@ -345,6 +349,7 @@ def _run(
     """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
     from katib.controllers.metrics import ControllerMetrics, check_page
     from katib.local import open_engine
+    from katib.optuna_storage.routes import storage_routes
     from katib.tuning.reading import format_duration
 
     stop, metrics = _Stop(), ControllerMetrics()
@@ -355,7 +360,8 @@ def _run(
         ) as engine,
     ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
-        with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir) as server:
+        doors = [storage_routes(engine.chosen_trials)]
+        with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir, doors=doors) as server:
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
@@ -385,7 +391,7 @@ def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterat
                 logging.getLogger(__name__).warning("no client of Optuna can connect: %s", error)
                 return
             if not quiet:
-                click.echo(f"for Optuna:   storage={line_to_copy(directory)}", err=True)
+                click.echo(f"for Optuna:   storage={line_to_copy(directory)}")
 
         starting = threading.Thread(target=listen, name="optuna-storage", daemon=True)
         starting.start()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import grpc
-
-from katib.errors import KatibError, NotFoundError, code_of, one_line
+from katib.errors import InternalError, KatibError, code_of, one_line
 from katib.optuna_storage import translation as words
 from katib.optuna_storage.messages import CALLS, SERVICE
 from katib.tuning.chosen_trials import ChosenTrials
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import grpc
 
 ALGORITHM = "optuna"
 """What is shown as the algorithm of a study: the sampler is the client's, and the protocol does not name it."""
@@ -28,6 +26,17 @@ class StorageService:
 
     def __init__(self, trials: ChosenTrials) -> None:
         self._trials = trials
+        self._methods = {call: (getattr(self, _method(call)), reply) for call, (_, reply) in CALLS.items()}
+
+    def answer(self, call: str, request: Any) -> bytes:
+        """Return the reply to a request of a call, as it travels.
+
+        Raises:
+            KatibError: The call is refused, with the code of its class.
+        """
+        method, reply = self._methods[call]
+        written: bytes = reply(**method(request)).SerializeToString()
+        return written
 
     def _create_new_study(self, request: Any) -> dict[str, Any]:
         objective = words.objective_of(request.directions)
@@ -114,22 +123,27 @@ class StorageService:
 
 def handlers(service: StorageService) -> grpc.GenericRpcHandler:
     """Return what a server of gRPC calls for the protocol."""
-    made = {}
-    for call, (request, reply) in CALLS.items():
-        method = getattr(service, "".join(f"_{c.lower()}" if c.isupper() else c for c in call))
-        made[call] = grpc.unary_unary_rpc_method_handler(
-            _answering(method, reply), request.FromString, reply.SerializeToString
-        )
+    import grpc
+
+    made = {
+        call: grpc.unary_unary_rpc_method_handler(_answering(service, call), request.FromString)
+        for call, (request, _) in CALLS.items()
+    }
     return grpc.method_handlers_generic_handler(SERVICE, made)
 
 
-def _answering(method: Callable[[Any], dict[str, Any]], reply: Any) -> Callable[[Any, grpc.ServicerContext], Any]:
-    def answer(request: Any, context: grpc.ServicerContext) -> Any:
+def _answering(service: StorageService, call: str) -> Callable[[Any, grpc.ServicerContext], bytes]:
+    import grpc
+
+    def answer(request: Any, context: grpc.ServicerContext) -> bytes:
         try:
-            return reply(**method(request))
+            return service.answer(call, request)
         except KatibError as error:
-            if not isinstance(error, NotFoundError):
-                _log.debug("refused: %s", error)
             context.abort(grpc.StatusCode[code_of(error).grpc_code], one_line(error))
+            raise InternalError("abort always raises") from error
 
     return answer
+
+
+def _method(call: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -66,6 +66,7 @@ def create_app(
     closing: Closing | None = None,
     pages: Mapping[str, Page] = MappingProxyType({}),
     ui: MakePages | None = None,
+    doors: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """Return the web application of a tuning service.
 
@@ -77,6 +78,7 @@ def create_app(
         pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
             without the second there is nothing to count.
         ui: Returns the routes of the page for people, below `UI_PREFIX`; without it `/` leads to `/docs`.
+        doors: Routes that answer in the protocols of other libraries, which are described there.
     """
     closing = closing or Closing()
     app = _App(
@@ -100,6 +102,8 @@ def create_app(
             app.include_router(router, prefix=UI_PREFIX, include_in_schema=False)
     if people is not None:
         app.include_router(people, prefix=UI_PREFIX, include_in_schema=False)
+    for door in doors:
+        app.include_router(door, include_in_schema=False)
     _add_service_routes(app, pages)
     _add_documents(app, has_pages=people is not None)
     show_problem = None if people is None else people.show_problem

@@ -354,6 +354,16 @@ class HttpTuningService:
         except InvalidError as error:
             raise InvalidError(replace(e, path=source) if e.path == shared else e for e in error.errors) from error
 
+    def exchange(self, path: str, message: bytes) -> bytes:
+        """Return the answer to a message in the protocol of another library (`create_app`, `doors`)."""
+        try:
+            response = self._http.post(path, content=message)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if not response.is_success:
+            self._decode(response)
+        return response.content
+
     def _source(self, source: str) -> str:
         """Return how to name a file to the server: to one on this machine its whole path, to others its name only."""
         path = Path(source)

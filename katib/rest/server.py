@@ -8,12 +8,13 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 import uvicorn
+from fastapi import APIRouter
 
 from katib.controllers.metrics import Page
 from katib.errors import FieldError, InvalidError
@@ -42,6 +43,7 @@ class Server:
         pages: What monitoring reads, by path (`create_app`).
         ui: The page for people (`create_app`).
         signed_out: File that keeps who signed out; None: a restart forgets it.
+        doors: Routes in the protocols of other libraries (`create_app`).
 
     Attributes:
         url: Where it listens, as its host was named.
@@ -66,6 +68,7 @@ class Server:
         pages: Mapping[str, Page] = MappingProxyType({}),
         ui: MakePages | None = None,
         signed_out: Path | None = None,
+        doors: Sequence[APIRouter] = (),
     ) -> None:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
@@ -87,7 +90,9 @@ class Server:
         self._closing = Closing()
         # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
         hosts = LOOPBACK_HOSTS | {host, own_name} - {""} if loopback and not behind_gateway else None
-        app = create_app(service, sessions=sessions, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui)
+        app = create_app(
+            service, sessions=sessions, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui, doors=doors
+        )
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -71,6 +71,8 @@ R = TypeVar("R")
 _PARAMETER = "parameter"
 _STARTED = "started"
 """Kinds of attributes that are ours; callers use others."""
+
+_LOGS_AT_ONCE = 500
 
 FLUSH_SECONDS = 0.5
 """How long the parameters of a trial that goes on may be missing in its object."""
@@ -372,9 +374,11 @@ class ChosenTrials:
     def flush(self) -> None:
         """Write the parameters of trials that go on into their objects."""
         for known in list(self._known.values()):
-            for trial in list(known.trials.values()):
-                if not trial.is_written and not trial.is_over:
-                    with known.lock:
+            with known.lock:
+                waiting = [trial for trial in known.trials.values() if not trial.is_written and not trial.is_over]
+            for trial in waiting:
+                with known.lock:
+                    if not trial.is_written and not trial.is_over:
                         self._write(known, trial, {}, self._clock.now())
 
     # --- what others change -------------------------------------------------------------------------------------------
@@ -426,9 +430,13 @@ class ChosenTrials:
         for kind, name, value in self._attributes.of(uid):
             known.attributes.setdefault(kind, {})[name] = value
         by_uid: dict[str, ChosenTrial] = {}
+        ends: dict[str, datetime | None] = {}
         for obj in self._store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}, owner_uid=uid).items:
-            trial = self._trial_of(known, Trial.decode(obj))
+            trial, ends[obj["metadata"]["name"]] = _read_trial(known, Trial.decode(obj))
             by_uid[trial.uid] = known.trials[trial.number] = trial
+        for name, reading in self._readings(list(ends), objective.objective_metric_name):
+            if reading.step is not None and reading.time != ends[name]:
+                known.trials[_number_of(name)].readings[reading.step] = float(reading.value)
         for trial_uid, kind, name, value in self._attributes.of_owned(uid):
             trial = by_uid[trial_uid]
             if kind == _PARAMETER:
@@ -442,25 +450,14 @@ class ChosenTrials:
         known.trials = dict(sorted(known.trials.items()))
         return known
 
-    def _trial_of(self, known: ChosenExperiment, trial: Trial) -> ChosenTrial:
-        made = ChosenTrial(int(trial.name.rpartition("-")[2]), uid=trial.metadata.uid)
-        lease, outcome, state = lease_of(trial), outcome_of(trial), trial_state(trial)
-        if lease is not None:
-            made.started = lease.until - timedelta(seconds=lease.seconds)
-        if outcome is not None:
-            made.completed = outcome.time
-            made.state = _STATES[outcome.failure is not None, outcome.stopped]
-            terms = [outcome.values.get(term.name) for term in known.objective.terms]
-            made.values = tuple(float(text) for text in terms if text is not None)
-        elif state not in ACTIVE:
-            made.state, made.completed = TrialState.FAILED, trial.status.completion_time
-        else:
-            made.state = TrialState.PENDING if lease is None else TrialState.RUNNING
-        last = outcome.time if outcome is not None and outcome.values else None
-        for reading in self._log.read(trial.name, metric_name=known.objective.objective_metric_name):
-            if reading.step is not None and reading.time != last:
-                made.readings[reading.step] = float(reading.value)
-        return made
+    def _readings(self, names: Sequence[str], metric: str) -> Iterator[tuple[str, MetricLog]]:
+        """Yield the readings of trials, those of each in the order in which they were reported."""
+        for first in range(0, len(names), _LOGS_AT_ONCE):
+            cursors = dict.fromkeys(names[first : first + _LOGS_AT_ONCE], 0)
+            while cursors:
+                changes = self._log.changes(cursors, metric)
+                yield from ((change.trial_name, change.reading) for change in changes)
+                cursors = {change.trial_name: change.cursor for change in changes}
 
     def _open(self, number: int, trial: int) -> ChosenTrial:
         """Return a trial that may be changed."""
@@ -549,6 +546,28 @@ _STATES = {
     (True, False): TrialState.FAILED,
 }
 """By whether the outcome is a failure, and whether the caller stopped."""
+
+
+def _number_of(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _read_trial(known: ChosenExperiment, trial: Trial) -> tuple[ChosenTrial, datetime | None]:
+    """Return what the object of a trial says, and when its last readings were stored, which are its values."""
+    made = ChosenTrial(_number_of(trial.name), uid=trial.metadata.uid)
+    lease, outcome, state = lease_of(trial), outcome_of(trial), trial_state(trial)
+    if lease is not None:
+        made.started = lease.until - timedelta(seconds=lease.seconds)
+    if outcome is None:
+        made.state = TrialState.PENDING if lease is None else TrialState.RUNNING
+        if state not in ACTIVE:
+            made.state, made.completed = TrialState.FAILED, trial.status.completion_time
+        return made, None
+    made.completed = outcome.time
+    made.state = _STATES[outcome.failure is not None, outcome.stopped]
+    terms = [outcome.values.get(term.name) for term in known.objective.terms]
+    made.values = tuple(float(text) for text in terms if text is not None)
+    return made, outcome.time if outcome.values else None
 
 
 def _copy(given: ChosenTrial, number: int) -> ChosenTrial:

@@ -10,28 +10,34 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 runtime_version = pytest.importorskip("google.protobuf.runtime_version", reason="`make test-optuna` installs it")
 
+import grpc  # noqa: E402
 import optuna  # noqa: E402 - after the check that it can be used
 from optuna.storages import BaseStorage, GrpcStorageProxy  # noqa: E402
 from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
 
 from katib.api.types import Experiment, Trial  # noqa: E402
-from katib.errors import UnavailableError  # noqa: E402
+from katib.errors import ForbiddenError, UnavailableError  # noqa: E402
 from katib.integrations.optuna import storage as katib_storage  # noqa: E402
 from katib.local import open_engine  # noqa: E402
 from katib.local.engine import Engine  # noqa: E402
+from katib.optuna_storage.routes import storage_routes  # noqa: E402
 from katib.optuna_storage.server import StorageServer  # noqa: E402
+from katib.rest.server import Server  # noqa: E402
 from katib.tuning.reading import state_of  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402
 
@@ -214,6 +220,41 @@ def test_the_trial_of_a_killed_program_fails_and_runs_again(engine: Engine, stor
     assert [trial.params for trial in again] == [killed.params]
 
 
+@contextmanager
+def served(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "katib.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        eventually(lambda: "for Optuna:" in server.stdout.readline())  # type: ignore[union-attr]
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path) -> None:
+    acknowledged: dict[int, tuple[dict[str, float], list[float] | None]] = {}
+
+    def note(_study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        acknowledged[trial.number] = (trial.params, trial.values)
+
+    for number in range(6):
+        with served(tmp_path) as server:
+            killing = threading.Timer(0.2 + number / 10, server.kill)
+            study = optuna.create_study(study_name="s", storage=katib_storage(tmp_path), load_if_exists=True)
+            killing.start()
+            with pytest.raises((grpc.RpcError, UnboundLocalError)):  # the second by Optuna, whose handling of it fails
+                study.optimize(objective, n_trials=100_000, callbacks=[note])
+            killing.join()
+    with served(tmp_path):
+        found = optuna.load_study(study_name="s", storage=katib_storage(tmp_path)).trials
+
+    assert [trial.number for trial in found] == list(range(len(found)))
+    assert len(acknowledged) > 6
+    assert {number: (found[number].params, found[number].values) for number in acknowledged} == acknowledged
+    assert sum(not trial.state.is_finished() for trial in found) <= 6
+
+
 def test_two_writers_with_different_distributions_of_one_name(engine: Engine, storage: BaseStorage) -> None:
     study = optuna.create_study(study_name="two", storage=storage)
     first, second = study.ask(), optuna.load_study(study_name="two", storage=client()).ask()
@@ -225,6 +266,25 @@ def test_two_writers_with_different_distributions_of_one_name(engine: Engine, st
 
     space = experiment(engine, "two").spec.parameters[0].feasible_space
     assert (float(space.min), float(space.max)) == (-5, 1)
+
+
+def test_a_server_elsewhere_is_reached_with_its_token(engine: Engine, storage: BaseStorage) -> None:
+    doors = [storage_routes(engine.chosen_trials)]
+    with Server(engine.service, host="127.0.0.1", port=0, token="secret", doors=doors) as server:
+        first = katib_storage(server=server.url, token="secret")
+        there = pickle.loads(pickle.dumps(first))
+        first.close()
+        study = optuna.create_study(study_name="there", storage=there, sampler=optuna.samplers.TPESampler(seed=0))
+        study.optimize(objective, n_trials=6)
+        with pytest.raises(optuna.exceptions.DuplicatedStudyError):
+            optuna.create_study(study_name="there", storage=there)
+        with pytest.raises(KeyError):
+            there.get_trial(1)
+        with pytest.raises(ForbiddenError, match="asks for a token"):
+            katib_storage(server=server.url, token="guess")
+        same = optuna.load_study(study_name="there", storage=storage)
+        assert [trial.values for trial in same.trials] == [trial.values for trial in study.trials]
+        there.close()
 
 
 def test_no_server_is_one_line_with_the_command_to_start_it(tmp_path: Path) -> None:

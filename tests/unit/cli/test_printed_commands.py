@@ -44,6 +44,7 @@ EXAMPLES = {
     "katib run {}": "katib run demo.yaml",
     "katib run {}{}": "katib run demo.yaml --context c",
     "katib serve": "katib serve",
+    "katib serve --data-dir {}": "katib serve --data-dir d",
     "katib serve --stop{}": "katib serve --stop --data-dir d",
     "katib serve{}": "katib serve --data-dir d",
     "katib stop {}": "katib stop demo",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,18 +19,22 @@ from katib.api.validation.metadata import check_metadata
 from katib.controllers.kinds import EXPERIMENT, TRIAL, with_status
 from katib.controllers.trial.plan import killed
 from katib.databases.sqlite import Database, open_database
-from katib.errors import InvalidError
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError
 from katib.local.engine import STATUS_KINDS
 from katib.observations.sql import SqlObservationLog
 from katib.optuna_storage.messages import CALLS, DIRECTIONS, STATES
-from katib.optuna_storage.server import LONGEST_PATH, socket_path
+from katib.optuna_storage.routes import storage_routes
+from katib.optuna_storage.server import LONGEST_PATH, StorageServer, line_to_copy, socket_path
 from katib.optuna_storage.service import StorageService, handlers
+from katib.rest.client import HttpTuningService
+from katib.rest.server import Server
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key
 from katib.stores.sql import SqlStore
 from katib.stores.sql.attributes import SqlAttributes
 from katib.tuning.chosen_trials import ChosenTrials
 from katib.tuning.ports import CallersLog
+from tests.support.tuning import MemoryTuningService
 
 MINIMIZE, MAXIMIZE = range(len(DIRECTIONS))
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(len(STATES))
@@ -80,7 +86,7 @@ class World:
         handler: Any = self._handlers.service(Details(f"/optuna.StorageService/{name}"))  # type: ignore[arg-type]
         request, reply = CALLS[name]
         answer = handler.unary_unary(handler.request_deserializer(request(**fields).SerializeToString()), Context())
-        return reply.FromString(handler.response_serializer(answer))
+        return reply.FromString(answer)
 
     def study(self, title: str = "s", *directions: int) -> int:
         return int(self.call("CreateNewStudy", study_name=title, directions=directions or [MINIMIZE]).study_id)
@@ -277,3 +283,58 @@ def test_a_stopped_study_takes_no_trials(world: World) -> None:
 def test_a_directory_with_a_long_path_is_refused_with_its_length() -> None:
     with pytest.raises(InvalidError, match=f"a Unix socket may have {LONGEST_PATH}"):
         socket_path(Path("/" + "d" * LONGEST_PATH))
+
+
+def test_a_client_of_this_account_connects_at_the_socket(world: World) -> None:
+    study = world.study()
+    request, reply = CALLS["GetStudyNameFromId"]
+    assert line_to_copy(world.directory) == ""
+    with (
+        StorageServer(world.trials, world.directory) as server,
+        grpc.insecure_channel(f"unix:{world.directory}/optuna.sock:13000") as channel,
+    ):
+        assert (
+            line_to_copy(world.directory) == f'GrpcStorageProxy(host="unix:{world.directory}/optuna.sock", port=13000)'
+        )
+        assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
+        call = channel.unary_unary(
+            "/optuna.StorageService/GetStudyNameFromId", request.SerializeToString, reply.FromString
+        )
+        assert call(request(study_id=study)).study_name == "s"
+        with pytest.raises(grpc.RpcError) as refused:
+            call(request(study_id=study + 1))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    assert not server.path.exists()
+
+
+def test_the_socket_of_a_killed_server_is_replaced_and_a_file_is_not(world: World) -> None:
+    path = socket_path(world.directory)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with StorageServer(world.trials, world.directory):
+        pass
+    path.write_text("mine")
+
+    with (
+        pytest.raises(TerminalError, match="it is not a socket; move it away"),
+        StorageServer(world.trials, path.parent),
+    ):
+        pass
+
+
+def test_the_same_calls_are_answered_by_http_with_a_token(world: World) -> None:
+    study = world.study()
+    request, reply = CALLS["GetStudyNameFromId"]
+    doors = [storage_routes(world.trials)]
+    with Server(MemoryTuningService(), host="127.0.0.1", port=0, token="secret", doors=doors) as server:
+        with HttpTuningService(server.url, "secret") as client:
+            answer = client.exchange("optuna/GetStudyNameFromId", request(study_id=study).SerializeToString())
+            assert reply.FromString(answer).study_name == "s"
+            with pytest.raises(NotFoundError, match="no experiment with the number"):
+                client.exchange("optuna/GetStudyNameFromId", request(study_id=study + 1).SerializeToString())
+            with pytest.raises(NotFoundError, match="has no call Open"):
+                client.exchange("optuna/Open", b"")
+            with pytest.raises(InvalidError, match="it is not a request of GetTrial"):
+                client.exchange("optuna/GetTrial", b"\xff")
+        with HttpTuningService(server.url, "guess") as stranger, pytest.raises(ForbiddenError):
+            stranger.exchange("optuna/GetAllStudies", b"")

@@ -1,0 +1,129 @@
+"""How many trials a second Optuna's own client gets through our endpoint, against Optuna's own server on SQLite.
+
+    .venv-optuna/bin/python -m benchmarks.optuna_storage                  1 and 4 processes, two samplers
+    .venv-optuna/bin/python -m benchmarks.optuna_storage --trials 200     with fewer trials each
+
+Five parameters and one report a trial; nothing is evaluated. Both servers are processes of their own, in the same run,
+and clients have imported Optuna before the clock starts. `make test-optuna` makes the environment: the client needs a
+newer protobuf than the other tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import GrpcStorageProxy, get_storage, run_grpc_proxy_server
+
+from katib.local import open_engine
+from katib.optuna_storage.server import PORT, SOCKET, StorageServer
+from tests.support.ports import free_port
+
+SAMPLERS, PROCESSES = ("RandomSampler", "TPESampler"), (1, 4)
+
+Place = tuple[str, int]
+
+
+def objective(trial: optuna.Trial) -> float:
+    value = sum(trial.suggest_float(f"x{number}", -1, 1) ** 2 for number in range(5))
+    trial.report(value, 0)
+    trial.should_prune()
+    return value
+
+
+def client(place: Place) -> GrpcStorageProxy:
+    storage = GrpcStorageProxy(host=place[0], port=place[1])
+    storage.wait_server_ready(60)
+    return storage
+
+
+def work(place: Place, name: str, sampler: str, trials: int, start: Any) -> None:
+    quiet()
+    study = optuna.load_study(study_name=name, storage=client(place), sampler=getattr(optuna.samplers, sampler)())
+    start.wait()
+    study.optimize(objective, n_trials=trials)
+
+
+def pace(place: Place, sampler: str, processes: int, trials: int) -> float:
+    """Return the trials a second of all processes together."""
+    name = f"{sampler}-{processes}"
+    optuna.create_study(study_name=name, storage=client(place))
+    spawn = multiprocessing.get_context("spawn")
+    start = spawn.Barrier(processes + 1)
+    workers = [
+        spawn.Process(target=work, args=(place, name, sampler, trials // processes, start)) for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    start.wait()
+    began = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    return trials / (time.perf_counter() - began)
+
+
+def quiet() -> None:
+    warnings.simplefilter("ignore")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@contextmanager
+def served(directory: Path, port: int) -> Iterator[None]:
+    """Run a server as a process of its own: Optuna's at a port, ours where there is none."""
+    command = [sys.executable, "-m", "benchmarks.optuna_storage", "--serve", str(directory), "--port", str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+        try:
+            yield
+        finally:
+            server.terminate()
+
+
+def serve(directory: Path, port: int) -> None:
+    quiet()
+    if port:
+        run_grpc_proxy_server(get_storage(f"sqlite:///{directory / 'optuna.db'}"), host="localhost", port=port)
+        return
+    with open_engine(data_dir=directory) as engine:
+        engine.start()
+        with StorageServer(engine.chosen_trials, directory):
+            sys.stdin.read()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--serve", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.port)
+        return
+    quiet()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        ours, theirs = (f"unix:{root}/{SOCKET}", PORT), ("localhost", port)
+        with served(root, 0), served(root, port):
+            for sampler in SAMPLERS:
+                for processes in PROCESSES:
+                    own = pace(ours, sampler, processes, options.trials)
+                    rival = pace(theirs, sampler, processes, max(options.trials // 10, 4 * processes))
+                    print(
+                        f"{sampler:14} {processes} processes: {own:6.0f} trials/s, Optuna's server on SQLite"
+                        f" {rival:5.0f}: {own / rival:4.1f} times (target: at least 5)",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Optuna's client of a storage, connected to the server of a data directory, with heartbeats."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import optuna
+from optuna.storages import GrpcStorageProxy
+from optuna.storages._heartbeat import BaseHeartbeat
+from optuna.trial import FrozenTrial, TrialState
+
+from katib.errors import KatibError, TerminalError, UnavailableError, code_of
+from katib.optuna_storage.server import PORT, SOCKET, socket_path
+from katib.rest.client import HttpTuningService
+
+StaleTrialCallback = Callable[["optuna.Study", FrozenTrial], None]
+
+_HEARTBEAT = "katib:heartbeat"
+"""System attribute of a trial: when its program gave its last sign of life."""
+
+_GRACE_FACTOR = 2
+"""As in Optuna's RDBStorage: a trial is stale after two intervals, where nothing else is said."""
+
+
+_CONNECT_SECONDS = 5.0
+"""A connection takes milliseconds; gRPC waits before it tries again where there was no server just before."""
+
+
+class Storage(GrpcStorageProxy, BaseHeartbeat):
+    """Optuna's own client, with heartbeats, which it does not have. Use `storage`."""
+
+    def __init__(
+        self, directory: Path, interval: int | None, grace_seconds: float | None, callback: StaleTrialCallback | None
+    ) -> None:
+        self._interval = interval
+        self._grace = timedelta(seconds=grace_seconds or _GRACE_FACTOR * (interval or 0))
+        self._callback = callback
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            super().__init__(host=f"unix:{directory}/{SOCKET}", port=PORT)
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Note a sign of life; a trial that has ended needs none."""
+        try:
+            self.set_trial_system_attr(trial_id, _HEARTBEAT, datetime.now(UTC).isoformat())
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return
+
+    def _get_stale_trial_ids(self, study_id: int) -> list[int]:
+        last = datetime.now(UTC) - self._grace
+        running = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.RUNNING,))
+        beats = ((trial, trial.system_attrs.get(_HEARTBEAT)) for trial in running)
+        return [trial._trial_id for trial, beat in beats if beat and datetime.fromisoformat(beat) < last]  # noqa: SLF001 - no other way
+
+    def get_heartbeat_interval(self) -> int | None:
+        """Return the seconds between two signs of life; None: there are none."""
+        return self._interval
+
+    def get_heartbeat_stale_trial_callback(self) -> StaleTrialCallback | None:
+        """Return what is called with a study and a trial that has failed for lack of signs of life."""
+        return self._callback
+
+    def get_failed_trial_callback(self) -> StaleTrialCallback | None:
+        """Return the same, by the name that Optuna 4 knows."""
+        return self._callback
+
+
+class RemoteStorage(Storage):
+    """The same by HTTP, with the token of a server and the TLS of its address. Use `storage`."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str | None,
+        interval: int | None,
+        grace_seconds: float | None,
+        callback: StaleTrialCallback | None,
+    ) -> None:
+        self._server = server
+        self._token = token
+        super().__init__(Path(), interval, grace_seconds, callback)
+
+    def _setup(self) -> None:
+        from optuna.storages._grpc.client import GrpcClientCache
+
+        self._channel = HttpTuningService(self._server, self._token)  # what `close` closes
+        self._stub = _HttpStub(self._channel)  # type: ignore[assignment]  # it has the same calls
+        self._cache = GrpcClientCache(self._stub)
+
+    def wait_server_ready(self, timeout: float | None = None) -> None:  # noqa: ARG002 - Optuna's; a request has its own
+        """Return when the server answers.
+
+        Raises:
+            UnavailableError: No server answers there.
+            ForbiddenError: It does not accept the token.
+        """
+        self._channel.exchange("optuna/GetAllStudies", b"")
+
+
+class _HttpStub:
+    """Has a method for each call, as the stub that Optuna's client has."""
+
+    def __init__(self, http: HttpTuningService) -> None:
+        self._http = http
+
+    def __getattr__(self, call: str) -> Callable[[Any], Any]:
+        from optuna.storages._grpc.auto_generated import api_pb2
+
+        reply = getattr(api_pb2, f"{call}Reply")
+
+        def send(request: Any) -> Any:
+            try:
+                return reply.FromString(self._http.exchange(f"optuna/{call}", request.SerializeToString()))
+            except KatibError as error:
+                raise _RefusedError(error) from error
+
+        return send
+
+
+class _RefusedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
+    """A call that the server refused, as Optuna's client reads it."""
+
+    def __init__(self, error: KatibError) -> None:
+        super().__init__(str(error))
+        self._code = grpc.StatusCode[code_of(error).grpc_code]
+
+    def code(self) -> grpc.StatusCode:
+        """Return the code of the error."""
+        return self._code
+
+
+def storage(
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    server: str | None = None,
+    token: str | None = None,
+    heartbeat_interval: int | None = None,
+    grace_period: float | None = None,
+    stale_trial_callback: StaleTrialCallback | None = None,
+) -> Storage:
+    """Return the storage of the server that runs in a data directory, for `optuna.create_study` and others.
+
+    Args:
+        data_dir: The data directory; by default $KATIB_HOME, else `.katib`.
+        server: The URL of a server elsewhere instead, such as `https://tuning.example.org`; by default $KATIB_SERVER.
+        token: What that server asks for; by default $KATIB_TOKEN, else what a server of this account keeps.
+        heartbeat_interval: Seconds between two signs of life of a trial that runs. With them, a trial whose program is
+            gone fails when another program of the study starts its next trial.
+        grace_period: Seconds without a sign after which its program counts as gone; twice the interval by default.
+        stale_trial_callback: Called with such a trial, as `optuna.storages.RetryHeartbeatStaleTrialCallback()`, which
+            has it run again.
+
+    Raises:
+        InvalidError: The path of the directory is too long for a socket.
+        UnavailableError: No server answers there.
+        TerminalError: Optuna's client cannot be used with the protobuf that is installed.
+    """
+    options = heartbeat_interval, grace_period, stale_trial_callback
+    server = server or (os.environ.get("KATIB_SERVER") if data_dir is None else None)
+    try:
+        made = (
+            _local(Path(data_dir or os.environ.get("KATIB_HOME") or ".katib"), *options)
+            if server is None
+            else _remote(server, token or os.environ.get("KATIB_TOKEN"), *options)
+        )
+    except ImportError as error:
+        remedy = "run pip install --upgrade grpcio 'protobuf>=5.28.1'"
+        raise TerminalError(f"Optuna's client of a storage cannot be imported ({error}); {remedy}") from error
+    return made
+
+
+def _local(directory: Path, *options: Any) -> Storage:
+    """Return the storage at the socket of a data directory."""
+    absent = UnavailableError(f"{directory}: no server answers there; start `katib serve --data-dir {directory}`")
+    if not socket_path(directory).is_socket():
+        raise absent
+    made = Storage(directory.absolute(), *options)
+    try:
+        made.wait_server_ready(_CONNECT_SECONDS)
+    except ConnectionError as error:  # the socket of a server that was killed
+        raise absent from error
+    return made
+
+
+def _remote(server: str, token: str | None, *options: Any) -> RemoteStorage:
+    """Return the storage of a server that accepts the token."""
+    made = RemoteStorage(server, token, *options)
+    made.wait_server_ready()
+    return made
