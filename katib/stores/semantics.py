@@ -42,14 +42,17 @@ _decoded: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 
 def encode(obj: Object) -> str:
     """Return the JSON text of an isolated object."""
-    return _encoded(obj).decode()
+    try:
+        return _encoded(obj).decode()
+    except (ValueError, OverflowError):  # half a character, as a program may have printed it; a number of many digits
+        return _checked(obj)
 
 
 def decode(text: str) -> Json:
     """Return the object of the JSON text of one that is stored."""
     try:
         obj: Json = _decoded(text)
-    except ValueError:  # an earlier version stored halves of surrogate pairs
+    except ValueError:
         obj = json.loads(text)
     return obj
 
@@ -60,11 +63,11 @@ def _copied(value: Any) -> Any:
     Raises:
         TypeError, ValueError, RecursionError: The value is not JSON.
     """
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         copy = _decoded(_encoded(value))
         if copy == value:  # so it was of these types already
             return copy
-    return _decoded(_checked(value))
+    return decode(_checked(value))
 
 
 def isolated(obj: Object) -> Json:

@@ -13,7 +13,6 @@ from katib.tuning.drafting import Json, Metrics, Search, command_template, draft
 _METHODS = {"grid": "grid", "random": "random", "bayes": "gp"}
 _DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 _DEFAULT_TRIALS = 20
-_ORIGIN = "sweep"
 _DISTRIBUTIONS = "use uniform, int_uniform, q_uniform, log_uniform_values, log_uniform, values or value"
 
 
@@ -29,15 +28,15 @@ def experiment_of_sweep(text: str, source: str) -> Json:
     """
     sweep = parse_one(text, source)
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
-        raise invalid(source, "it has no parameters", "name the YAML of a sweep", _ORIGIN)
+        raise invalid(source, "it has no parameters", "name the YAML of a sweep", "sweep")
     metric = sweep.get("metric") or {}
     errors: list[FieldError] = []
     if not metric.get("name"):
-        errors.append(FieldError("metric.name", "it is missing", "name the metric that is optimized", _ORIGIN))
+        errors.append(FieldError("metric.name", "it is missing", "name the metric that is optimized", "sweep"))
     algorithm = _METHODS.get(str(sweep.get("method", "random")))
     if algorithm is None:
         cause = f"{sweep['method']} is not a method of a sweep"
-        errors.append(FieldError("method", cause, f"use {', '.join(_METHODS)}", _ORIGIN))
+        errors.append(FieldError("method", cause, f"use {', '.join(_METHODS)}", "sweep"))
     parameters, constants = [], {}
     for name, given in sweep["parameters"].items():
         try:
@@ -88,14 +87,14 @@ def _command(sweep: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[st
     for word in sweep.get("command") or _DEFAULT_COMMAND:
         text = str(word)
         if text.startswith("${") and text not in arguments and not text.startswith("${envvar:"):
-            raise invalid("command", f"{text} has no counterpart", "write the arguments out", _ORIGIN)
+            raise invalid("command", f"{text} has no counterpart", "write the arguments out", "sweep")
         yield from arguments.get(text, [text])
 
 
 def _parameter(path: str, given: Mapping[str, Any]) -> Json | tuple[Any]:
     """Return the type and the space of a parameter; of a constant its value, alone in a tuple."""
     if not isinstance(given, dict) or "parameters" in given:
-        raise invalid(path, "it is nested", "give its parameters names of their own", _ORIGIN)
+        raise invalid(path, "it is nested", "give its parameters names of their own", "sweep")
     if "value" in given:
         return (given["value"],)
     if "values" in given:
@@ -105,12 +104,12 @@ def _parameter(path: str, given: Mapping[str, Any]) -> Json | tuple[Any]:
         return {"parameterType": "discrete" if numbers else "categorical", "feasibleSpace": {"list": texts}}
     low, high = given.get("min"), given.get("max")
     if not isinstance(low, int | float) or not isinstance(high, int | float):
-        raise invalid(path, "it has neither values nor min and max", _DISTRIBUTIONS, _ORIGIN)
+        raise invalid(path, "it has neither values nor min and max", _DISTRIBUTIONS, "sweep")
     whole = isinstance(low, int) and isinstance(high, int)
     distribution = str(given.get("distribution") or ("int_uniform" if whole else "uniform"))
     base = distribution.removeprefix("q_")
     if base not in _SPACES:
-        raise invalid(f"{path}.distribution", f"{distribution} has no counterpart", _DISTRIBUTIONS, _ORIGIN)
+        raise invalid(f"{path}.distribution", f"{distribution} has no counterpart", _DISTRIBUTIONS, "sweep")
     kind, space = _SPACES[base](low, high)
     if base != distribution:
         space["step"] = str(given.get("q", 1))

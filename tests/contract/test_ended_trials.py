@@ -13,10 +13,10 @@ from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
 from katib.tuning.reading import assignments_of, last_condition, objective_value, state_of
 from katib.tuning.service import EndedTrial, TuningService
-from tests.contract.test_ask_and_tell import NS, ask, ended, service, submit
+from tests.contract.test_ask_and_tell import NS, ask, ended, kept, service, submit
 from tests.support.waiting import eventually
 
-__all__ = ["service"]
+__all__ = ["kept", "service"]
 
 BEGAN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

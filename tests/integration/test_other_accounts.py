@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -165,7 +166,7 @@ def serving(home: Path) -> Iterator[Serving]:
             (home / "pushing.json").write_text(pushing_experiment())
             applied = served.katib("apply", "pushing.json")
             assert applied.returncode == 0, applied.stderr
-            eventually(lambda: len(served.ports()) == 2)  # the trial has been told where to push
+            eventually(lambda: len(served.ports()) == 3)  # the trial has been told where to push and to post
             yield served
         finally:
             process.send_signal(signal.SIGTERM)
@@ -233,11 +234,23 @@ def test_prometheus_reads_the_counts_with_the_token(serving: Serving) -> None:
     assert 'katib_trials_current{namespace="default",status="Running"} 1.0' in answer.text
 
 
+def post_status(port: int, trial: str) -> int | None:
+    """Post the status of a trial without a token; return the code of the answer, None where no HTTP is spoken."""
+    url = f"http://127.0.0.1:{port}/trials/{trial}/status"
+    try:
+        return httpx.post(url, json={"trainerStatus": {"metrics": []}}, trust_env=False).status_code
+    except httpx.HTTPError:
+        return None
+
+
 def test_without_a_token_nobody_reads_forges_or_deletes_readings(serving: Serving) -> None:
-    """The second port is that of the log: there is none before a trial needs it, and its token opens one log."""
-    (port,) = serving.ports() - {int(serving.url.rpartition(":")[2])}
-    log = DbManagerClient(f"127.0.0.1:{port}", timeout_seconds=20)
+    """The other ports are those of the log, by gRPC and as Kubeflow Trainer's status; a token opens one trial's log."""
     trial = serving.katib("trials", "pushing", "-o", "name").stdout.strip().removeprefix("trial/")
+    others = serving.ports() - {int(serving.url.rpartition(":")[2])}
+    answers = {port: post_status(port, trial) for port in others}
+    ((port, status),) = ((port, status) for port, status in answers.items() if status is not None)
+    assert status == HTTPStatus.FORBIDDEN
+    log = DbManagerClient(f"127.0.0.1:{(others - {port}).pop()}", timeout_seconds=20)
     try:
         for call in (
             lambda: log.read(trial),

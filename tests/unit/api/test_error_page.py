@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
-DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "ui")
+DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "histories", "ui")
 DOCUMENTED_FILES = (
     "katib/cli/editing.py",
     "katib/cli/plot.py",
@@ -20,15 +20,20 @@ DOCUMENTED_FILES = (
     "katib/local/findings.py",
     "katib/local/jobs/images.py",
     "katib/local/jobs/selection.py",
+    "katib/integrations/ray.py",
+    "katib/rpc/trainer_status.py",
     "katib/sdk/drawing.py",
+    "katib/sklearn.py",
     "katib/tuning/ask_queues.py",
     "katib/tuning/asking.py",
     "katib/tuning/companions.py",
     "katib/tuning/drafting.py",
     "katib/tuning/editing.py",
+    "katib/tuning/ended_trials.py",
     "katib/tuning/offered_templates.py",
     "katib/tuning/preview.py",
     "katib/tuning/suspending.py",
+    "katib/tuning/sweeps.py",
     "suggestion_services/enas/enas.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
