@@ -136,9 +136,9 @@ CMAES = (
     SettingSpec(
         "restart_strategy",
         "text",
-        "none",
-        "What follows when a search has converged: nothing, a search with a larger population, or with "
-        "larger and smaller ones in turn.",
+        "ipop",
+        "What follows when a search has converged: nothing (as in Katib's services unless a restart is asked for), a "
+        "search with a larger population, or with larger and smaller ones in turn.",
         choices=("none", "None", "ipop", "bipop"),
     ),
 )
