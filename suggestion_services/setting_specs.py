@@ -60,6 +60,13 @@ HYPERBAND = (
         at_least=0,
     ),
     SettingSpec("rounds", "int", "1", "How often all brackets are run; 0: until something else ends it.", at_least=0),
+    SettingSpec(
+        "suggestion_trial_dir",
+        "place",
+        "",
+        "Path at which each trial finds the checkpoint of the one that it continues, or the URL of a store where "
+        "trials keep them; without it, trials begin with nothing.",
+    ),
 )
 
 TPE = (

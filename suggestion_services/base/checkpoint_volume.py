@@ -12,10 +12,16 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.api.checkpoints import (
+    CHECKPOINT_ROOT_VARIABLE,
+    NAMESPACE_VARIABLE,
+    TRIAL_DIRECTORY_SETTING,
+    is_shared_directory,
+    is_url,
+)
 from katib.api.names import trial_name
 from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint
-from katib.errors import NotFoundError, UnavailableError
+from katib.errors import FieldError, NotFoundError, UnavailableError
 
 DEFAULT_ROOT = "/opt/katib/data"
 """As in Katib's installations."""
@@ -65,6 +71,16 @@ class CheckpointVolume:
             raise NotFoundError(str(error)) from error
         except CheckpointError as error:
             raise UnavailableError(str(error)) from error
+
+
+def check_place(place: str) -> tuple[FieldError, ...]:
+    """Return what is wrong with a place of checkpoints: what could not be passed to a program is refused."""
+    if is_url(place) or is_shared_directory(place):
+        return ()
+    name = TRIAL_DIRECTORY_SETTING
+    cause = f'"{place}" is no absolute path of a directory' if place else f"{name} is missing"
+    remedy = "name the directory where trials find their checkpoint"
+    return (FieldError(f"spec.algorithm.algorithmSettings.{name}", cause, remedy, "checkpoint-place"),)
 
 
 def _namespace() -> str:

@@ -21,19 +21,17 @@ from random import Random
 
 from typing_extensions import override
 
-from katib.api.checkpoints import is_shared_directory, is_url
+from katib.api.checkpoints import is_url
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.pbt.exploration import explored
 from suggestion_services.pbt.population import Member, Population, Step, lost_to
-from suggestion_services.pbt.volume import CheckpointVolume
 
 DEFAULT_POPULATION = 10
 DEFAULT_THRESHOLD = 0.2
 """[Jaderberg2017]: the worst fifth copies the best fifth."""
-
-_SETTINGS_PATH = "spec.algorithm.algorithmSettings"
 
 
 class PopulationBasedTraining(Algorithm):
@@ -57,12 +55,7 @@ class PopulationBasedTraining(Algorithm):
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
         """Refuse a place of checkpoints that could not be passed to a program."""
-        place = problem.settings.text("suggestion_trial_dir", "")
-        if is_url(place) or is_shared_directory(place):
-            return ()
-        cause = f'"{place}" is no absolute path of a directory' if place else "suggestion_trial_dir is missing"
-        remedy = "name the directory where trials find their checkpoint"
-        return (FieldError(f"{_SETTINGS_PATH}.suggestion_trial_dir", cause, remedy, "checkpoint-place"),)
+        return check_place(problem.settings.text("suggestion_trial_dir", ""))
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
