@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from katib.api.checkpoints import TRIAL_DIRECTORY_SETTING, is_url
+from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETTING, is_url
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.errors import FieldError
 from katib.space import Point
@@ -135,6 +135,8 @@ class Hyperband(Algorithm):
         self._brackets, self._waits, self._newest = self._empty(), False, None
         self._brackets.fill(own, self.problem, self._most)
         self._taken = {trial.name for trial in own}
+        if self._volume is not None and self.problem.settings.text(KEEP_SETTING, "needed") != KEEP_ALL:
+            self._volume.remove_unneeded(self.problem, own, first)
         self.prepare(trials)
         self._gave_up = self._has_lost_too_many(first - len(own))
         if self._gave_up:
