@@ -20,6 +20,7 @@ DOCUMENTED_FILES = (
     "katib/local/findings.py",
     "katib/local/jobs/images.py",
     "katib/local/jobs/selection.py",
+    "katib/integrations/hydra.py",
     "katib/integrations/ray.py",
     "katib/rpc/trainer_status.py",
     "katib/sdk/drawing.py",
