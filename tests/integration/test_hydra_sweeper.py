@@ -65,7 +65,7 @@ def parsed(line: str) -> Any:
         ("range(1, 4)", {"min": "1", "max": "3"}),
         ("range(8, 0, step=-2)", {"min": "2", "max": "8", "step": "2"}),
         ("range(0, 1, step=0.25)", {"min": "0.0", "max": "0.75", "step": "0.25"}),
-        ("choice(a, 'b c', 3, true)", {"list": ["a", "'b c'", "3", "True"]}),
+        ("choice(a, 'b c', 3, true)", {"list": ["a", "b\\ c", "3", "True"]}),
         ("a,b", {"list": ["a", "b"]}),
     ],
     ids=["interval", "log", "int", "range", "downwards", "float-range", "choice", "commas"],
