@@ -73,7 +73,7 @@ class Server:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
             raise InvalidError([_no_token(host, behind_gateway=behind_gateway)])
-        self._sockets = [_listen(host, port)]
+        self._sockets = [listen(host, port)]
         address, self.port = self._sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}"
@@ -125,7 +125,7 @@ class Server:
         if self._sockets[0].getsockname()[0] != "127.0.0.1":
             return ""
         try:
-            self._sockets.append(_listen(_BESIDE, self.port))
+            self._sockets.append(listen(_BESIDE, self.port))
         except InvalidError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
                 return ""
@@ -158,7 +158,12 @@ def _no_token(host: str, *, behind_gateway: bool) -> FieldError:
     return FieldError("--host", cause, remedy, "token-required")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        InvalidError: The port is in use or not ours to take, or the host is unknown.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(address[:2], family=family, backlog=512)

@@ -1,7 +1,4 @@
-"""`hydra/sweeper=katib`, by Hydra itself: its grammar as a search space, and programs that it runs.
-
-`make test-doors` installs Hydra.
-"""
+"""`hydra/sweeper=katib`, by Hydra itself: its grammar as a search space, and programs that it runs."""
 
 from __future__ import annotations
 
