@@ -67,7 +67,7 @@ test-doors: ## Run what works with MLflow, Ray and Transformers with these libra
 	@test -x $(VENV)-doors/bin/python || $(PYTHON) -m venv $(VENV)-doors
 	@$(VENV)-doors/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-doors/bin/python -m pip install --quiet --editable ".[files]" --group doors
-	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py
+	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks
