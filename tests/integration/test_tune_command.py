@@ -67,7 +67,10 @@ def test_a_place_that_takes_no_trials_is_named_and_the_run_goes_on(directory: Pa
 
     assert done.returncode == 0
     assert "note: --log-to: runs/train-" in done.stderr
-    assert "cannot be written: not a directory; `katib export` writes what is missing" in done.stderr
+    assert "cannot be written: not a directory; the same line again writes what is missing" in done.stderr
+    (directory / "runs").unlink()
+    tune(*X, "--log-to", "tensorboard:runs", "--", sys.executable, "train.py", "{x}", cwd=directory)
+    assert len(list((directory / "runs").iterdir())) == 3
     assert wrong.returncode == 2
     assert '"wandb" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]' in wrong.stderr
 

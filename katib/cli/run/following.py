@@ -130,7 +130,7 @@ class Run:
         finally:
             logs.close()
             while not problems.empty():
-                click.echo(f"note: --log-to: {problems.get()}; `katib export` writes what is missing", err=True)
+                click.echo(f"note: --log-to: {problems.get()}; the same line again writes what is missing", err=True)
 
     def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display, logs: LiveLogs | None) -> None:
         try:
