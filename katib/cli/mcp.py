@@ -74,8 +74,8 @@ def _serve(server: MCPServer, port: int, target: options.Target) -> None:
     import uvicorn
 
     from katib.rest.guard import LOOPBACK_HOSTS, Guard
+    from katib.rest.listening import listen
     from katib.rest.notes import TOKEN_FILE, kept_token
-    from katib.rest.server import listen
     from katib.rest.sessions import Sessions
 
     directory = target.data_dir or options.default_data_dir()

@@ -22,6 +22,7 @@ DOCUMENTED_FILES = (
     "katib/local/jobs/selection.py",
     "katib/integrations/hydra.py",
     "katib/integrations/ray.py",
+    "katib/rest/status_server.py",
     "katib/rpc/trainer_status.py",
     "katib/sdk/drawing.py",
     "katib/sklearn.py",
