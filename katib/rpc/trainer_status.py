@@ -13,16 +13,13 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from urllib.parse import quote, unquote
 
-from katib.api.metrics import MetricLog, ObservationLog, parse_value
+from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, parse_value
 from katib.errors import invalid
 from katib.rpc.log_guard import Caller, LogGuard
 
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
 AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
-
-PROGRESS = "progressPercentage"
-"""The metric that the progress is stored as."""
 
 _STEP = "current_step"
 _MOST_METRICS = 256

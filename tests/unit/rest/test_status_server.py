@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import LogAccess, MetricLog
+from katib.api.metrics import PROGRESS, LogAccess, MetricLog
 from katib.rest.status_server import StatusServer
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Tokens, trial_token
-from katib.rpc.trainer_status import PROGRESS, StatusReceiver
+from katib.rpc.trainer_status import StatusReceiver
 from tests.support.observations import MemoryObservationLog
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
