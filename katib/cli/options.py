@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
+from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
 from katib.errors import InvalidError, invalid
 
@@ -77,6 +78,24 @@ detach = click.option(
     is_flag=True,
     help="Hand it to a server in the background, which is started where none runs, and return.",
 )
+
+
+def budget(function: F) -> F:
+    """Add the options for a budget; the command gets them as annotations of the experiment."""
+
+    @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
+    @click.option(
+        "--price", "prices", multiple=True, metavar="gpu=2.50", help="What an hour costs of gpu, cpu or trial."
+    )
+    @functools.wraps(function)
+    def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
+        found = {BUDGET_ANNOTATION: limits} if limits else {}
+        found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
+        return function(*args, budget=found, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
 
 _LOG_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}

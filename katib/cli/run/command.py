@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from katib.api.loading import FileText
+from katib.api.loading import FileText, with_annotations
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -52,6 +52,7 @@ _OF_AN_ENGINE = ("config", "containers")
     metavar="FILE",
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
+@options.budget
 @again.choice_options
 @options.detach
 @options.data_dir
@@ -68,6 +69,7 @@ _OF_AN_ENGINE = ("config", "containers")
 def run(
     file: str,
     warm_start: str | None,
+    budget: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
@@ -101,8 +103,9 @@ def run(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
-        return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    document = with_earlier(FileText(*options.read_file(file)), warm_start)
+    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start), budget)
+    if cluster:
+        return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
     try:
         check_runs_by_itself(document)
     except InvalidError as error:
@@ -302,8 +305,7 @@ def _run_at(
 
 
 def _run_in_cluster(
-    file: str,
-    warm_start: str | None,
+    read: FileText,
     namespace: str | None,
     cluster: options.Cluster,
     *,
@@ -315,7 +317,6 @@ def _run_in_cluster(
     from katib.tuning.asking import check_runs_by_itself
 
     interrupt = Interrupt()
-    read = with_earlier(FileText(*options.read_file(file)), warm_start)
     with open_cluster(cluster) as opened:
         try:
             check_runs_by_itself(read)
@@ -328,11 +329,11 @@ def _run_in_cluster(
         run.follow()
         place = options_of(run.progress.experiment, opened.namespace, str(cluster))
         if interrupt.requested and not run.progress.finished:
-            click.echo(left_line(run.progress.experiment, file, run.progress.done, place), err=True)
+            click.echo(left_line(run.progress.experiment, read.source, run.progress.done, place), err=True)
             return INTERRUPTED
         code = run.report(place)
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, file, place), err=form is not None)
+            click.echo(run_again_line(run.progress.experiment, read.source, place), err=form is not None)
         return code
 
 

@@ -29,6 +29,7 @@ from katib.explaining.progress import (
     TrialRetried,
 )
 from katib.tuning.reading import (
+    budget_words,
     duration_of,
     format_duration,
     has_several_objectives,
@@ -134,6 +135,8 @@ class LiveTable:
         left = progress.seconds_left(elapsed)
         of = f"/{progress.limit}" if progress.limit is not None else ""
         words = [f"{progress.done}{of} trials", format_duration(elapsed)]
+        if budget := budget_words(progress.experiment):
+            words.append(f"budget {budget}")
         lost = lost_count(progress.experiment)
         if lost:
             words.append(f"{lost} failed")
