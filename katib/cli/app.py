@@ -35,6 +35,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "watch": _Entry("katib.cli.watch", "Show an experiment that goes on elsewhere."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
+        "mcp": _Entry("katib.cli.mcp", "Offer experiments to an assistant, as tools of MCP."),
         "convert": _Entry("katib.cli.converting", "Print the experiment file of a sweep of Weights & Biases."),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),

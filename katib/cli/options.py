@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -96,6 +97,40 @@ def budget(function: F) -> F:
 
 
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
+
+_LOG_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}
+
+
+def _check_logs(context: click.Context, _: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
+    for place in places:
+        package = _LOG_PACKAGES.get(place.partition(":")[0])
+        if package is None:
+            raise click.BadParameter(f'"{place}" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]')
+        if find_spec(package) is None:
+            cause = f"it takes the package {package}, which is not installed"
+            raise invalid("--log-to", cause, f"pip install {package}", "extra-missing")
+    context.meta[_LOG_TO] = places
+    return places
+
+
+_LOG_TO = f"{__name__}.log_to"
+
+log_to = click.option(
+    "--log-to",
+    multiple=True,
+    expose_value=False,
+    metavar="PLACE",
+    callback=_check_logs,
+    help="Write each trial that ends as a run of MLflow, mlflow or mlflow:URL, or for TensorBoard, "
+    "tensorboard:DIRECTORY. May be repeated.",
+)
+
+
+def log_places() -> tuple[tuple[str, str], ...]:
+    """Return what `--log-to` of this command names: `mlflow` or `tensorboard`, and the place, empty where none is."""
+    context = click.get_current_context(silent=True)
+    pairs = [place.partition(":")[::2] for place in (context.meta.get(_LOG_TO, ()) if context else ())]
+    return tuple((form, f"http:{place}" if place.startswith("//") else place) for form, place in pairs)
 
 
 def output(*forms: str) -> Callable[[F], F]:

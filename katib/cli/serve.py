@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -260,6 +261,7 @@ def _listening(
     doors: Sequence[APIRouter] = (),
 ) -> Iterator[Server]:
     """Give a server that the commands of this account find; its note goes before it does."""
+    from katib.optuna_storage.server import line_to_copy
     from katib.rest.server import Server
     from katib.ui import ui_routes
 
@@ -271,7 +273,7 @@ def _listening(
             port=port,
             token=access.token(),
             pages=pages,
-            ui=ui_routes,
+            ui=partial(ui_routes, optuna_line=partial(line_to_copy, data_dir)) if data_dir else ui_routes,
             signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
             doors=doors,
         ) as server,

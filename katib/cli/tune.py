@@ -82,6 +82,7 @@ _SOURCE = "command line"
 @options.namespace
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose

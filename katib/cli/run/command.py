@@ -62,6 +62,7 @@ _OF_AN_ENGINE = ("config", "containers")
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
 @options.cluster
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
@@ -166,6 +167,7 @@ def run_here(
     if detach:
         from katib.cli.run.detached import run_detached
 
+        options.refuse_beside("--detach, but for the command that watches", "log_to")
         return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     if (note := next(iter(running_servers(directory)), None)) is not None:
         from katib.rest.client import HttpTuningService
