@@ -73,10 +73,12 @@ from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Kind
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
-from katib.stores.events import EventLog, EventSubject
+from katib.stores.event_queue import EventSubject
+from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
 from katib.stores.sql.attributes import SqlAttributes
 from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
+from katib.tuning.object_home import ObjectAdmission, ObjectHome
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD
@@ -179,6 +181,7 @@ class Engine:
                 DEFAULT_NAMESPACE,
             )
             self._caches.experiments.add_handler(self._experiment_changed)
+            self.objects = self._object_home()
             self._open = stack.pop_all()
         return self
 
@@ -421,6 +424,18 @@ class Engine:
             repeats=Repeats(
                 self._store, self._observations.delete, self._events.rename, self._clock, self._undisturbed
             ),
+        )
+
+    def _object_home(self) -> ObjectHome:
+        stored = StoredObjects(self._store)
+        home = LocalHome(self._host, self._prewarm)
+        return ObjectHome(
+            self._store,
+            self._ended.written(),
+            ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find),
+            STATUS_KINDS,
+            self.service,
+            self._events.newest,
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
