@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
-from katib.kube_api import discovery
+from katib.kube_api import discovery, openapi, openapi_v2_wire
 from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
 from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
@@ -66,6 +66,9 @@ def create_app(home: ObjectHome, closing: Closing, pages: Mapping[str, Page]) ->
         Route("/api/v1", _answering(lambda _request: discovery.resource_list("v1"))),
         Route("/apis/{group}", _answering(lambda request: discovery.group(request.path_params["group"]))),
         Route("/apis/{group}/{version}", _answering(_resource_list)),
+        Route("/openapi/v2", _swagger),
+        Route("/openapi/v3", _openapi_index),
+        Route("/openapi/v3/{path:path}", _openapi),
         Route("/api/v1/{path:path}", api.answer, methods=_METHODS),
         Route("/apis/{group}/{version}/{path:path}", api.answer, methods=_METHODS),
         *(Route(path, _health(pages)) for path in ("/healthz", "/livez", "/readyz")),
@@ -279,6 +282,29 @@ def _groups(request: Request, *, core: bool) -> Json:
 
 def _resource_list(request: Request) -> Json | None:
     return discovery.resource_list(f"{request.path_params['group']}/{request.path_params['version']}")
+
+
+async def _swagger(request: Request) -> Response:
+    if "protobuf" in request.headers.get("accept", ""):
+        return Response(await run_in_threadpool(_swagger_bytes), media_type=openapi_v2_wire.MEDIA_TYPE)
+    return respond(await run_in_threadpool(openapi.swagger))
+
+
+@cache
+def _swagger_bytes() -> bytes:
+    return openapi_v2_wire.document(openapi.swagger())
+
+
+async def _openapi_index(_request: Request) -> Response:
+    return Response(await run_in_threadpool(openapi.index), media_type="application/json")
+
+
+async def _openapi(request: Request) -> Response:
+    root, _, api_version = request.path_params["path"].partition("/")
+    found = await run_in_threadpool(openapi.document, api_version) if root in ("api", "apis") else None
+    if found is None:
+        raise StatusError(404, "the server could not find the requested resource")
+    return Response(found, media_type="application/json")
 
 
 def _health(pages: Mapping[str, Page]) -> Callable[[Request], Awaitable[Response]]:
