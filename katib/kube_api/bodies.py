@@ -11,6 +11,7 @@ from katib.api.yaml_text import parse_yaml
 from katib.errors import InvalidError
 from katib.kube_api.objects import Options
 from katib.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from katib.kube_api.protobuf import MEDIA_TYPE, read_protobuf
 from katib.kube_api.statuses import StatusError, bad_request
 
 MAX_BYTES = 3 * 2**20
@@ -38,6 +39,8 @@ def read_body(body: bytes, media_type: str) -> Any:
         raise StatusError(413, f"the body has {len(body)} bytes, the limit is {MAX_BYTES}")
     if media_type in (_YAML, APPLY_PATCH):
         return _read_yaml(body)
+    if media_type == MEDIA_TYPE:
+        return read_protobuf(body)
     if media_type not in (_JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise StatusError(415, f"a body of {media_type} is not understood; send {_JSON} or {_YAML}")
     try:

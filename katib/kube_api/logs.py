@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 
+from katib.api.types import ObjectMeta, Trial
+from katib.controllers.kinds import TRIAL
+from katib.errors import NotFoundError
 from katib.kube_api.bodies import flag, number
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
-from katib.runtime.objects import Object
-from katib.tuning.replicas import trial_of
+from katib.runtime.objects import Key, Object
+from katib.tuning.replicas import is_over, trial_of
 
 _TIMED = ("timestamps", "sinceSeconds", "sinceTime")
 
@@ -29,16 +34,29 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
             f'previous terminated container "{container}" in pod "{target.name}" not found: one log has all restarts'
         )
         raise bad_request(message)
-    chunks = objects.home.service.logs(
-        target.namespace,
-        trial_of(pod),
-        follow=flag(query, "follow"),
+    chunks = objects.home.output.read(
+        _trial_of(objects, pod),
+        follow=partial(_goes_on, objects, target) if flag(query, "follow") else None,
         tail_lines=number(query, "tailLines"),
         replica=target.name,
         container=container,
     )
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
+
+
+def _trial_of(objects: Objects, pod: Object) -> Trial:
+    """Return the trial of a pod; for the pod of a job without one, what stands for it where output is looked for."""
+    key = Key(Key.of(pod).namespace, trial_of(pod))
+    with suppress(NotFoundError):
+        return Trial.read(objects.home.objects.get(TRIAL, key))
+    return Trial(metadata=ObjectMeta(name=key.name, namespace=key.namespace))
+
+
+def _goes_on(objects: Objects, target: Target) -> bool:
+    with suppress(NotFoundError):
+        return not is_over(dict(objects.get(target)))
+    return False
 
 
 def _container(pod: Object, wanted: str) -> str:

@@ -57,7 +57,8 @@ class LocalHome(Home):
 
     def check_job(self, job: Mapping[str, Any], find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what keeps a job without an experiment from running here, and what will be done otherwise."""
-        return check_job(job, "", host=self._capacity, kinds=job_kinds(find))
+        own = {name: part for name, part in job.items() if name not in ("metadata", "status")}
+        return check_job(own, "", host=self._capacity, kinds=job_kinds(find))
 
     def annotations(self, source: Mapping[str, Any], experiment: Experiment) -> Mapping[str, str]:
         """Return what is kept of the files of the program, so that a change is seen when it is run again."""

@@ -22,6 +22,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.stores.event_queue import StoredEvent
 from katib.stores.semantics import merged
 from katib.templates.job_schema import check_job_schema
+from katib.tuning.ports import TrialOutput
 from katib.tuning.service import TuningService
 from katib.tuning.submission import JOB, Gate, Home
 
@@ -29,6 +30,7 @@ Json = dict[str, Any]
 
 SECRET = Kind("v1", "Secret")
 NAMESPACE = Kind("v1", "Namespace")
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
 _UNKNOWN = "field-unknown"
@@ -81,7 +83,8 @@ class ObjectHome:
         written: Where users write them.
         admission: The rules.
         status_kinds: Kinds whose status is written apart from the rest.
-        service: What knows more of experiments than their objects: output, and how one is deleted with all it left.
+        service: Deletes an experiment with all that it leaves.
+        output: What containers print.
         events: Returns the newest notable moments of a namespace, or of all for None, oldest first.
     """
 
@@ -90,6 +93,7 @@ class ObjectHome:
     admission: Admission
     status_kinds: frozenset[Kind]
     service: TuningService
+    output: TrialOutput
     events: Callable[[str | None], Sequence[StoredEvent]]
 
 
@@ -164,6 +168,10 @@ class ObjectAdmission:
         found = [replace(error, path=error.path.lstrip(".")) for error in dict.fromkeys([*structure, *errors])]
         if wrong := [error for error in found if error.origin != _UNKNOWN]:
             raise InvalidError(wrong)
+        if kind == JOB and not obj.get("spec", {}).get("selector"):
+            # As the API server does, so that clients find its pods; the name is known before the uid.
+            selector = {"matchLabels": {JOB_NAME_LABEL: Key.of(obj).name}}
+            obj = {**obj, "spec": {**obj["spec"], "selector": selector}}
         return AdmittedObject(obj, tuple(notices), tuple(found))
 
 

@@ -126,3 +126,31 @@ def test_a_typing_error_is_refused_before_anything_is_stored(kubectl: Kubectl) -
     assert compared.returncode == 1
     assert "+kind: Experiment" in compared.stdout
     assert kubectl("get", "experiments", "-o", "name") == ""
+
+
+def test_a_job_needs_no_experiment(kubectl: Kubectl, world: World) -> None:
+    kubectl("create", "job", "alone", "--image=busybox", "--", "sh", "-c", "echo hello; sleep 1; echo done")
+    eventually(lambda: kubectl("get", "pods", "-l", "job-name=alone", "-o", "name"))
+    printed = kubectl("logs", "-f", "job/alone")
+    waited = kubectl("wait", "--for=condition=Complete", "job/alone", "--timeout=30s")
+    row = kubectl("get", "jobs").splitlines()[1].split()
+    files = world.server.kubeconfig.parent / "trials" / "default" / "alone"
+
+    assert printed == "hello\ndone\n"
+    assert waited == "job.batch/alone condition met\n"
+    assert row[0] == "alone"
+    assert "1/1" in row
+    assert files.is_dir()
+    kubectl("delete", "job", "alone")
+    assert kubectl("get", "pods", "-o", "name") == ""
+    eventually(lambda: not files.exists())
+
+
+def test_objects_are_created_by_the_commands_that_make_them(kubectl: Kubectl) -> None:
+    kubectl("create", "configmap", "one", "--from-literal=a=b")
+    kubectl("create", "secret", "generic", "one", "--from-literal=a=b")
+    secret = kubectl("get", "secret", "one", "-o", "jsonpath={.data.a}")
+    kubectl("delete", "secret", "one")
+
+    assert kubectl("get", "configmap", "one", "-o", "jsonpath={.data.a}") == "b"
+    assert secret == "Yg=="
