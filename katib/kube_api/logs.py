@@ -13,7 +13,7 @@ from katib.kube_api.bodies import flag, number
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
-from katib.tuning.replicas import is_over, trial_of
+from katib.tuning.replicas import COLLECTORS, is_over, trial_of
 
 _TIMED = ("timestamps", "sinceSeconds", "sinceTime")
 
@@ -60,9 +60,14 @@ def _goes_on(objects: Objects, target: Target) -> bool:
 
 
 def _container(pod: Object, wanted: str) -> str:
-    """Return the name of a container; that of the only one where none is named."""
+    """Return the name of a container; that of the only one where none is named, empty for the primary one.
+
+    Katib's SDK asks for the output of the collector's container, which on a cluster prints what the primary one wrote.
+    """
     spec = pod.get("spec") or {}
     names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
+    if wanted in COLLECTORS and wanted not in names:
+        return ""
     if wanted and wanted not in names:
         raise bad_request(
             f"container {wanted} is not valid for pod {pod['metadata']['name']}; it has {', '.join(names)}"
