@@ -367,7 +367,10 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
-            with _answering_optuna(engine, data_dir, quiet=announce is _ignore):
+            with (
+                _answering_optuna(engine, data_dir, quiet=announce is _ignore),
+                _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
+            ):
                 stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
@@ -401,6 +404,27 @@ def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterat
             yield
         finally:
             starting.join()
+
+
+@contextmanager
+def _answering_kubernetes(
+    engine: Engine, directory: Path, host: str, access: _Access, pages: Mapping[str, Page], *, quiet: bool
+) -> Iterator[None]:
+    """Answer clients of the Kubernetes API, such as kubectl."""
+    from katib.kube_api.kubeconfig import line_to_copy
+    from katib.kube_api.server import KubernetesServer
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                KubernetesServer(engine.objects, directory, host=host, token=access.token(), pages=pages)
+            )
+        except KatibError as error:
+            logging.getLogger(__name__).warning("no client of Kubernetes can connect: %s", error)
+        else:
+            if not quiet:
+                click.echo(f"for kubectl:  {line_to_copy(directory)}")
+        yield
 
 
 _LOOK_SECONDS = 0.2

@@ -1,4 +1,4 @@
-"""What `kubectl explain` says about each field, and which fields take more than text (used by `generate_crds.py`)."""
+"""What `kubectl explain` says about each field, and which fields take more than text."""
 
 from __future__ import annotations
 
