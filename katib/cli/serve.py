@@ -65,7 +65,7 @@ _GATEWAY = (
 
 
 _OF_A_START = (
-    *("host", "port", "token", "no_token", "config", "containers", "context", "kubeconfig", "db_manager"),
+    *("host", "port", "token", "no_token", "config", "containers", "place", "context", "kubeconfig", "db_manager"),
     *("gateway", "user_header", "user_prefix", "groups_header"),
 )
 """Options that have no meaning for a server that runs already."""
@@ -93,6 +93,7 @@ def _gateway_options(function: F) -> F:
 @options.data_dir
 @options.config
 @options.containers
+@options.place
 @click.option(
     "--orphans",
     type=options.Duration(),
@@ -121,6 +122,7 @@ def serve(
     data_dir: Path | None,
     config: Path | None,
     containers: str | None,
+    slurm: tuple[str, ...] | None,
     orphans: float,
     stops: bool,
     on_cluster: bool,
@@ -154,7 +156,7 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config", "containers", "orphans")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers", "place", "orphans")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
@@ -169,6 +171,7 @@ def serve(
         config=config,
         containers=containers,
         orphan_seconds=orphans,
+        slurm=slurm,
         announce=_ignore if quiet else _announce,
     )
 
@@ -344,6 +347,7 @@ def _run(
     config: Path | None = None,
     containers: str | None = None,
     orphan_seconds: float = 0.0,
+    slurm: tuple[str, ...] | None = None,
     announce: Callable[[Server, _Access, str], None],
 ) -> int:
     """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
@@ -356,7 +360,12 @@ def _run(
     with (
         suppress(_StoppedEarly),
         open_engine(
-            data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+            data_dir=data_dir,
+            config=config,
+            metrics=metrics,
+            containers=containers,
+            orphan_seconds=orphan_seconds,
+            slurm=slurm,
         ) as engine,
     ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
