@@ -379,7 +379,10 @@ def _run(
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
                 left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
-                click.echo(f"stopping: running trials {left if leaves else 'end and start again next time'}", err=True)
+                if slurm is not None:
+                    left = "go on in Slurm, and the next start here with --on slurm goes on with them"
+                kept = leaves or slurm is not None
+                click.echo(f"stopping: running trials {left if kept else 'end and start again next time'}", err=True)
         if leaves:
             engine.leave()
         engine.stop()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,10 @@ def run(file: Path, cluster: SlurmCluster, *options: str, code: int = 0) -> subp
     done = katib("run", file, "--on", "slurm", *options, cwd=file.parent, **cluster.environment)
     assert done.returncode == code, done.stderr
     return done
+
+
+def words_of(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
 
 
 def files_of_trials(directory: Path) -> list[str]:
@@ -182,3 +188,60 @@ def test_a_killed_engine_leaves_jobs_which_the_next_one_goes_on_with(
 
     assert "add --on slurm" in refused.stderr
     assert (same, deleted.returncode) == (jobs, 0), deleted.stderr
+
+
+def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
+    command = f"{LOSS}; python3 -c 'import time; x = bytearray(200 << 20); time.sleep(600)'"
+    done = run(write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
+
+    assert "was killed because it ran out of memory" in done.stdout
+
+
+def test_a_node_that_fails_is_the_reason_of_its_trials(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    cluster.command("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+    out, _ = running.communicate(timeout=60)
+    with suppress(subprocess.CalledProcessError):  # it has come back by itself
+        cluster.command("scontrol", "update", "NodeName=n1", "State=RESUME")
+
+    assert "ended because its node failed on n1 (Slurm job" in out
+
+
+def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
+    cluster.command("scontrol", "update", "PartitionName=other", "State=DOWN")
+    file = write(tmp_path, LOSS, maxTrialCount=1, parallelTrialCount=1)
+    command = [*KATIB, "run", str(file), "--on", "slurm", "--slurm-option", "partition=other"]
+    env = environment(**cluster.environment)
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: "is pending (PartitionDown)" in katib("why", "demo", cwd=tmp_path).stdout, "the reason")
+        cluster.command("scontrol", "update", "PartitionName=other", "State=UP")
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0
+
+
+def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Path, cluster: SlurmCluster) -> None:
+    count = 24
+    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/ran; sleep 0.4; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=count, parallelTrialCount=6)
+    env = environment(**cluster.environment)
+    argv = [*KATIB, "run", str(file), "--on", "slurm"]
+    for kill in ["katib", "slurmctld", "katib", "n1", "katib", "munged", "katib"]:
+        ended = len(words_of(tmp_path / "ran"))
+        with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+            while len(words_of(tmp_path / "ran")) == ended and process.poll() is None:
+                time.sleep(0.05)
+            if kill != "katib":
+                cluster.kill(kill)
+                cluster.start_daemon(kill)
+            process.kill()
+    run(file, cluster)
+    ran = words_of(tmp_path / "ran")
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert (len(ran), len(set(ran)), len(trials)) == (count, count, count)
+    assert {trial["status"]["conditions"][-1]["type"] for trial in trials} == {"Succeeded"}
+    for trial in trials:
+        (metric,) = trial["status"]["observation"]["metrics"]
+        assert metric["latest"] == trial["spec"]["parameterAssignments"][0]["value"]

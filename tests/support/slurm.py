@@ -1,7 +1,7 @@
 """A Slurm cluster of three nodes on this machine: `slurmctld`, three `slurmd` and `munged`, of the tests alone.
 
 All of it is in one directory: keys, sockets, state, logs and `slurm.conf`. Its daemons are children of the test process
-and end with `close`. Commands find the cluster by `SLURM_CONF`.
+and end with `close`, or with that process. Commands find the cluster by `SLURM_CONF`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,8 @@ class SlurmCluster:
     def start(self) -> None:
         """Start the daemons; return when all nodes are idle."""
         self._write()
-        socket, key = self.directory / "munge.sock", self.directory / "munge/key"
-        self._run("munged", "--foreground", f"--socket={socket}", f"--key-file={key}", *self._munge_files())
-        _wait(socket.exists, "munged makes no socket")
-        self.start_controller()
-        for node in NODES:
-            self.start_node(node)
+        for daemon in ("munged", "slurmctld", *NODES):
+            self.start_daemon(daemon)
         _wait(
             lambda: self.command("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 2 * len(NODES),
             "nodes are not idle",
@@ -80,13 +76,20 @@ class SlurmCluster:
         """Return the names of all jobs in these states."""
         return self.command("squeue", "-h", f"--states={states}", "-o", "%j").split()
 
-    def start_controller(self) -> None:
-        """Start `slurmctld`."""
-        self._run("slurmctld", "-D", "-f", str(self.directory / "slurm.conf"))
-
-    def start_node(self, node: str) -> None:
-        """Start the `slurmd` of a node."""
-        self._run("slurmd", "-D", "-N", node, "-f", str(self.directory / "slurm.conf"), known_as=node)
+    def start_daemon(self, daemon: str) -> None:
+        """Start `munged`, `slurmctld` or the `slurmd` of a node."""
+        configuration = str(self.directory / "slurm.conf")
+        if daemon in NODES:
+            self._run("slurmd", "-D", "-N", daemon, "-f", configuration, known_as=daemon)
+        elif daemon == "slurmctld":
+            self._run(daemon, "-D", "-f", configuration)
+        else:
+            socket, key = self.directory / "munge.sock", self.directory / "munge/key"
+            socket.unlink(missing_ok=True)
+            self._run(
+                daemon, "--foreground", "--force", f"--socket={socket}", f"--key-file={key}", *self._munge_files()
+            )
+            _wait(socket.exists, "munged makes no socket")
 
     def kill(self, daemon: str, sig: signal.Signals = signal.SIGKILL) -> None:
         """End a daemon: `munged`, `slurmctld` or a node."""
@@ -104,7 +107,7 @@ class SlurmCluster:
         environment = {**os.environ, **self.environment}
         with log:
             self._daemons[name] = subprocess.Popen(
-                [_find(program) or program, *arguments],
+                ["setpriv", "--pdeathsig", "KILL", _find(program) or program, *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import environment_of, pod_script
 from katib.runtime.clock import Clock, SteadyTime
 
+_NOTE: Final = "note"
 _LOOK_SECONDS: Final = 0.2
 _SECONDS_PER_POD: Final = 0.0005
 """Files of running pods are looked at less often when there are many: 2,000 of them once a second."""
@@ -37,7 +39,7 @@ class SlurmSettings:
     Attributes:
         slurm: Calls Slurm.
         options: Of `sbatch`, for every job.
-        notes: Directory of what the next engine needs to know.
+        notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
         delays: Pauses before containers are started again.
     """
 
@@ -63,7 +65,7 @@ class SlurmPods:
         self._scheduler = Scheduler(settings.slurm, clock)
         self._tools = SlurmTools(loop, self._scheduler, clock, steady)
         self._pods: dict[str, SlurmPod] = {}  # those that have not ended, by their uids; of the loop
-        self._noted = {path.name for path in settings.notes.glob("*")}
+        self._noted = {path.parent.name for path in settings.notes.glob(f"*/{_NOTE}")}
         self._is_started = False
         self._scheduler.start()
 
@@ -78,7 +80,7 @@ class SlurmPods:
 
     def new_pod(self, plan: PodPlan, listener: PodListener) -> SlurmPod:
         """Return a pod."""
-        return SlurmPod(plan, listener, self._tools)
+        return SlurmPod(plan, listener, self._tools, self._settings.notes / _group(plan) / plan.uid)
 
     def start(self, pods: Sequence[SlurmPod]) -> None:
         """Submit pods."""
@@ -105,10 +107,13 @@ class SlurmPods:
             if name in self._settings.slurm.environment:
                 environment.setdefault(name, self._settings.slurm.environment[name])
         news = partial(self._loop.call_soon, pod.look)
-        return Submission(_comment(plan), pod_script(plan, self._settings.delays), options, environment, news)
+        script = pod_script(plan, pod.state_file, self._settings.delays)
+        return Submission(_comment(plan), script, options, environment, news)
 
     def _take(self, pod: SlurmPod, submission: Submission) -> None:
         self._pods[pod.plan.uid] = pod
+        with contextlib.suppress(OSError):  # then its script says so
+            pod.state_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._is_started:
             self._is_started = True
             self._loop.call_later(_LOOK_SECONDS, self._look)
@@ -126,11 +131,9 @@ class SlurmPods:
 
     def kept(self) -> Iterator[KeptGroup]:
         """Yield what the engine before has left a note of."""
-        for path in sorted(self._settings.notes.glob("*")):
-            if path.suffix:  # a draft
-                continue
+        for path in sorted(self._settings.notes.glob(f"*/{_NOTE}")):
             with contextlib.suppress(OSError):
-                yield KeptGroup(path.name, path.read_bytes())
+                yield KeptGroup(path.parent.name, path.read_bytes())
 
     def resume(self, pods: Sequence[SlurmPod], _kept: KeptGroup, stopped: Collection[str]) -> None:
         """Go on with their jobs. One whose submission was not answered is looked for, and submitted if need be."""
@@ -172,10 +175,10 @@ class SlurmPods:
     def note(self, group: str, data: bytes) -> None:
         """Leave a note in a file."""
         self._noted.add(group)
-        path = self._settings.notes / group
+        path = self._settings.notes / group / _NOTE
         draft = path.with_suffix(".new")
         try:
-            self._settings.notes.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.touch(mode=0o600)
             draft.write_bytes(data)
             draft.replace(path)
@@ -183,17 +186,19 @@ class SlurmPods:
             _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
 
     def forget(self, group: str) -> None:
-        """Remove the note."""
-        if group not in self._noted:
-            return
-        self._noted.discard(group)
-        with contextlib.suppress(OSError):
-            (self._settings.notes / group).unlink(missing_ok=True)
+        """Remove the note, and the state of its pods."""
+        if group in self._noted:
+            self._noted.discard(group)
+            shutil.rmtree(self._settings.notes / group, ignore_errors=True)
 
 
 def _comment(plan: PodPlan) -> str:
     """Return by what the job of a pod is found again: its job's uid and its own."""
-    return f"katib:{plan.group}:{plan.uid}"
+    return f"katib:{_group(plan)}:{plan.uid}"
+
+
+def _group(plan: PodPlan) -> str:
+    return plan.group or plan.uid
 
 
 def _group_of(comment: str) -> str:
@@ -207,6 +212,6 @@ def refuse_where_noted(notes: Path) -> None:
     Raises:
         TerminalError: There are notes of them.
     """
-    if any(notes.glob("*")):
+    if any(notes.glob(f"*/{_NOTE}")):
         cause = "trials of this data directory run as jobs of Slurm"
         raise TerminalError(f"{cause}; add --on slurm, so that they are followed or ended")

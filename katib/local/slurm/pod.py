@@ -1,6 +1,6 @@
 """One pod as a job of Slurm. Lives on the loop.
 
-It is followed by two files in its directory, which every node sees: the state that its script keeps, and its log. They
+It is followed by two files that every node sees: the state that its script keeps, and its log. They
 are looked at several times a second, whatever Slurm is asked. What Slurm says adds why it waits, and how it ended where
 its script could not write that: a limit, a node, `scancel`.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import FOLLOWED, Progress, parse_progress
+from katib.local.slurm.script import Progress, parse_progress
 from katib.runtime.clock import Clock, SteadyTime
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -40,6 +41,9 @@ _LATE_SECONDS: Final = 2.0
 """How long a file may need to be seen here that was written on a node before its job ended."""
 
 _OF_SLURM: Final = (b"slurmstepd", b"srun: ")
+_MEMORY_LIMIT: Final = re.compile(rb"^slurmstepd\S* .*(?:memory limit|oom-kill|out-of-memory)", re.MULTILINE)
+"""What the daemon of a node writes into the output of a job; the state of the job does not say it everywhere."""
+
 _ENDS: Final = {
     "OUT_OF_MEMORY": OUT_OF_MEMORY,
     "TIMEOUT": "reached its time limit in Slurm; raise it with --slurm-option time=HH:MM:SS",
@@ -66,8 +70,17 @@ class SlurmTools:
 class SlurmPod:
     """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
 
-    def __init__(self, plan: PodPlan, listener: PodListener, tools: SlurmTools) -> None:
+    def __init__(self, plan: PodPlan, listener: PodListener, tools: SlurmTools, state_file: Path) -> None:
+        """Prepare; nothing runs before `follow`.
+
+        Args:
+            plan: What to run.
+            listener: What it calls.
+            tools: Shared by all pods.
+            state_file: Where its script keeps how far it is.
+        """
         self.plan = plan
+        self.state_file = state_file
         self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
         self.is_storing = False
         self._listener = listener
@@ -82,6 +95,8 @@ class SlurmPod:
         self._over_since: float | None = None
         self._kill_timer: Timer | None = None
         self._looks_wanted: int | None = None
+        self._ran_out_of_memory = False
+        self._main = next((c.command.name for c in plan.containers if c.is_main), "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -91,7 +106,7 @@ class SlurmPod:
             self._finish(Phase.FAILED, cause, cannot_start=cause)
 
     def follow(self, submission: Submission) -> None:
-        """Go on with a job that is being submitted or runs."""
+        """Go on with a job that is being submitted or runs, from its beginning."""
         self._submission = submission
         try:
             self._open_monitors()
@@ -145,8 +160,7 @@ class SlurmPod:
 
     def _read_progress(self) -> None:
         with contextlib.suppress(OSError):
-            text = (self.plan.directory / FOLLOWED).read_text()
-            self._progress = parse_progress(text)
+            self._progress = parse_progress(self.state_file.read_text())
 
     def _is_over(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
@@ -162,6 +176,9 @@ class SlurmPod:
                 self._looks_wanted = submission.looks + 1
                 self._tools.scheduler.look_soon()
             return submission.looks > self._looks_wanted and submission.state is None
+        if progress is None and submission.is_unknown and not self._stopping:
+            self._tools.scheduler.submit_again(submission)  # it never began, and cannot begin twice
+            return False
         if not submission.is_over:
             return False
         now = self._tools.clock.monotonic()
@@ -183,6 +200,8 @@ class SlurmPod:
         if any(not log.feed(monitor) for _, monitor, log in self._monitors):
             return  # there is more; the next look goes on
         self._closing = self.is_storing = True
+        if self._exit_code() != 0 and not self._stopping:
+            self._ran_out_of_memory = _MEMORY_LIMIT.search(self._end_of_log(self._main)) is not None
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         self._update_record()
@@ -231,14 +250,13 @@ class SlurmPod:
         }
         if self.plan.role or self.plan.replica:
             write_note(self.plan, [], self._tools.steady, replace(self.record, **end), is_measured=is_measured)
-        with contextlib.suppress(OSError):
-            (self.plan.directory / FOLLOWED).unlink(missing_ok=True)
         self._note(**end)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
     def _state(self) -> JobState:
-        return (self._submission and self._submission.state) or JobState("UNKNOWN")
+        found = (self._submission and self._submission.state) or JobState("UNKNOWN")
+        return found._replace(state="OUT_OF_MEMORY") if self._ran_out_of_memory else found
 
     def _exit_code(self) -> int | None:
         """Return the first exit code other than 0 with which a container ended for good; None while none has ended."""
@@ -252,11 +270,10 @@ class SlurmPod:
             return ""
         state = self._state().state
         words = _ENDS.get(state)
-        main = next((c.command.name for c in self.plan.containers if c.is_main), "")
         job = f"Slurm job {self._submission.job}" if self._submission is not None and self._submission.job else ""
         if words is not None:
             place = f" on {self._state().nodes}" if state in {"NODE_FAIL", "BOOT_FAIL"} and self._state().nodes else ""
-            return f'container "{main}" of pod {self.record.title} {words}{place} ({job})'
+            return f'container "{self._main}" of pod {self.record.title} {words}{place} ({job})'
         failures = [
             f'container "{exit_.container}" of pod {self.record.title} {exit_.text}'
             for exit_ in self._exits()
@@ -272,11 +289,12 @@ class SlurmPod:
         )
 
     def _last_output(self) -> str:
-        main = next((c.command.name for c in self.plan.containers if c.is_main), "")
-        failed = next((exit_.container for exit_ in self._exits() if exit_.code), main)
-        end = read_end(self.plan.directory / f"{failed}.log", LAST_OUTPUT_BYTES)
-        lines = [line for line in end.split(b"\n") if not line.startswith(_OF_SLURM)]
+        failed = next((exit_.container for exit_ in self._exits() if exit_.code), self._main)
+        lines = [line for line in self._end_of_log(failed).split(b"\n") if not line.startswith(_OF_SLURM)]
         return last_line(b"\n".join(lines))
+
+    def _end_of_log(self, container: str) -> bytes:
+        return read_end(self.plan.directory / f"{container}.log", LAST_OUTPUT_BYTES)
 
     def _exits(self) -> tuple[ContainerExit, ...]:
         exits = {} if self._progress is None else self._progress.exits

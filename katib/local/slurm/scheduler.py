@@ -27,6 +27,9 @@ LOOK_SECONDS: Final = 5.0
 """How often all jobs are looked at. Starts and ends are seen earlier, by files."""
 
 SOON_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 5.0
+"""How long an end waits for a command of Slurm that does not come back."""
+
 _CANCEL_AGAIN_SECONDS: Final = 30.0
 _BACKOFF: Final = Backoff(1.0, 30.0)
 
@@ -104,12 +107,20 @@ class Scheduler:
             self._stopping = True
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)
 
     def submit(self, submission: Submission) -> None:
         """Submit a job as soon as possible."""
         with self._changed:
             self._waiting.append(submission)
+            self._changed.notify()
+
+    def submit_again(self, submission: Submission) -> None:
+        """Submit a job again that Slurm does not know any more: its controller was ended before it had noted it."""
+        with self._changed:
+            submission.job, submission.state, submission.is_unknown = "", None, False
+            if submission not in self._waiting:
+                self._waiting.append(submission)
             self._changed.notify()
 
     def follow(self, submission: Submission) -> None:

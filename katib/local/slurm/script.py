@@ -4,7 +4,7 @@ The script is the kubelet of the pod: init containers one by one, sidecars besid
 together; a container that is to be started again is, after the pause of the kubelet. Nothing but `sh` is needed on the
 node.
 
-The file `FOLLOWED` in the directory of the pod begins to exist when the pod starts and has a line for each process that
+The file by which a pod is followed begins to exist when the pod starts and has a line for each process that
 has ended, `<number of the container> <exit code>`, and `end` when nothing more comes. It is made with `O_EXCL`: of two
 jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
 """
@@ -14,13 +14,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import Delays
-
-FOLLOWED: Final = "slurm.state"
 
 _WAIT_FOR: Final = """\
 wait_for() {
@@ -61,14 +60,15 @@ def environment_of(plan: PodPlan) -> Mapping[str, str]:
     return next((c.command.env for c in plan.containers if c.is_main), {})
 
 
-def pod_script(plan: PodPlan, delays: Delays) -> str:
+def pod_script(plan: PodPlan, state_file: Path, delays: Delays) -> str:
     """Return the script of a pod.
 
     Args:
         plan: Of the pod. The output of the first main container is the output of the job.
+        state_file: By which it is followed; its directory is there.
         delays: Pauses before a container is started again.
     """
-    followed = shlex.quote(str(plan.directory / FOLLOWED))
+    followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]

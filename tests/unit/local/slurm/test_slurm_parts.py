@@ -19,8 +19,9 @@ from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
 from katib.local.slurm.options import annotated_options, checked_options, job_options, requested_options
-from katib.local.slurm.script import FOLLOWED, environment_of, parse_progress, pod_script
+from katib.local.slurm.script import environment_of, parse_progress, pod_script
 
+FOLLOWED = "state"
 DELAYS = Delays(restart=Backoff(0.01, 0.02))
 
 
@@ -39,7 +40,7 @@ def plan(directory: Path, *containers: Any, request: Request = Request(), **fiel
 
 def run(wanted: PodPlan) -> tuple[str, list[str]]:
     """Run the script of a pod; return what its first main container printed, and the lines of its state."""
-    script, environment = pod_script(wanted, DELAYS), dict(environment_of(wanted))
+    script, environment = pod_script(wanted, wanted.directory / FOLLOWED, DELAYS), dict(environment_of(wanted))
     done = subprocess.run(
         ["/bin/sh", "-s"],
         check=False,
