@@ -62,8 +62,8 @@ class LocalHome(Home):
         ]
         if self._slurm is not None and not errors:
             kind = kinds_by_name(kinds).get(Kind.of(source))
-            templates = kind.templates(dict(source)).values() if kind is not None else ()
-            errors += self._slurm.check(Kind.of(source), [template for template, _ in templates], path, spec)
+            templates = [] if kind is None else list(kind.templates(dict(source)).values())
+            errors += self._slurm.check(Kind.of(source), templates, path, spec)
         unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
         return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
 

@@ -32,11 +32,10 @@ def cluster() -> Iterator[SlurmCluster]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(cluster: SlurmCluster) -> Iterator[None]:
     yield
-    left = cluster.command("squeue", "-h", "-o", "%i").split()
-    if left:
-        cluster.command("scancel", *left)
-        eventually(lambda: not cluster.command("squeue", "-h"), "no job")
-    assert left == []
+    try:
+        eventually(lambda: not cluster.command("squeue", "-h"), "the last job's end", seconds=20)
+    finally:
+        cluster.command("scancel", "--user=root")
 
 
 def write(directory: Path, command: str, *, job: dict[str, Any] | None = None, pod: Any = None, **spec: Any) -> Path:
@@ -245,3 +244,70 @@ def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Pat
     for trial in trials:
         (metric,) = trial["status"]["observation"]["metrics"]
         assert metric["latest"] == trial["spec"]["parameterAssignments"][0]["value"]
+
+
+MEET = """
+import os, socket, sys, time
+
+rank, world, node = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["SLURMD_NODENAME"]
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(address) as server:
+        nodes = [server.accept()[0].recv(100).decode() for _ in range(world - 1)]
+    print("nodes", *sorted([node, *nodes]))
+    print(f"loss={sys.argv[1]}", flush=True)
+    while os.path.exists("hold"):
+        time.sleep(0.1)
+else:
+    for _ in range(600):
+        try:
+            peer = socket.create_connection(address)
+            break
+        except OSError:
+            time.sleep(0.1)
+    peer.sendall(node.encode())
+    if rank == 2:  # goes on when the master has ended, until it is stopped
+        os.execlp("sh", "sh", "-c", "trap 'touch stopped; exit' TERM; while :; do sleep 0.1; done")
+"""
+
+
+def write_gang(directory: Path, cpus: int) -> Path:
+    """Write an experiment with one PyTorchJob of a master and two workers, which meet."""
+    (directory / "meet.py").write_text(MEET)
+    command = ["python3", "-u", "meet.py", "${trialParameters.learningRate}"]
+    container = {"name": "pytorch", "image": "x", "command": command, "resources": {"requests": {"cpu": cpus}}}
+    replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    raw["spec"]["trialTemplate"]["primaryContainerName"] = "pytorch"
+    raw["spec"]["trialTemplate"]["trialSpec"] = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, "Worker": {"replicas": 2, **replica}}},
+    }
+    path = directory / "experiment.json"
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def test_a_gang_is_one_job_whose_pods_meet_across_nodes(tmp_path: Path, cluster: SlurmCluster) -> None:
+    before = set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split())
+    run(write_gang(tmp_path, 3), cluster)
+    (log,) = (tmp_path / ".katib/trials").glob("*/*/*-master-0/pytorch.log")
+
+    assert log.read_text().splitlines()[0] == "nodes n1 n2 n3"
+    assert (tmp_path / "stopped").exists()
+    assert len(set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split()) - before) == 1
+
+
+def test_a_gang_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
+    (tmp_path / "hold").touch()
+    file = write_gang(tmp_path, 1)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: any("loss" in log.read_text() for log in tmp_path.rglob("pytorch.log")), "a loss")
+        process.kill()
+    (tmp_path / "hold").unlink()
+    done = run(file, cluster)
+
+    assert "succeeded" in done.stdout
+    assert len(list((tmp_path / ".katib/trials").glob("*/*/*-master-0*"))) == 1

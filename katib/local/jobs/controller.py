@@ -31,7 +31,7 @@ from katib.local.jobs.inheritance import RunNote, decoded, is_plain
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.networks import LocalWiring, NamedWiring, PortTable, network_of
+from katib.local.jobs.networks import LocalWiring, NamedWiring, PlacedWiring, PortTable, network_of
 from katib.local.jobs.outcomes import earliest
 from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
@@ -327,7 +327,11 @@ class JobController:
             self._machine.images,
             needs_machine=self._metrics.needs_machine(job),
         )
-        wiring = LocalWiring(self._ports) if network == HOST_NETWORK else NamedWiring()
+        wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
+        if self._machine.place is not None:
+            wiring = PlacedWiring()
+        elif network == HOST_NETWORK:
+            wiring = LocalWiring(self._ports)
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
         return JobRun.of(job, kind, wiring, network, has_several=has_several)
 

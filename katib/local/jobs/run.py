@@ -14,7 +14,7 @@ import msgspec
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.networks import LocalWiring, NamedWiring
+from katib.local.jobs.networks import LocalWiring, NamedWiring, PlacedWiring
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.place import AnyPod
 from katib.local.pods.records import PodRecord
@@ -65,7 +65,7 @@ class JobRun:
 
     job: Object
     kind: JobKind
-    wiring: LocalWiring | NamedWiring
+    wiring: LocalWiring | NamedWiring | PlacedWiring
     network: str = HOST_NETWORK
     has_several: bool = False
     pods: list[AnyPod] = field(default_factory=list)
@@ -92,7 +92,7 @@ class JobRun:
         cls,
         job: Object,
         kind: JobKind,
-        wiring: LocalWiring | NamedWiring,
+        wiring: LocalWiring | NamedWiring | PlacedWiring,
         network: str = HOST_NETWORK,
         *,
         has_several: bool = False,

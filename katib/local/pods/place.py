@@ -7,9 +7,10 @@ needs to know about pods that outlive this one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.objects import PodPlan
@@ -19,6 +20,19 @@ from katib.local.processes.connection import KeptProcess
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
+
+
+MARKS: Final = re.compile(r"katib-node-of-[a-z0-9-]+\.invalid")
+"""Names that stand for the nodes of pods until these have one."""
+
+
+def node_mark(name: str) -> str:
+    """Return what stands for the node of a pod in its own and its peers' variables until it has one.
+
+    Args:
+        name: Of the pod, with or without a domain.
+    """
+    return f"katib-node-of-{name.partition('.')[0]}.invalid"
 
 
 class PodListener(NamedTuple):

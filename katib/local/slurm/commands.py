@@ -129,7 +129,7 @@ class Slurm:
         Raises:
             UnavailableError: Slurm does not answer.
         """
-        words = ("--full", f"--signal={signal}") if signal else ()
+        words = (*(() if "." in "".join(jobs := tuple(jobs)) else ("--full",)), f"--signal={signal}") if signal else ()
         done = self._run(("scancel", *words, *jobs))
         if done.returncode != 0 and is_passing(text := error_text(done.stderr)):
             raise UnavailableError(f"Slurm does not answer: {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
 from typing import Final
 
 from katib.errors import invalid
@@ -27,13 +28,12 @@ _OURS: Final = frozenset(
             "input",
             "job-name",
             "ntasks",
-            "nodes",
         ),
         *("open-mode", "output", "parsable", "quiet", "requeue", "test-only", "usage", "verbose", "version", "wait"),
         "wrap",
     }
 )
-_MIB: Final = Decimal(2**20)
+MIB: Final = Decimal(2**20)
 
 
 def checked_options(texts: Iterable[str], place: str) -> tuple[str, ...]:
@@ -75,39 +75,40 @@ def annotated_options(annotations: Mapping[str, object], place: str) -> tuple[st
 
 def requested_options(request: Request) -> tuple[str, ...]:
     """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up."""
-    options = []
+    options = ["--ntasks=1"]
     if request.cpu:
         options.append(f"--cpus-per-task={request.cpu.to_integral_value(ROUND_CEILING)}")
     if request.memory:
-        options.append(f"--mem={(request.memory / _MIB).to_integral_value(ROUND_CEILING)}M")
+        options.append(f"--mem={(request.memory / MIB).to_integral_value(ROUND_CEILING)}M")
     if request.gpus:
         options.append(f"--gres=gpu:{request.gpus}")
     return tuple(options)
 
 
-def job_options(plan: PodPlan, comment: str, general: Sequence[str]) -> tuple[str, ...]:
-    """Return all options of the job of a pod; of those that are given twice, the last one counts.
+def job_options(
+    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
+) -> tuple[str, ...]:
+    """Return all options of the job of a pod or of a gang; of those that are given twice, the last one counts.
 
     Args:
-        plan: Of the pod.
+        plan: Of the pod, or of the first one.
         comment: By which its job is found again.
+        requested: What its pods request.
         general: Of all jobs.
+        log: Takes the output of its script.
 
     Raises:
         InvalidError: Its annotation is wrong.
     """
-    main = next(container for container in plan.containers if container.is_main)
-    log = str(plan.directory / f"{main.command.name}.log").replace("%", "%%")
     return (
         f"--job-name={plan.name}",
         f"--comment={comment}",
-        f"--output={log}",
+        f"--output={str(log).replace('%', '%%')}",
         "--open-mode=append",
         "--chdir=/",
         "--export=ALL",
         "--no-requeue",
-        "--ntasks=1",
-        *requested_options(plan.request),
+        *requested,
         *general,
         *annotated_options(plan.annotations, "spec.trialTemplate.trialSpec.spec.template.metadata"),
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +17,15 @@ from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
 from katib.local.slurm.commands import Slurm, clean_environment
-from katib.local.slurm.options import job_options
+from katib.local.slurm.gang import gang_environment, gang_options, gang_script
+from katib.local.slurm.options import job_options, requested_options
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import environment_of, pod_script
 from katib.runtime.clock import Clock, SteadyTime
 
 _NOTE: Final = "note"
+_GANG: Final = ".gang"
 _LOOK_SECONDS: Final = 0.2
 _SECONDS_PER_POD: Final = 0.0005
 """Files of running pods are looked at less often when there are many: 2,000 of them once a second."""
@@ -83,41 +84,62 @@ class SlurmPods:
         return SlurmPod(plan, listener, self._tools, self._settings.notes / _group(plan) / plan.uid)
 
     def start(self, pods: Sequence[SlurmPod]) -> None:
-        """Submit pods."""
-        for pod in pods:
-            plan = pod.plan
-            if plan.cannot_start:
-                pod.refuse(plan.cannot_start)
-                continue
-            try:
-                submission = self._submission(pod)
-            except InvalidError as error:
-                pod.refuse("; ".join(map(str, error.errors)))
-                continue
-            self._take(pod, submission)
+        """Submit pods as one job."""
+        if (submission := self._take(pods)) is not None:
             self._scheduler.submit(submission)
 
-    def _submission(self, pod: SlurmPod) -> Submission:
-        plan = pod.plan
-        options = job_options(plan, _comment(plan), self._settings.options)
-        environment = clean_environment(environment_of(plan))
-        if plan.request.gpus:
-            environment.pop(VISIBLE_CARDS, None)  # Slurm sets it
-        for name in ("SLURM_CONF",):
-            if name in self._settings.slurm.environment:
-                environment.setdefault(name, self._settings.slurm.environment[name])
-        news = partial(self._loop.call_soon, pod.look)
-        script = pod_script(plan, pod.state_file, self._settings.delays)
-        return Submission(_comment(plan), script, options, environment, news)
-
-    def _take(self, pod: SlurmPod, submission: Submission) -> None:
-        self._pods[pod.plan.uid] = pod
+    def _take(self, pods: Sequence[SlurmPod]) -> Submission | None:
+        """Return the job of pods, which follow it from now on; None when they can never start."""
+        broken = next((pod.plan.cannot_start for pod in pods if pod.plan.cannot_start), "")
+        try:
+            submission = None if broken else self._submission(pods)
+        except InvalidError as error:
+            broken = "; ".join(map(str, error.errors))
+        if broken or submission is None:
+            for pod in pods:
+                pod.refuse(broken)
+            return None
         with contextlib.suppress(OSError):  # then its script says so
-            pod.state_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = pods[0].state_file.parent
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if pods[0].plan.role:
+                gang = "".join(f"{pod.plan.uid}\n" for pod in pods)
+                (directory / f"{pods[0].plan.uid}{_GANG}").write_text(gang)
         if not self._is_started:
             self._is_started = True
             self._loop.call_later(_LOOK_SECONDS, self._look)
-        pod.follow(submission)
+        for pod in pods:
+            self._pods[pod.plan.uid] = pod
+            pod.follow(submission, pods)
+        return submission
+
+    def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
+        first, delays, plans = pods[0].plan, self._settings.delays, [pod.plan for pod in pods]
+        comment = f"katib:{_group(first)}:{first.uid}"
+        common: Mapping[str, str]
+        if first.role:
+            common, requested, log = (
+                gang_environment(plans),
+                gang_options([plan.request for plan in plans]),
+                Path("/dev/null"),
+            )
+            claim = pods[0].state_file.with_suffix(".claim")
+            script = gang_script(plans, [pod.state_file for pod in pods], claim, delays)
+        else:
+            main = next(container for container in first.containers if container.is_main)
+            common, requested = environment_of(first), requested_options(first.request)
+            log = first.directory / f"{main.command.name}.log"
+            script = pod_script(first, pods[0].state_file, delays, common)
+        options = job_options(first, comment, requested, self._settings.options, log)
+        environment = clean_environment(common)
+        if any(plan.request.gpus for plan in plans):
+            environment.pop(VISIBLE_CARDS, None)  # Slurm sets it
+
+        def news() -> None:
+            for pod in pods:
+                self._loop.call_soon(pod.look)
+
+        return Submission(comment, script, options, environment, news)
 
     def _look(self) -> None:
         """Look at the files of all pods, again and again."""
@@ -137,23 +159,28 @@ class SlurmPods:
 
     def resume(self, pods: Sequence[SlurmPod], _kept: KeptGroup, stopped: Collection[str]) -> None:
         """Go on with their jobs. One whose submission was not answered is looked for, and submitted if need be."""
-        for pod in pods:
-            if pod.plan.cannot_start:
-                pod.refuse(pod.plan.cannot_start)
+        for gang in self._gangs(pods):
+            if (submission := self._take(gang)) is None:
                 continue
-            try:
-                submission = self._submission(pod)
-            except InvalidError as error:
-                pod.refuse("; ".join(map(str, error.errors)))
-                continue
-            self._take(pod, submission)
-            if pod.is_started or pod.plan.name in stopped:
+            if any(pod.is_started or pod.plan.name in stopped for pod in gang):
                 self._scheduler.follow(submission)
             else:
                 submission.was_tried = True  # by the engine before, perhaps
                 self._scheduler.submit(submission)
-            if pod.plan.name in stopped:
-                pod.stop()
+            for pod in gang:
+                if pod.plan.name in stopped:
+                    pod.stop()
+
+    def _gangs(self, pods: Sequence[SlurmPod]) -> list[list[SlurmPod]]:
+        """Return pods by the jobs that they were submitted with."""
+        leaders = {pod.plan.uid: pod.plan.uid for pod in pods}
+        for directory in {pod.state_file.parent for pod in pods if pod.plan.role}:
+            for path in directory.glob(f"*{_GANG}"):
+                leaders |= dict.fromkeys(path.read_text().split(), path.name.removesuffix(_GANG))
+        found: dict[str, list[SlurmPod]] = {}
+        for pod in pods:
+            found.setdefault(leaders[pod.plan.uid], []).append(pod)
+        return list(found.values())
 
     def end(self, groups: Iterable[KeptGroup]) -> None:
         """End the jobs of groups that belong to no job of ours any more."""
@@ -190,11 +217,6 @@ class SlurmPods:
         if group in self._noted:
             self._noted.discard(group)
             shutil.rmtree(self._settings.notes / group, ignore_errors=True)
-
-
-def _comment(plan: PodPlan) -> str:
-    """Return by what the job of a pod is found again: its job's uid and its own."""
-    return f"katib:{_group(plan)}:{plan.uid}"
 
 
 def _group(plan: PodPlan) -> str:

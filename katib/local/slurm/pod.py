@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from katib.api.failure_text import LAST_OUTPUT_BYTES, OUT_OF_MEMORY, last_line
+from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
-from katib.local.pods.log_file import read_end
+from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import PodPlan, write_note
@@ -86,6 +86,8 @@ class SlurmPod:
         self._listener = listener
         self._tools = tools
         self._submission: Submission | None = None
+        self._gang: Sequence[SlurmPod] = (self,)
+        self._is_signalled = False
         self._progress: Progress | None = None
         self._monitors: list[tuple[ContainerPlan, Monitor, _Log]] = []
         self._seen: dict[int, tuple[float, float | None]] = {}  # when a container was seen to begin and to end
@@ -105,9 +107,14 @@ class SlurmPod:
         if not self.record.is_finished:
             self._finish(Phase.FAILED, cause, cannot_start=cause)
 
-    def follow(self, submission: Submission) -> None:
-        """Go on with a job that is being submitted or runs, from its beginning."""
-        self._submission = submission
+    def follow(self, submission: Submission, gang: Sequence[SlurmPod]) -> None:
+        """Go on with a job that is being submitted or runs, from its beginning.
+
+        Args:
+            submission: The job.
+            gang: All pods that it runs.
+        """
+        self._submission, self._gang = submission, gang
         try:
             self._open_monitors()
         except (KatibError, OSError) as error:  # their files need room on the disk
@@ -129,9 +136,23 @@ class SlurmPod:
         if self._submission is None:
             self._finish(Phase.FAILED, "")
             return
-        self._tools.scheduler.end(self._submission)
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
-        self._kill_timer = self._tools.loop.call_later(grace, partial(self._tools.scheduler.kill, self._submission))
+        if all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
+            self._tools.scheduler.end(self._submission)
+            self._kill_timer = self._tools.loop.call_later(grace, partial(self._tools.scheduler.kill, self._submission))
+        else:
+            self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
+            self._end_step()
+
+    def _end_step(self) -> None:
+        """End its step of a job whose other pods go on, once it has one."""
+        if self._progress is not None and self._progress.step and not self._is_signalled:
+            self._is_signalled = True
+            self._signal_step("TERM")
+
+    def _signal_step(self, signal: str) -> None:
+        if self._submission is not None and self._progress is not None and self._progress.step:
+            self._tools.scheduler.signal(f"{self._submission.job}.{self._progress.step}", signal)
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -148,6 +169,8 @@ class SlurmPod:
             self.refuse("; ".join(map(str, self._submission.refusal.errors)))
             return
         self._read_progress()
+        if self._stopping:
+            self._end_step()
         for _, monitor, log in self._monitors:
             if self._progress is not None:
                 log.feed(monitor)
@@ -175,7 +198,8 @@ class SlurmPod:
             if self._looks_wanted is None:
                 self._looks_wanted = submission.looks + 1
                 self._tools.scheduler.look_soon()
-            return submission.looks > self._looks_wanted and submission.state is None
+            goes_on = len(self._gang) > 1 or submission.state is None
+            return goes_on and submission.looks >= self._looks_wanted
         if progress is None and submission.is_unknown and not self._stopping:
             self._tools.scheduler.submit_again(submission)  # it never began, and cannot begin twice
             return False
@@ -232,13 +256,14 @@ class SlurmPod:
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
             last_output="" if succeeded else self._last_output(),
+            address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
             reason="" if succeeded or self._stopping else _REASONS.get(self._state().state, ""),
             explanation=explanation,
             is_measured=bool(monitors) and not explanation,
         )
 
     def _finish(self, phase: Phase, message: str, *, is_measured: bool = False, **changes: Any) -> None:
-        if self._submission is not None:
+        if self._submission is not None and all(pod is self or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.forget(self._submission)
         end = {
             "phase": phase,
@@ -262,6 +287,8 @@ class SlurmPod:
         """Return the first exit code other than 0 with which a container ended for good; None while none has ended."""
         exits = {} if self._progress is None else self._progress.exits
         last = [codes[-1] for codes in exits.values()]
+        if not last and self._progress is not None and self._progress.step_code:
+            return self._progress.step_code
         return next((code for code in last if code), 0 if last else None)
 
     def _message(self) -> str:
@@ -294,12 +321,14 @@ class SlurmPod:
         return last_line(b"\n".join(lines))
 
     def _end_of_log(self, container: str) -> bytes:
-        return read_end(self.plan.directory / f"{container}.log", LAST_OUTPUT_BYTES)
+        return read_end(self.plan.directory / f"{container}.log", TAIL_BYTES)
 
     def _exits(self) -> tuple[ContainerExit, ...]:
         exits = {} if self._progress is None else self._progress.exits
         state = self._state().state
         found = []
+        if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
+            return (ContainerExit(self._main, code, exit_text(code)),)
         for i, container in enumerate(self.plan.containers):
             if i in exits:
                 code, name = exits[i][-1], container.command.name

@@ -91,6 +91,7 @@ class Scheduler:
         self._waiting: deque[Submission] = deque()
         self._followed: dict[str, Submission] = {}  # by comment, from the first try on
         self._ending: dict[Submission, float] = {}  # and when to say so to Slurm again
+        self._signals: list[tuple[str, str]] = []
         self._look_at = 0.0
         self._looked_at = -LOOK_SECONDS
         self._failures = 0
@@ -156,6 +157,12 @@ class Scheduler:
             self._ending[submission] = 0.0
             self._changed.notify()
 
+    def signal(self, job: str, signal: str) -> None:
+        """Send a signal to all processes of a job or of a step, as `12.3`, once."""
+        with self._changed:
+            self._signals.append((job, signal))
+            self._changed.notify()
+
     def look_soon(self) -> None:
         """Ask Slurm about all jobs soon."""
         with self._changed:
@@ -185,7 +192,7 @@ class Scheduler:
 
     def _seconds_to_wait(self) -> float:
         now = self._clock.monotonic()
-        if self._stopping or (self._waiting and not self._failures):
+        if self._stopping or self._signals or (self._waiting and not self._failures):
             return 0.0
         times = list(self._ending.values())
         if self._followed or self._waiting:
@@ -277,6 +284,10 @@ class Scheduler:
 
     def _end_jobs(self) -> None:
         now = self._clock.monotonic()
+        with self._changed:
+            signals, self._signals = self._signals, []
+        for job, signal in signals:
+            self._slurm.cancel([job], signal)
         with self._changed:
             due = [submission for submission, at in self._ending.items() if at <= now]
             for submission in due:

@@ -4,9 +4,10 @@ The script is the kubelet of the pod: init containers one by one, sidecars besid
 together; a container that is to be started again is, after the pause of the kubelet. Nothing but `sh` is needed on the
 node.
 
-The file by which a pod is followed begins to exist when the pod starts and has a line for each process that
-has ended, `<number of the container> <exit code>`, and `end` when nothing more comes. It is made with `O_EXCL`: of two
-jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
+The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
+`<number of the container> <exit code>`, and `end` when nothing more comes. For a pod of a gang it has `step` with the
+number of its step, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one
+pod, which a submission whose answer was lost can lead to, the second does nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import Delays
 
-_WAIT_FOR: Final = """\
+WAIT_FOR: Final = """\
 wait_for() {
   wait $1; code=$?
   while kill -0 $1 2>/dev/null; do wait $1; code=$?; done
@@ -37,10 +38,14 @@ class Progress:
     Attributes:
         exits: By the number of a container, the exit codes of its processes, the first one first.
         is_over: Whether nothing more comes.
+        step: Of the pod in the job of its gang; empty without one.
+        step_code: The exit code of that step; None while it runs.
     """
 
     exits: dict[int, list[int]] = field(default_factory=dict)
     is_over: bool = False
+    step: str = ""
+    step_code: int | None = None
 
 
 def parse_progress(text: str) -> Progress:
@@ -50,6 +55,10 @@ def parse_progress(text: str) -> Progress:
         number, _, code = line.partition(" ")
         if line == "end":
             found.is_over = True
+        elif number == "step":
+            found.step = code
+        elif number == "srun" and code.isdigit():
+            found.step_code = int(code)
         elif number.isdigit() and code.isdigit():
             found.exits.setdefault(int(number), []).append(int(code))
     return found
@@ -60,23 +69,25 @@ def environment_of(plan: PodPlan) -> Mapping[str, str]:
     return next((c.command.env for c in plan.containers if c.is_main), {})
 
 
-def pod_script(plan: PodPlan, state_file: Path, delays: Delays) -> str:
+def pod_script(plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[str, str]) -> str:
     """Return the script of a pod.
 
     Args:
         plan: Of the pod. The output of the first main container is the output of the job.
         state_file: By which it is followed; its directory is there.
         delays: Pauses before a container is started again.
+        common: The environment that the script finds.
     """
     followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
     lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C", "trap : TERM"]
+    lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
     if len(mains) > 1 or sidecars:
-        lines.append(_WAIT_FOR)
+        lines.append(WAIT_FOR)
     for i, container in numbered:
-        lines += _functions(plan, container, i, followed, environment_of(plan), delays)
+        lines += _functions(plan, container, i, followed, common, delays)
     lines.append("pod() {")
     for i, container in numbered:
         if container.role is Role.SIDECAR:

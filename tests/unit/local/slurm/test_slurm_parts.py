@@ -40,7 +40,8 @@ def plan(directory: Path, *containers: Any, request: Request = Request(), **fiel
 
 def run(wanted: PodPlan) -> tuple[str, list[str]]:
     """Run the script of a pod; return what its first main container printed, and the lines of its state."""
-    script, environment = pod_script(wanted, wanted.directory / FOLLOWED, DELAYS), dict(environment_of(wanted))
+    environment = dict(environment_of(wanted))
+    script = pod_script(wanted, wanted.directory / FOLLOWED, DELAYS, environment)
     done = subprocess.run(
         ["/bin/sh", "-s"],
         check=False,
@@ -108,17 +109,18 @@ def test_a_state_that_is_being_written_is_read_up_to_its_last_complete_line() ->
 def test_requests_become_options_rounded_up() -> None:
     request = Request(Decimal("1.5"), Decimal(64 * 2**20 + 1), 2)
 
-    assert requested_options(request) == ("--cpus-per-task=2", "--mem=65M", "--gres=gpu:2")
-    assert requested_options(Request()) == ()
+    assert requested_options(request) == ("--ntasks=1", "--cpus-per-task=2", "--mem=65M", "--gres=gpu:2")
+    assert requested_options(Request()) == ("--ntasks=1",)
 
 
 def test_the_last_of_an_option_given_twice_is_the_most_particular_one(tmp_path: Path) -> None:
     annotations = {"katib.kubeflow.org/slurm-options": "gres=gpu:a100:1 --reservation='a b'"}
     wanted = plan(tmp_path, container("main", "true"), request=Request(gpus=1), annotations=annotations)
-    options = job_options(wanted, "katib:g:u", checked_options(["--partition=gpu", "exclusive"], "x"))
+    general = checked_options(["--partition=gpu", "exclusive"], "x")
+    options = job_options(wanted, "katib:g:u", requested_options(wanted.request), general, tmp_path / "a%.log")
 
     assert options[-5:] == ("--gres=gpu:1", "--partition=gpu", "--exclusive", "--gres=gpu:a100:1", "--reservation=a b")
-    assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue"} <= set(options)
+    assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue", f"--output={tmp_path}/a%%.log"} <= set(options)
 
 
 @pytest.mark.parametrize("text", ["", "-p", "--", "=x", "a b", "--output=x", "array=1-3"])
