@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Target
 from katib.kube_api.representations import Form, form_of
-from katib.kube_api.resources import Resource, by_path
+from katib.kube_api.resources import RESOURCES, Resource, by_path
 from katib.kube_api.reviews import review
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
@@ -50,22 +50,25 @@ _VERBS: Mapping[tuple[str, bool], str] = {
 """By method, and whether the path names one object."""
 
 
-def create_app(home: ObjectHome, closing: Closing, pages: Mapping[str, Page]) -> Starlette:
+def create_app(
+    home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[Resource] = RESOURCES
+) -> Starlette:
     """Return the application.
 
     Args:
         home: Whose objects.
         closing: Ends all streams.
         pages: What monitoring reads; `/readyz` is asked.
+        resources: The kinds that are served.
     """
-    api = _Api(Objects(home), closing)
+    api = _Api(Objects(home), closing, by_path(resources))
     routes = [
         Route("/version", _answering(lambda _request: discovery.version())),
-        Route("/api", _answering(partial(_groups, core=True))),
-        Route("/apis", _answering(partial(_groups, core=False))),
-        Route("/api/v1", _answering(lambda _request: discovery.resource_list("v1"))),
-        Route("/apis/{group}", _answering(lambda request: discovery.group(request.path_params["group"]))),
-        Route("/apis/{group}/{version}", _answering(_resource_list)),
+        Route("/api", _answering(partial(_groups, resources, core=True))),
+        Route("/apis", _answering(partial(_groups, resources, core=False))),
+        Route("/api/v1", _answering(lambda _request: discovery.resource_list(resources, "v1"))),
+        Route("/apis/{group}", _answering(lambda request: discovery.group(resources, request.path_params["group"]))),
+        Route("/apis/{group}/{version}", _answering(partial(_resource_list, resources))),
         Route("/openapi/v2", _swagger),
         Route("/openapi/v3", _openapi_index),
         Route("/openapi/v3/{path:path}", _openapi),
@@ -81,6 +84,7 @@ def create_app(home: ObjectHome, closing: Closing, pages: Mapping[str, Page]) ->
 class _Api:
     objects: Objects
     closing: Closing
+    resources: Mapping[tuple[str, str], Resource]
 
     async def answer(self, request: Request) -> Response:
         """Answer a request about objects."""
@@ -93,7 +97,7 @@ class _Api:
                 spec = (await _body(request))[0].get("spec", {})
                 return respond(review(path[0], spec), HTTPStatus.CREATED)
             return respond(review(path[0], {}), HTTPStatus.CREATED)
-        target = target_of(api_version, path)
+        target = target_of(self.resources, api_version, path)
         try:
             return await self._answer(request, target)
         except Exception as error:
@@ -181,17 +185,18 @@ class _Api:
         return StreamingResponse(byte_stream(lambda: chunks, self.closing), media_type="text/plain")
 
 
-def target_of(api_version: str, path: list[str]) -> Target:
+def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, path: list[str]) -> Target:
     """Return what a path is about.
 
     Args:
+        resources: What is served.
         api_version: The group and version that it begins with.
         path: The parts behind.
 
     Raises:
         StatusError: It leads nowhere.
     """
-    resources, namespace = by_path(), ""
+    namespace = ""
     if path[:1] == ["namespaces"] and len(path) > 2:  # noqa: PLR2004 - before the name of a kind in it
         namespace, path = path[1], path[2:]
     plural, name, subresource = (*path, "", "", "")[:3]
@@ -272,16 +277,16 @@ def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Aw
     return answer
 
 
-def _groups(request: Request, *, core: bool) -> Json:
+def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> Json:
     for choice in request.headers.get("accept", "").split(","):
         given = dict(part.strip().partition("=")[::2] for part in choice.split(";")[1:])
         if given.get("as") == discovery.AGGREGATED and given.get("v") in ("v2", "v2beta1"):
-            return discovery.aggregated(core=core, version_=given["v"])
-    return discovery.api_versions() if core else discovery.group_list()
+            return discovery.aggregated(resources, core=core, version_=given["v"])
+    return discovery.api_versions() if core else discovery.group_list(resources)
 
 
-def _resource_list(request: Request) -> Json | None:
-    return discovery.resource_list(f"{request.path_params['group']}/{request.path_params['version']}")
+def _resource_list(resources: Sequence[Resource], request: Request) -> Json | None:
+    return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
 
 
 async def _swagger(request: Request) -> Response:

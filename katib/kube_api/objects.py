@@ -225,6 +225,10 @@ class Objects:
         raise conflict(target.resource, target.name, ["it keeps changing; try again"])
 
     def _replace(self, target: Target, old: Object, new: Json, options: Options) -> Answer:
+        uid, is_uid = new["metadata"].get("uid"), old["metadata"]["uid"]
+        if uid not in (None, "", is_uid):
+            cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {is_uid}"
+            raise conflict(target.resource, target.name, [cause])
         if target.subresource == "status":
             return self._replace_status(old, new, options)
         if options.dry_run and new["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
@@ -290,9 +294,10 @@ class Objects:
             )
             raise StatusError(422, message)
         wanted = wishes.get("preconditions") or {}
-        for name, field in (("uid", "uid"), ("resourceVersion", "resourceVersion")):
-            if wanted.get(name) not in (None, old["metadata"][field]):
-                cause = f"the precondition {name} {wanted[name]} does not hold, it is {old['metadata'][field]}"
+        for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            given, is_now = wanted.get(field), old["metadata"][field]
+            if given not in (None, is_now):
+                cause = f"the {word} in the precondition ({given}) does not match the {word} in record ({is_now})"
                 raise conflict(target.resource, target.name, [cause])
 
     def _delete_experiment(self, old: Object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import threading
@@ -14,6 +15,7 @@ import uvicorn
 from katib.errors import FieldError, InvalidError
 
 _DRAIN_SECONDS = 5
+_CUT_SECONDS = 0.05
 _IDLE_SECONDS = 75
 """Longer than the usual clients keep a connection that they do not use, so that they close it."""
 
@@ -33,7 +35,7 @@ class Listener:
     ) -> None:
         self._sockets = sockets
         chain, key = certificate or (None, None)
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 app,
                 log_level="warning",
@@ -58,6 +60,28 @@ class Listener:
         self._thread.join()
         for listening in self._sockets:
             listening.close()
+
+
+class _Server(uvicorn.Server):
+    """Stops without waiting for clients that keep a connection which they do not use.
+
+    By TLS, a connection is closed when its client agrees, and an idle client does not look.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        cutting = asyncio.create_task(self._cut_idle())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_idle(self) -> None:
+        while True:
+            for connection in list(self.server_state.connections):
+                cycle, transport = getattr(connection, "cycle", None), connection.transport
+                if (cycle is None or cycle.response_complete) and not transport.get_write_buffer_size():
+                    transport.abort()
+            await asyncio.sleep(_CUT_SECONDS)
 
 
 def listen(host: str, port: int) -> socket.socket:
