@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from http import HTTPStatus
@@ -23,7 +23,8 @@ from katib.kube_api import discovery, openapi, openapi_v2_wire
 from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
 from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
-from katib.kube_api.objects import Answer, Objects, Target
+from katib.kube_api.objects import Answer, Objects, Options, Target
+from katib.kube_api.patches import APPLY_PATCH
 from katib.kube_api.representations import Form, form_of
 from katib.kube_api.resources import RESOURCES, Resource, by_path
 from katib.kube_api.reviews import review
@@ -152,19 +153,22 @@ class _Api:
     async def _create(self, request: Request, target: Target) -> Response:
         body, _ = await _body(request)
         request.state.name = value_at(body, "metadata", "name") or ""  # for errors
-        answer = await run_in_threadpool(self.objects.create, target, body, options_of(request.query_params))
+        answer = await run_in_threadpool(self.objects.create, target, body, _options(request))
         return _respond_with(request, target, answer.body, HTTPStatus.CREATED, answer)
 
     async def _update(self, request: Request, target: Target) -> Response:
         body, _ = await _body(request)
-        answer = await run_in_threadpool(self.objects.update, target, body, options_of(request.query_params))
+        answer = await run_in_threadpool(self.objects.update, target, body, _options(request))
         return _respond_with(request, target, answer.body, HTTPStatus.OK, answer)
 
     async def _patch(self, request: Request, target: Target) -> Response:
         require_patch_type(media_type_of(request.headers.get("content-type", "")))
         body, media_type = await _body(request)
-        options = options_of(request.query_params)
-        answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
+        options = _options(request)
+        if media_type == APPLY_PATCH:
+            answer = await run_in_threadpool(self.objects.apply, target, body, options_of(request.query_params))
+        else:
+            answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
         status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
         return _respond_with(request, target, answer.body, status, answer)
 
@@ -221,6 +225,13 @@ def _require_verb(target: Target, verb: str, method: str) -> None:
     if verb not in allowed or (verb == "create" and resource.is_namespaced and not target.namespace):
         what = f"{resource.title}/{target.subresource}" if target.subresource else resource.title
         raise StatusError(405, f"{method} of {what} is not possible here; possible are {', '.join(allowed)}")
+
+
+def _options(request: Request) -> Options:
+    """Return how to write; who names no manager is called by its program."""
+    options = options_of(request.query_params)
+    program = request.headers.get("user-agent", "").partition("/")[0].strip()
+    return options if options.manager else replace(options, manager=program or "unknown")
 
 
 def _selector(request: Request, target: Target) -> Selector:
