@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from http import HTTPStatus
@@ -23,9 +23,10 @@ from katib.kube_api import discovery, openapi, openapi_v2_wire
 from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
 from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
-from katib.kube_api.objects import Answer, Objects, Target
+from katib.kube_api.objects import Answer, Objects, Options, Target
+from katib.kube_api.patches import APPLY_PATCH
 from katib.kube_api.representations import Form, form_of
-from katib.kube_api.resources import Resource, by_path
+from katib.kube_api.resources import RESOURCES, Resource, by_path
 from katib.kube_api.reviews import review
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
@@ -50,22 +51,25 @@ _VERBS: Mapping[tuple[str, bool], str] = {
 """By method, and whether the path names one object."""
 
 
-def create_app(home: ObjectHome, closing: Closing, pages: Mapping[str, Page]) -> Starlette:
+def create_app(
+    home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[Resource] = RESOURCES
+) -> Starlette:
     """Return the application.
 
     Args:
         home: Whose objects.
         closing: Ends all streams.
         pages: What monitoring reads; `/readyz` is asked.
+        resources: The kinds that are served.
     """
-    api = _Api(Objects(home), closing)
+    api = _Api(Objects(home), closing, by_path(resources))
     routes = [
         Route("/version", _answering(lambda _request: discovery.version())),
-        Route("/api", _answering(partial(_groups, core=True))),
-        Route("/apis", _answering(partial(_groups, core=False))),
-        Route("/api/v1", _answering(lambda _request: discovery.resource_list("v1"))),
-        Route("/apis/{group}", _answering(lambda request: discovery.group(request.path_params["group"]))),
-        Route("/apis/{group}/{version}", _answering(_resource_list)),
+        Route("/api", _answering(partial(_groups, resources, core=True))),
+        Route("/apis", _answering(partial(_groups, resources, core=False))),
+        Route("/api/v1", _answering(lambda _request: discovery.resource_list(resources, "v1"))),
+        Route("/apis/{group}", _answering(lambda request: discovery.group(resources, request.path_params["group"]))),
+        Route("/apis/{group}/{version}", _answering(partial(_resource_list, resources))),
         Route("/openapi/v2", _swagger),
         Route("/openapi/v3", _openapi_index),
         Route("/openapi/v3/{path:path}", _openapi),
@@ -81,6 +85,7 @@ def create_app(home: ObjectHome, closing: Closing, pages: Mapping[str, Page]) ->
 class _Api:
     objects: Objects
     closing: Closing
+    resources: Mapping[tuple[str, str], Resource]
 
     async def answer(self, request: Request) -> Response:
         """Answer a request about objects."""
@@ -93,7 +98,7 @@ class _Api:
                 spec = (await _body(request))[0].get("spec", {})
                 return respond(review(path[0], spec), HTTPStatus.CREATED)
             return respond(review(path[0], {}), HTTPStatus.CREATED)
-        target = target_of(api_version, path)
+        target = target_of(self.resources, api_version, path)
         try:
             return await self._answer(request, target)
         except Exception as error:
@@ -148,19 +153,22 @@ class _Api:
     async def _create(self, request: Request, target: Target) -> Response:
         body, _ = await _body(request)
         request.state.name = value_at(body, "metadata", "name") or ""  # for errors
-        answer = await run_in_threadpool(self.objects.create, target, body, options_of(request.query_params))
+        answer = await run_in_threadpool(self.objects.create, target, body, _options(request))
         return _respond_with(request, target, answer.body, HTTPStatus.CREATED, answer)
 
     async def _update(self, request: Request, target: Target) -> Response:
         body, _ = await _body(request)
-        answer = await run_in_threadpool(self.objects.update, target, body, options_of(request.query_params))
+        answer = await run_in_threadpool(self.objects.update, target, body, _options(request))
         return _respond_with(request, target, answer.body, HTTPStatus.OK, answer)
 
     async def _patch(self, request: Request, target: Target) -> Response:
         require_patch_type(media_type_of(request.headers.get("content-type", "")))
         body, media_type = await _body(request)
-        options = options_of(request.query_params)
-        answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
+        options = _options(request)
+        if media_type == APPLY_PATCH:
+            answer = await run_in_threadpool(self.objects.apply, target, body, options_of(request.query_params))
+        else:
+            answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
         status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
         return _respond_with(request, target, answer.body, status, answer)
 
@@ -181,17 +189,18 @@ class _Api:
         return StreamingResponse(byte_stream(lambda: chunks, self.closing), media_type="text/plain")
 
 
-def target_of(api_version: str, path: list[str]) -> Target:
+def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, path: list[str]) -> Target:
     """Return what a path is about.
 
     Args:
+        resources: What is served.
         api_version: The group and version that it begins with.
         path: The parts behind.
 
     Raises:
         StatusError: It leads nowhere.
     """
-    resources, namespace = by_path(), ""
+    namespace = ""
     if path[:1] == ["namespaces"] and len(path) > 2:  # noqa: PLR2004 - before the name of a kind in it
         namespace, path = path[1], path[2:]
     plural, name, subresource = (*path, "", "", "")[:3]
@@ -216,6 +225,13 @@ def _require_verb(target: Target, verb: str, method: str) -> None:
     if verb not in allowed or (verb == "create" and resource.is_namespaced and not target.namespace):
         what = f"{resource.title}/{target.subresource}" if target.subresource else resource.title
         raise StatusError(405, f"{method} of {what} is not possible here; possible are {', '.join(allowed)}")
+
+
+def _options(request: Request) -> Options:
+    """Return how to write; who names no manager is called by its program."""
+    options = options_of(request.query_params)
+    program = request.headers.get("user-agent", "").partition("/")[0].strip()
+    return options if options.manager else replace(options, manager=program or "unknown")
 
 
 def _selector(request: Request, target: Target) -> Selector:
@@ -272,16 +288,16 @@ def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Aw
     return answer
 
 
-def _groups(request: Request, *, core: bool) -> Json:
+def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> Json:
     for choice in request.headers.get("accept", "").split(","):
         given = dict(part.strip().partition("=")[::2] for part in choice.split(";")[1:])
         if given.get("as") == discovery.AGGREGATED and given.get("v") in ("v2", "v2beta1"):
-            return discovery.aggregated(core=core, version_=given["v"])
-    return discovery.api_versions() if core else discovery.group_list()
+            return discovery.aggregated(resources, core=core, version_=given["v"])
+    return discovery.api_versions() if core else discovery.group_list(resources)
 
 
-def _resource_list(request: Request) -> Json | None:
-    return discovery.resource_list(f"{request.path_params['group']}/{request.path_params['version']}")
+def _resource_list(resources: Sequence[Resource], request: Request) -> Json | None:
+    return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
 
 
 async def _swagger(request: Request) -> Response:

@@ -87,7 +87,7 @@ def options_of(query: Query, wishes: Any = None) -> Options:
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         raise bad_request(f"fieldValidation: {validation!r} is not one of {', '.join(_VALIDATIONS)}")
-    return Options(bool(dry_run or named), validation, query.get("fieldManager", ""))
+    return Options(bool(dry_run or named), validation, query.get("fieldManager", ""), flag(query, "force"))
 
 
 def flag(query: Query, name: str) -> bool:

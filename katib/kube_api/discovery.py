@@ -6,10 +6,11 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from katib.kube_api.resources import RESOURCES, Resource, group_versions
+from katib.kube_api.resources import Resource, group_versions
 from katib.version import __version__
 
 Json = dict[str, Any]
+Resources = Sequence[Resource]
 
 MINOR = "36"
 """Of the Kubernetes whose API this is; clients of up to one minor version more or less are supported by their rules."""
@@ -43,23 +44,23 @@ def api_versions() -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def group_list() -> Json:
+def group_list(resources: Resources) -> Json:
     """Return the answer to `/apis`: all groups but the core."""
-    groups = [_group(name, versions) for name, versions in _groups().items() if name]
+    groups = [_group(name, versions) for name, versions in _groups(resources).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(name: str) -> Json | None:
+def group(resources: Resources, name: str) -> Json | None:
     """Return one group; None where there is none of that name."""
-    versions = _groups().get(name)
+    versions = _groups(resources).get(name)
     return None if versions is None or not name else {"apiVersion": "v1", **_group(name, versions), "kind": "APIGroup"}
 
 
-def resource_list(api_version: str) -> Json | None:
+def resource_list(resources: Resources, api_version: str) -> Json | None:
     """Return the resources of a group's version; None where there is none."""
     entries = [
         entry
-        for resource in RESOURCES
+        for resource in resources
         if resource.kind.api_version == api_version
         for entry in (_entry(resource), *map(_subentry_of(resource), resource.subresources))
     ]
@@ -73,19 +74,20 @@ def resource_list(api_version: str) -> Json | None:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries}
 
 
-def aggregated(*, core: bool, version_: str) -> Json:
+def aggregated(resources: Resources, *, core: bool, version_: str) -> Json:
     """Return all groups with their resources.
 
     Args:
+        resources: What is served.
         core: Whether those below `/api` are wanted, or those below `/apis`.
         version_: Of the answer: `v2` or `v2beta1`.
     """
     items = [
         {
             "metadata": {"name": name, "creationTimestamp": None},
-            "versions": [_aggregated_version(name, version) for version in versions],
+            "versions": [_aggregated_version(resources, name, version) for version in versions],
         }
-        for name, versions in _groups().items()
+        for name, versions in _groups(resources).items()
         if bool(name) is not core
     ]
     return {"kind": AGGREGATED, "apiVersion": f"apidiscovery.k8s.io/{version_}", "metadata": {}, "items": items}
@@ -96,8 +98,8 @@ def is_review(api_version: str, plural: str) -> bool:
     return (api_version, plural) in {(version, name) for version, name, _ in REVIEWS}
 
 
-def _groups() -> dict[str, list[str]]:
-    found = group_versions()
+def _groups(resources: Resources) -> dict[str, list[str]]:
+    found = group_versions(resources)
     for api_version, _, _ in REVIEWS:
         group_name, _, its_version = api_version.rpartition("/")
         found.setdefault(group_name, [its_version])
@@ -145,10 +147,10 @@ def verbs_of(resource: Resource, subresource: str) -> list[str]:
     return ["get", "patch", "update"] if writes else ["get"]
 
 
-def _aggregated_version(group_name: str, version_: str) -> Json:
+def _aggregated_version(resources: Resources, group_name: str, version_: str) -> Json:
     api_version = f"{group_name}/{version_}" if group_name else version_
-    resources = [_aggregated_resource(resource) for resource in RESOURCES if resource.kind.api_version == api_version]
-    resources += [
+    found = [_aggregated_resource(resource) for resource in resources if resource.kind.api_version == api_version]
+    found += [
         {
             "resource": plural,
             "responseKind": _response_kind(api_version, kind),
@@ -159,7 +161,7 @@ def _aggregated_version(group_name: str, version_: str) -> Json:
         for review_version, plural, kind in REVIEWS
         if review_version == api_version
     ]
-    return {"version": version_, "resources": resources, "freshness": "Current"}
+    return {"version": version_, "resources": found, "freshness": "Current"}
 
 
 def _aggregated_resource(resource: Resource) -> Json:

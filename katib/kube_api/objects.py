@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from katib.api.types import format_time
 from katib.controllers.kinds import EXPERIMENT
-from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
+from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError
+from katib.kube_api.applying import ConflictsError, applied, updated
 from katib.kube_api.derived import DERIVED, derived_object, derived_objects, version_at
 from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
 from katib.kube_api.selectors import EVERYTHING, Selector
-from katib.kube_api.statuses import StatusError, bad_request, conflict, success
+from katib.kube_api.statuses import StatusError, bad_request, conflict, field_conflict, success
 from katib.runtime.objects import Key, Object
 from katib.stores import semantics
 from katib.tuning.object_home import AdmittedObject, ObjectHome
@@ -64,11 +66,13 @@ class Options:
         dry_run: Whether to answer only, and store nothing.
         validation: What an unknown field is: `Strict` refuses it, `Warn` names it, `Ignore` drops it.
         manager: What the writer calls itself.
+        force: Whether to take over fields that others own, when applying.
     """
 
     dry_run: bool = False
     validation: str = "Warn"
     manager: str = ""
+    force: bool = False
 
 
 class Answer(NamedTuple):
@@ -217,6 +221,46 @@ class Objects:
         names_revision = media_type in (MERGE_PATCH, STRATEGIC_PATCH) and _has_revision(patch)
         return attempt() if names_revision else self._again(target, attempt)
 
+    def apply(self, target: Target, config: Any, options: Options) -> Answer:
+        """Merge what a manager applies into an object, or create it.
+
+        Raises:
+            StatusError: Others own fields with other values, or the manager is not named.
+            As `update` and `create`.
+        """
+        wanted = identified(target, config)
+        if not options.manager:
+            raise bad_request("fieldManager: it is required to apply; name who applies")
+        if wanted["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields: it is written by the server; leave it out")
+
+        def attempt() -> Answer:
+            try:
+                old: Object | None = self.get(target)
+            except NotFoundError:
+                old = None
+            new = self._applied(target, old, wanted, options)
+            if old is None:
+                return self.create(Target(target.resource, target.namespace), new, options)
+            new["metadata"].setdefault("resourceVersion", old["metadata"]["resourceVersion"])
+            return self._replace(target, old, new, options, tracks=False)
+
+        return self._again(target, attempt)
+
+    def _applied(self, target: Target, old: Object | None, wanted: Json, options: Options) -> Json:
+        now, is_keyed = format_time(datetime.now(UTC)), not target.resource.is_custom
+        settled: Object | None = None
+        if old is not None:
+            merged = applied(old, wanted, options.manager, now, force=True, is_keyed=is_keyed)
+            with suppress(InvalidError):  # which is raised when it is stored
+                settled = self.home.admission.changed(old, merged).obj
+        try:
+            return applied(old, wanted, options.manager, now, force=options.force, is_keyed=is_keyed, settled=settled)
+        except ConflictsError as error:
+            version = target.resource.kind.api_version
+            causes = [(f'conflict with "{manager}" using {version}', path) for manager, path in error.conflicts]
+            raise field_conflict(target.resource, target.name, causes) from error
+
     def _again(self, target: Target, attempt: Callable[[], Answer]) -> Answer:
         """Return what an attempt returns that met no other writer."""
         for _ in range(_TRIES):
@@ -224,9 +268,16 @@ class Objects:
                 return attempt()
         raise conflict(target.resource, target.name, ["it keeps changing; try again"])
 
-    def _replace(self, target: Target, old: Object, new: Json, options: Options) -> Answer:
+    def _replace(self, target: Target, old: Object, new: Json, options: Options, *, tracks: bool = True) -> Answer:
+        uid, is_uid = new["metadata"].get("uid"), old["metadata"]["uid"]
+        if uid not in (None, "", is_uid):
+            cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {is_uid}"
+            raise conflict(target.resource, target.name, [cause])
         if target.subresource == "status":
             return self._replace_status(old, new, options)
+        if tracks:
+            now, is_keyed = format_time(datetime.now(UTC)), not target.resource.is_custom
+            new = updated(old, new, options.manager, now, is_keyed=is_keyed)
         if options.dry_run and new["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
             raise ConflictError(f"{semantics.describe(old)}: it changed since it was read")
         if "deletionTimestamp" in old["metadata"] and semantics.is_finished(_with_old_marks(old, new)):
@@ -290,9 +341,10 @@ class Objects:
             )
             raise StatusError(422, message)
         wanted = wishes.get("preconditions") or {}
-        for name, field in (("uid", "uid"), ("resourceVersion", "resourceVersion")):
-            if wanted.get(name) not in (None, old["metadata"][field]):
-                cause = f"the precondition {name} {wanted[name]} does not hold, it is {old['metadata'][field]}"
+        for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            given, is_now = wanted.get(field), old["metadata"][field]
+            if given not in (None, is_now):
+                cause = f"the {word} in the precondition ({given}) does not match the {word} in record ({is_now})"
                 raise conflict(target.resource, target.name, [cause])
 
     def _delete_experiment(self, old: Object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
@@ -127,7 +127,7 @@ RESOURCES: tuple[Resource, ...] = (
 )
 
 
-def by_path(resources: tuple[Resource, ...] = RESOURCES) -> Mapping[tuple[str, str], Resource]:
+def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:
     """Return the resources by apiVersion and plural.
 
     Raises:
@@ -139,7 +139,7 @@ def by_path(resources: tuple[Resource, ...] = RESOURCES) -> Mapping[tuple[str, s
     return found
 
 
-def group_versions(resources: tuple[Resource, ...] = RESOURCES) -> dict[str, list[str]]:
+def group_versions(resources: Sequence[Resource]) -> dict[str, list[str]]:
     """Return the versions of each group, in the order of the list; the first one is preferred."""
     found: dict[str, list[str]] = {}
     for resource in resources:

@@ -5,7 +5,7 @@ It speaks TLS: kubectl and all other clients in Go send a token by nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
@@ -14,6 +14,7 @@ from katib.controllers.metrics import Page
 from katib.errors import InvalidError
 from katib.kube_api.app import create_app
 from katib.kube_api.kubeconfig import earlier_port, kept_certificate, write_kubeconfig
+from katib.kube_api.resources import RESOURCES, Resource
 from katib.kube_api.statuses import render
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
 from katib.rest.listening import ServerThread, listen
@@ -34,6 +35,7 @@ class KubernetesServer:
         host: Address or name to listen on.
         token: What every request has to carry; None: nothing, only on a loopback address.
         pages: What monitoring reads, by path; `/readyz` is asked.
+        resources: The kinds that are served.
 
     Attributes:
         url: Where it listens.
@@ -52,6 +54,7 @@ class KubernetesServer:
         host: str,
         token: str | None,
         pages: Mapping[str, Page] = MappingProxyType({}),
+        resources: Sequence[Resource] = RESOURCES,
     ) -> None:
         certificate = kept_certificate(directory, host)
         try:
@@ -63,7 +66,7 @@ class KubernetesServer:
         self.url = f"https://[{here}]:{port}" if ":" in here else f"https://{here}:{port}"
         self._closing = Closing()
         app = Guard(
-            create_app(home, self._closing, pages),
+            create_app(home, self._closing, pages, resources),
             sessions=Sessions(token.encode()) if token else None,
             allowed_hosts=LOOPBACK_HOSTS | {host} if is_loopback(host) else None,
             render=render,

@@ -40,18 +40,21 @@ class StatusError(KatibError):
     Attributes:
         code: HTTP status.
         reason: Word for programs, where it is not the usual one of the code.
+        causes: As Kubernetes lists them.
     """
 
-    def __init__(self, code: int, message: str, reason: str = "") -> None:
+    def __init__(self, code: int, message: str, reason: str = "", causes: Sequence[Json] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.causes = list(causes)
         self.reason = reason or _REASONS.get(code, HTTPStatus(code).phrase.replace(" ", ""))
 
 
 def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
     """Return the Status of an error; a foreign exception shows nothing of itself."""
     if isinstance(error, StatusError):
-        return _status(error.code, error.reason, str(error), _details(resource, name))
+        causes = {"causes": error.causes} if error.causes else {}
+        return _status(error.code, error.reason, str(error), {**_details(resource, name), **causes})
     return status_of_problem(problem_of(error), resource, name)
 
 
@@ -105,6 +108,14 @@ def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusErro
     """Return the error for an object that changed since it was read, or that others own fields of."""
     why = "; ".join(causes)
     return StatusError(409, f'Operation cannot be fulfilled on {resource.title} "{name}": {why}')
+
+
+def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
+    """Return the error for fields that others own, each with whom the conflict is and the path."""
+    listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
+    lines = "; ".join(f"{what}: {path}" for what, path in causes)
+    count = f"{len(causes)} conflict{'s' * (len(causes) != 1)}"
+    return StatusError(409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', causes=listed)
 
 
 def _details(resource: Resource | None, name: str) -> Json:

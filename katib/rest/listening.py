@@ -76,6 +76,8 @@ class ServerThread:
                 return
         import uvicorn
 
+        from katib.rest.prompt_server import PromptServer
+
         config = uvicorn.Config(
             self._app,
             log_level="warning",
@@ -92,7 +94,7 @@ class ServerThread:
         with self._lock:
             if self._closed:
                 return
-            self._server = uvicorn.Server(config)
+            self._server = PromptServer(config)
         self._server.run(sockets=self._sockets)
 
 

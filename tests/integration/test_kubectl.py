@@ -154,3 +154,22 @@ def test_objects_are_created_by_the_commands_that_make_them(kubectl: Kubectl) ->
 
     assert kubectl("get", "configmap", "one", "-o", "jsonpath={.data.a}") == "b"
     assert secret == "Yg=="
+
+
+def test_fields_are_applied_by_their_managers(kubectl: Kubectl) -> None:
+    def text(**spec: int) -> str:
+        return yaml.safe_dump(an_experiment(command="sleep 60; echo ${trialParameters.learningRate}", **spec))
+
+    kubectl("apply", "--server-side", "-f", "-", text=text(maxTrialCount=5))
+    kubectl("apply", "--server-side", "-f", "-", text=text(maxTrialCount=6))
+    kubectl("patch", "experiment", "demo", "--type=merge", "-p", '{"spec": {"maxTrialCount": 7}}')
+    refused = kubectl.run("apply", "--server-side", "-f", "-", text=text(maxTrialCount=8))
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text(maxTrialCount=8))
+    kubectl("apply", "--server-side", "--field-manager=another", "-f", "-", text=text(maxTrialCount=8))
+
+    assert refused.returncode == 1
+    assert 'conflict with "kubectl-patch"' in refused.stderr
+    assert ".spec.maxTrialCount" in refused.stderr
+    found = json.loads(kubectl("get", "experiment", "demo", "-o", "json", "--show-managed-fields"))
+    assert found["spec"]["maxTrialCount"] == 8
+    assert [entry["manager"] for entry in found["metadata"]["managedFields"]] == ["kubectl", "another"]
