@@ -64,6 +64,22 @@ containers = click.option(
     type=click.Choice(("auto", "never", "podman", "docker")),
     help="What runs the images of trials; with never they are processes.  [env: KATIB_CONTAINERS; default: never]",
 )
+_PLACE = (
+    click.option(
+        "--on",
+        "place",
+        type=click.Choice(("here", "slurm")),
+        default="here",
+        help="Where trials run: on this machine, or as jobs of the Slurm cluster that it belongs to.  [default: here]",
+    ),
+    click.option(
+        "--slurm-option",
+        "slurm_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="With --on slurm: an option of sbatch for all trials, such as partition=gpu. May be given several times.",
+    ),
+)
 namespace = click.option(
     "-n",
     "--namespace",
@@ -238,6 +254,18 @@ def cluster(function: F) -> F:
         return function(*args, cluster=Cluster(context, kubeconfig, db_manager), **kwargs)
 
     return _with(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def place(function: F) -> F:
+    """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
+
+    @functools.wraps(function)
+    def command(*args: Any, place: str, slurm_options: tuple[str, ...], **kwargs: Any) -> Any:
+        if slurm_options and place != "slurm":
+            raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
+        return function(*args, slurm=slurm_options if place == "slurm" else None, **kwargs)
+
+    return _with(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def connection(function: F) -> F:

@@ -66,7 +66,7 @@ _GATEWAY = (
 
 
 _OF_A_START = (
-    *("host", "port", "token", "no_token", "config", "containers", "context", "kubeconfig", "db_manager"),
+    *("host", "port", "token", "no_token", "config", "containers", "place", "context", "kubeconfig", "db_manager"),
     *("gateway", "user_header", "user_prefix", "groups_header"),
 )
 """Options that have no meaning for a server that runs already."""
@@ -94,6 +94,7 @@ def _gateway_options(function: F) -> F:
 @options.data_dir
 @options.config
 @options.containers
+@options.place
 @click.option(
     "--orphans",
     type=options.Duration(),
@@ -122,6 +123,7 @@ def serve(
     data_dir: Path | None,
     config: Path | None,
     containers: str | None,
+    slurm: tuple[str, ...] | None,
     orphans: float,
     stops: bool,
     on_cluster: bool,
@@ -155,7 +157,7 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config", "containers", "orphans")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers", "place", "orphans")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
@@ -170,6 +172,7 @@ def serve(
         config=config,
         containers=containers,
         orphan_seconds=orphans,
+        slurm=slurm,
         announce=_ignore if quiet else _announce,
     )
 
@@ -346,6 +349,7 @@ def _run(
     config: Path | None = None,
     containers: str | None = None,
     orphan_seconds: float = 0.0,
+    slurm: tuple[str, ...] | None = None,
     announce: Callable[[Server, _Access, str], None],
 ) -> int:
     """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
@@ -358,7 +362,12 @@ def _run(
     with (
         suppress(_StoppedEarly),
         open_engine(
-            data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+            data_dir=data_dir,
+            config=config,
+            metrics=metrics,
+            containers=containers,
+            orphan_seconds=orphan_seconds,
+            slurm=slurm,
         ) as engine,
     ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
@@ -367,12 +376,18 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
-            with _answering_optuna(engine, data_dir, quiet=announce is _ignore):
+            with (
+                _answering_optuna(engine, data_dir, quiet=announce is _ignore),
+                _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
+            ):
                 stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
                 left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
-                click.echo(f"stopping: running trials {left if leaves else 'end and start again next time'}", err=True)
+                if slurm is not None:
+                    left = "go on in Slurm, and the next start here with --on slurm goes on with them"
+                kept = leaves or slurm is not None
+                click.echo(f"stopping: running trials {left if kept else 'end and start again next time'}", err=True)
         if leaves:
             engine.leave()
         engine.stop()
@@ -401,6 +416,27 @@ def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterat
             yield
         finally:
             starting.join()
+
+
+@contextmanager
+def _answering_kubernetes(
+    engine: Engine, directory: Path, host: str, access: _Access, pages: Mapping[str, Page], *, quiet: bool
+) -> Iterator[None]:
+    """Answer clients of the Kubernetes API, such as kubectl."""
+    from katib.kube_api.kubeconfig import line_to_copy
+    from katib.kube_api.server import KubernetesServer
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                KubernetesServer(engine.objects, directory, host=host, token=access.token(), pages=pages)
+            )
+        except KatibError as error:
+            logging.getLogger(__name__).warning("no client of Kubernetes can connect: %s", error)
+        else:
+            if not quiet:
+                click.echo(f"for kubectl:  {line_to_copy(directory)}")
+        yield
 
 
 _LOOK_SECONDS = 0.2

@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from katib.errors import FieldError, InvalidError
@@ -21,6 +22,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 """An application of ASGI."""
 
 _DRAIN_SECONDS = 5
+_IDLE_SECONDS = 75
+"""Longer than the usual clients keep a connection that they do not use, so that they close it."""
 
 
 class ServerThread:
@@ -31,10 +34,20 @@ class ServerThread:
         sockets: They listen already, and are closed with the server.
         name: Of the thread.
         at_once: Whether to begin now; else with the first connection, as where most likely there is none.
+        certificate: Files with the certificate to show and its key; None: no TLS.
     """
 
-    def __init__(self, app: App, sockets: Sequence[socket.socket], name: str, *, at_once: bool = True) -> None:
+    def __init__(
+        self,
+        app: App,
+        sockets: Sequence[socket.socket],
+        name: str,
+        *,
+        at_once: bool = True,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
         self._app = app
+        self._certificate = certificate or (None, None)
         self._sockets = list(sockets)
         self._lock = threading.Lock()
         self._server: uvicorn.Server | None = None
@@ -63,6 +76,8 @@ class ServerThread:
                 return
         import uvicorn
 
+        from katib.rest.prompt_server import PromptServer
+
         config = uvicorn.Config(
             self._app,
             log_level="warning",
@@ -72,11 +87,14 @@ class ServerThread:
             proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
+            timeout_keep_alive=_IDLE_SECONDS,
+            ssl_certfile=self._certificate[0],
+            ssl_keyfile=self._certificate[1],
         )
         with self._lock:
             if self._closed:
                 return
-            self._server = uvicorn.Server(config)
+            self._server = PromptServer(config)
         self._server.run(sockets=self._sockets)
 
 

@@ -1,4 +1,4 @@
-"""The server of a tuning service: where it listens, who may ask, and its end."""
+"""The server of a tuning service: who may ask, and under which addresses it is reached."""
 
 from __future__ import annotations
 

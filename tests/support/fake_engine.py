@@ -38,8 +38,8 @@ class FakeEngine:
         data_dir: Path | None = None,
     ) -> None:
         self.service = service
-        self.chosen_trials = None
-        """No client of Optuna calls."""
+        self.chosen_trials = self.objects = None
+        """No client of Optuna or of Kubernetes calls."""
         self._data_dir = data_dir
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False
@@ -100,6 +100,7 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         metrics: object = None,
         containers: str | None = None,
         orphan_seconds: float = 0.0,
+        slurm: object = None,
         own_process: bool = True,
     ) -> FakeEngine:
         engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0, data_dir=data_dir)

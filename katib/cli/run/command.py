@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
 
-_OF_AN_ENGINE = ("config", "containers")
+_OF_AN_ENGINE = ("config", "containers", "place")
 """Options that have no meaning where a server runs the experiment."""
 
 
@@ -43,6 +43,7 @@ _OF_AN_ENGINE = ("config", "containers")
         "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
         "katib run experiment.yaml --server http://127.0.0.1:8765",
         "katib run experiment.yaml --context production",
+        "katib run experiment.yaml --on slurm --slurm-option partition=gpu --slurm-option time=01:00:00",
     ),
 )
 @click.argument("file")
@@ -59,6 +60,7 @@ _OF_AN_ENGINE = ("config", "containers")
 @options.namespace
 @options.config
 @options.containers
+@options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
 @options.cluster
@@ -76,6 +78,7 @@ def run(
     namespace: str | None,
     config: Path | None,
     containers: str | None,
+    slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
     cluster: options.Cluster,
@@ -119,6 +122,7 @@ def run(
         namespace,
         config,
         containers,
+        slurm=slurm,
         choice=choice,
         detach=detach,
         form=form,
@@ -142,6 +146,7 @@ def run_here(
     config: Path | None,
     containers: str | None,
     *,
+    slurm: tuple[str, ...] | None = None,
     choice: Choice = NO_CHOICE,
     detach: bool = False,
     form: str | None,
@@ -156,6 +161,7 @@ def run_here(
         namespace: Where the file names none.
         config: Further algorithms.
         containers: What runs the images of trials.
+        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
         choice: What to do with an experiment that is there already.
         detach: Whether a server in the background runs it.
         form: What to print at the end in place of lines.
@@ -168,6 +174,7 @@ def run_here(
         from katib.cli.run.detached import run_detached
 
         options.refuse_beside("--detach, but for the command that watches", "log_to")
+        options.refuse_beside("--detach", "place")
         return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     if (note := next(iter(running_servers(directory)), None)) is not None:
         from katib.rest.client import HttpTuningService
@@ -177,7 +184,7 @@ def run_here(
             return _run_at(service, note.url, file, namespace, data, choice, form=form, quiet=quiet)
     from katib.local import open_engine
 
-    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    engine = open_engine(data_dir=directory, config=config, containers=containers, slurm=slurm)
     try:
         return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, notices=notices)
     except InvalidError as error:

@@ -18,7 +18,7 @@ from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION
 from katib.api.pareto import Point
 from katib.api.trials import (
     ACTIVE,
@@ -101,7 +101,7 @@ class _Account:
     infeasible: set[str] = field(default_factory=set)
     pareto: ParetoSet = field(default_factory=ParetoSet)
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
-    spending: Spending = field(default_factory=Spending)
+    spending: Spending | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> int | None:
@@ -116,7 +116,8 @@ class _Account:
             state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
-        self.spending.remove(name)
+        if self.spending is not None:
+            self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
@@ -125,7 +126,9 @@ class _Account:
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
         self.owners.update(_owners_of(trial))
-        self.spending.add(trial)
+        if HOLDS_ANNOTATION in trial.metadata.annotations:
+            self.spending = self.spending or Spending()
+            self.spending.add(trial)
         insort(self.by_state.setdefault(state, []), (order, name))
         rank = self._enter(trial, name, order) if state in ELIGIBLE else None
         self.places[name] = (state, order, rank)
@@ -218,7 +221,7 @@ class TrialLedger:
                 names=names,
                 active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
                 infeasible=len(account.infeasible),
-                uses=account.spending.uses(),
+                uses=None if account.spending is None else account.spending.uses(),
                 owners=frozenset(account.owners),
             )
             best = account.best()

@@ -22,7 +22,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from katib.api.budgets import budget_of
+from katib.api.budgets import Budget, budget_of
 from katib.api.conditions import (
     find_condition,
     has_ended,
@@ -142,11 +142,17 @@ class Observed:
     is_summary_due: bool = True
     now: datetime = field(kw_only=True)
 
+    @property
+    def budget(self) -> Budget | None:
+        """What the trials may use, where any use is counted."""
+        return None if self.counts.uses is None else budget_of(self.experiment.metadata.annotations)
+
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
-    plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
+    if seen.counts.uses is not None:
+        plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
     if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
         return replace(plan, status=_with_summary(plan.status, seen))
     return plan
@@ -198,7 +204,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
         "current_optimal_trial": optimal_trial(counts.best),
         "pareto_set": _pareto_set(seen),
         "trials_infeasible": counts.infeasible,
-        "budget_usage": _budget_usage(seen),
+        "budget_usage": () if seen.counts.uses is None else _budget_usage(seen),
     }
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
@@ -230,7 +236,7 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
 
 def _budget_usage(seen: Observed) -> tuple[BudgetUsage, ...]:
     """Return what an experiment's status says of its budget."""
-    uses, budget = seen.counts.uses, budget_of(seen.experiment.metadata.annotations)
+    uses, budget = seen.counts.uses, seen.budget
     if uses is None or budget is None:
         return ()
     return tuple(
@@ -325,7 +331,7 @@ def _ending(seen: Observed) -> Ending | None:
 
 def _budget_spent(seen: Observed) -> Ending | None:
     """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
-    uses, budget = seen.counts.uses, budget_of(seen.experiment.metadata.annotations)
+    uses, budget = seen.counts.uses, seen.budget
     if uses is None or budget is None:
         return None
     cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
@@ -340,13 +346,13 @@ def _budget_spent(seen: Observed) -> Ending | None:
 
 def _within_budget(seen: Observed, slots: int) -> int:
     """Return how many of these trials can end within the budget."""
-    uses, budget = seen.counts.uses, budget_of(seen.experiment.metadata.annotations)
+    uses, budget = seen.counts.uses, seen.budget
     return slots if uses is None or budget is None else int(min(slots, uses.room(budget, seen.now)))
 
 
 def _seconds_of_budget(seen: Observed, status: ExperimentStatus) -> float | None:
     """Return after how many seconds the budget is spent; None without one, or where nothing runs."""
-    uses, budget = seen.counts.uses, budget_of(seen.experiment.metadata.annotations)
+    uses, budget = seen.counts.uses, seen.budget
     if uses is None or budget is None or has_ended(status.conditions):
         return None
     left = uses.seconds_left(budget, seen.now)
@@ -492,7 +498,8 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
-    slots = _within_budget(seen, slots)
+    if seen.counts.uses is not None:
+        slots = _within_budget(seen, slots)
     create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

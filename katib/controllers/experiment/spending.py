@@ -89,7 +89,7 @@ class Uses:
 
 @dataclass(slots=True)
 class Spending:
-    """Adds up what trials use. A trial that says nothing of what it has is not counted."""
+    """Adds up what trials use that say what they have."""
 
     _ended: dict[str, tuple[float, float, Mapping[str, float]]] = field(default_factory=dict)
     _killed: set[str] = field(default_factory=set)  # of them: their durations say nothing
@@ -103,10 +103,8 @@ class Spending:
 
     def add(self, trial: Trial) -> None:
         """Take in a trial."""
-        text, status = trial.metadata.annotations.get(HOLDS_ANNOTATION), trial.status
-        if text is None:
-            return
-        holds = self._usual = read_holds(text)
+        status = trial.status
+        holds = self._usual = read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, ""))
         if status.start_time is None:
             return
         if status.completion_time is None:
