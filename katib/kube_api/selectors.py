@@ -49,6 +49,11 @@ class Selector:
     others: tuple[Fits, ...] = ()
     may_change: bool = False
 
+    @property
+    def is_by_index(self) -> bool:
+        """Whether what a store finds by the labels is what is wanted."""
+        return not self.name and not self.others
+
     def fits(self, obj: Object) -> bool:
         """Return whether an object is wanted."""
         metadata = obj.get("metadata") or {}
