@@ -98,7 +98,7 @@ class _Api:
         path = [part for part in request.path_params["path"].split("/") if part]
         if request.method == "POST" and len(path) == 1 and discovery.is_review(api_version, path[0]):
             with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
-                spec = (await _body(request))[0].get("spec", {})
+                spec = value_at((await _body(request))[0], "spec")
                 return respond(review(path[0], spec), HTTPStatus.CREATED)
             return respond(review(path[0], {}), HTTPStatus.CREATED)
         target = target_of(self.resources, api_version, path)

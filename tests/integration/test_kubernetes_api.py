@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import ssl
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
+from katib.databases.sqlite import open_database
 from katib.kube_api.kubeconfig import line_to_copy
 from katib.kube_api.server import KubernetesServer
 from katib.runtime.objects import Kind
+from katib.stores.sql import SqlStore
+from katib.tuning.object_home import ObjectHome
 from tests.support.experiments import an_experiment
 from tests.support.kube import (
     CONFIG_MAPS,
@@ -23,12 +31,16 @@ from tests.support.kube import (
     TOKEN,
     TRIALS,
     World,
+    authority_of,
     client_of,
     config_map,
     kube_world,
     lines_of,
 )
+from tests.support.object_stores import AnyObject
 from tests.support.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
 
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 MERGE = {"content-type": "application/merge-patch+json"}
@@ -461,3 +473,53 @@ def test_the_api_is_described_by_both_versions_of_openapi(http: httpx.Client) ->
     experiment = described["apis/kubeflow.org/v1beta1"]["components"]["schemas"]["org.kubeflow.v1beta1.Experiment"]
     assert experiment["properties"]["spec"]["properties"]["algorithm"]["description"]
     assert http.get("/openapi/v3/apis/none/v1").status_code == 404
+
+
+def test_a_reader_that_is_too_slow_gets_410_and_others_are_not_kept_waiting(tmp_path: Path) -> None:
+    nothing: Any = None
+    with open_database(tmp_path / "objects.db") as database:
+        store = SqlStore(database, (), longest_backlog=20)
+        home = ObjectHome(store, store, AnyObject(), frozenset(), nothing, nothing, lambda _namespace: ())
+        with (
+            KubernetesServer(home, tmp_path, host="127.0.0.1", token=TOKEN) as server,
+            client_of(server) as slow,
+            slow.stream("GET", CONFIG_MAPS, params={"watch": "1"}) as stream,
+        ):
+            changed = store.create({**config_map("big"), "metadata": {"name": "big", "namespace": "default"}})
+            for number in range(300):  # more than the buffers of a connection take
+                changed = store.update({**changed, "data": {"text": f"{number}" + "x" * 100_000}})
+                with client_of(server) if number == 150 else nullcontext() as other:
+                    assert other is None or other.get(CONFIG_MAPS).status_code == 200
+            last = [json.loads(line) for line in stream.iter_lines()][-1]
+
+    assert (last["type"], last["object"]["code"]) == ("ERROR", 410)
+
+
+@pytest.mark.slow
+def test_what_was_written_is_there_after_a_kill_with_the_same_revisions(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.support.kube import kube_world\n"
+        "with kube_world(Path(sys.argv[1]), starts=False) as world:\n"
+        "    print(world.server.kubeconfig, flush=True); sys.stdin.read()\n"
+    )
+    directory = tmp_path / "data"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(directory)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        kubeconfig = yaml.safe_load(Path(process.stdout.readline().strip()).read_text())
+        url = kubeconfig["clusters"][0]["cluster"]["server"]
+        trusted = ssl.create_default_context(cadata=authority_of(directory / "kubeconfig"))
+        with httpx.Client(base_url=url, verify=trusted, headers={"authorization": f"Bearer {TOKEN}"}) as client:
+            versions = {
+                name: created(client, CONFIG_MAPS, config_map(name))["metadata"]["resourceVersion"] for name in "abc"
+            }
+            process.kill()
+    with kube_world(directory, starts=False) as world:
+        items = world.http.get(CONFIG_MAPS).json()["items"]
+
+    assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items} == versions
