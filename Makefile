@@ -63,11 +63,11 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
 	@$(PYTEST) -q -m "slow and not cluster" -n 3 --dist worksteal
 
-test-doors: ## Run what works with MLflow, Ray and Transformers with these libraries, in an environment of its own
+test-doors: ## Run what works with MLflow, Ray, Transformers and the Kubeflow SDK with these libraries, in an environment of its own
 	@test -x $(VENV)-doors/bin/python || $(PYTHON) -m venv $(VENV)-doors
 	@$(VENV)-doors/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-doors/bin/python -m pip install --quiet --editable ".[files]" --group doors
-	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py
+	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py tests/integration/test_kubeflow_sdk.py
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks

@@ -196,7 +196,7 @@ class Objects:
         semantics.require_names(obj["metadata"])
         kind = target.resource.kind
         with suppress(NotFoundError):
-            self.get(Target(target.resource, target.namespace, obj["metadata"]["name"]))
+            self.home.objects.get(kind, Key.of(obj))
             raise AlreadyExistsError(f"{kind.kind} {Key.of(obj)}: exists")
         admitted = self.home.admission.new(obj)
         warnings = _warnings(admitted, options)
