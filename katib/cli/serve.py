@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -65,7 +66,7 @@ _GATEWAY = (
 
 
 _OF_A_START = (
-    *("host", "port", "token", "no_token", "config", "containers", "context", "kubeconfig", "db_manager"),
+    *("host", "port", "token", "no_token", "config", "containers", "place", "context", "kubeconfig", "db_manager"),
     *("gateway", "user_header", "user_prefix", "groups_header"),
 )
 """Options that have no meaning for a server that runs already."""
@@ -93,6 +94,7 @@ def _gateway_options(function: F) -> F:
 @options.data_dir
 @options.config
 @options.containers
+@options.place
 @click.option(
     "--orphans",
     type=options.Duration(),
@@ -121,6 +123,7 @@ def serve(
     data_dir: Path | None,
     config: Path | None,
     containers: str | None,
+    slurm: tuple[str, ...] | None,
     orphans: float,
     stops: bool,
     on_cluster: bool,
@@ -154,7 +157,7 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config", "containers", "orphans")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers", "place", "orphans")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
@@ -169,6 +172,7 @@ def serve(
         config=config,
         containers=containers,
         orphan_seconds=orphans,
+        slurm=slurm,
         announce=_ignore if quiet else _announce,
     )
 
@@ -260,6 +264,7 @@ def _listening(
     doors: Sequence[APIRouter] = (),
 ) -> Iterator[Server]:
     """Give a server that the commands of this account find; its note goes before it does."""
+    from katib.optuna_storage.server import line_to_copy
     from katib.rest.server import Server
     from katib.ui import ui_routes
 
@@ -271,7 +276,7 @@ def _listening(
             port=port,
             token=access.token(),
             pages=pages,
-            ui=ui_routes,
+            ui=partial(ui_routes, optuna_line=partial(line_to_copy, data_dir)) if data_dir else ui_routes,
             signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
             doors=doors,
         ) as server,
@@ -344,6 +349,7 @@ def _run(
     config: Path | None = None,
     containers: str | None = None,
     orphan_seconds: float = 0.0,
+    slurm: tuple[str, ...] | None = None,
     announce: Callable[[Server, _Access, str], None],
 ) -> int:
     """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
@@ -356,7 +362,12 @@ def _run(
     with (
         suppress(_StoppedEarly),
         open_engine(
-            data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+            data_dir=data_dir,
+            config=config,
+            metrics=metrics,
+            containers=containers,
+            orphan_seconds=orphan_seconds,
+            slurm=slurm,
         ) as engine,
     ):
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
@@ -373,7 +384,10 @@ def _run(
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
                 left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
-                click.echo(f"stopping: running trials {left if leaves else 'end and start again next time'}", err=True)
+                if slurm is not None:
+                    left = "go on in Slurm, and the next start here with --on slurm goes on with them"
+                kept = leaves or slurm is not None
+                click.echo(f"stopping: running trials {left if kept else 'end and start again next time'}", err=True)
         if leaves:
             engine.leave()
         engine.stop()

@@ -17,7 +17,7 @@ from katib.kube_api.kubeconfig import earlier_port, kept_certificate, write_kube
 from katib.kube_api.resources import RESOURCES, Resource
 from katib.kube_api.statuses import render
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
-from katib.rest.listener import Listener, listen
+from katib.rest.listening import ServerThread, listen
 from katib.rest.server import is_loopback
 from katib.rest.sessions import Sessions
 from katib.rest.streams import Closing
@@ -71,13 +71,15 @@ class KubernetesServer:
             allowed_hosts=LOOPBACK_HOSTS | {host} if is_loopback(host) else None,
             render=render,
         )
-        self._listener = Listener(app, [listening], "katib-kubernetes", (certificate.chain, certificate.key))
+        self._thread = ServerThread(
+            app, [listening], "katib-kubernetes", certificate=(certificate.chain, certificate.key)
+        )
         self.kubeconfig = write_kubeconfig(directory, self.url, certificate.authority, token)
 
     def close(self) -> None:
         """End the streams, let requests finish for a few seconds, and stop listening. Closing twice is fine."""
         self._closing.begin()
-        self._listener.close()
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,7 @@ def open_engine(
     metrics: ControllerMetrics | None = None,
     containers: str | None = None,
     orphan_seconds: float = 0.0,
+    slurm: Sequence[str] | None = None,
 ) -> Engine:
     """Return an engine over a data directory, to be entered as a context manager and then started.
 
@@ -40,6 +41,8 @@ def open_engine(
             configuration says.
         orphan_seconds: How long programs of trials go on when this engine was killed or leaves them, until another
             one in the data directory goes on with them; 0: they end with it.
+        slurm: Options of `sbatch`, such as `partition=gpu`, where trials are to run as jobs of Slurm; None: they run on
+            this machine.
     """
     from katib.local.engine import Engine
 
@@ -50,6 +53,7 @@ def open_engine(
         metrics=metrics,
         containers=containers,
         orphan_seconds=orphan_seconds,
+        slurm=slurm,
     )
 
 

@@ -39,7 +39,7 @@ from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
 from katib.explaining.diagnostician import Diagnostician
 from katib.local.admission import HostCapacity
-from katib.local.admission.host import group_limits
+from katib.local.admission.host import group_limits, of_slurm
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
@@ -55,6 +55,8 @@ from katib.local.layout import Layout
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
+from katib.local.pods.loop import Loop
+from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.repeating import Repeats
@@ -62,6 +64,10 @@ from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
+from katib.local.slurm.admission import SlurmGate
+from katib.local.slurm.commands import Slurm
+from katib.local.slurm.options import checked_options
+from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.submission import LocalHome
 from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
@@ -69,7 +75,7 @@ from katib.local.trials.jobs import TrialJobs, TrialPods
 from katib.local.trials.log_access import LogServers
 from katib.local.trials.monitors import TrialMonitors
 from katib.observations.sql import SqlObservationLog
-from katib.runtime.clock import SystemClock
+from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Kind, Object
@@ -114,6 +120,7 @@ class Engine:
         metrics: Counts what happens, from the start on.
         containers: What runs the images of trials, as for `katib.local.open_engine`.
         orphan_seconds: How long programs of trials wait for the next engine, as for `katib.local.open_engine`.
+        slurm: Options of `sbatch` where trials run as jobs of Slurm; None: they run on this machine.
 
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
@@ -130,6 +137,7 @@ class Engine:
         metrics: ControllerMetrics | None = None,
         containers: str | None = None,
         orphan_seconds: float = 0.0,
+        slurm: Sequence[str] | None = None,
     ) -> None:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
@@ -141,6 +149,7 @@ class Engine:
         self._metrics = metrics
         self._clock = SystemClock()
         self._orphan_seconds = orphan_seconds
+        self._slurm_options = slurm
         self._leaves = False
         self._open = ExitStack()
         self._running = ExitStack()
@@ -201,7 +210,7 @@ class Engine:
             InvalidError: Anything wrong with it, all errors at once.
             TerminalError: The runtime that is to run images does not answer.
         """
-        gate = Gate(self._catalog, LocalHome(self._host), StoredObjects(None))
+        gate = Gate(self._catalog, LocalHome(self._host, slurm=self._slurm_gate), StoredObjects(None))
         return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
     def start(self) -> None:
@@ -262,7 +271,7 @@ class Engine:
         self.stop()
 
     def _stop_jobs(self) -> None:
-        self._jobs.stop(leaves=self._leaves or not self._started)
+        self._jobs.stop(leaves=self._leaves or not self._started or self._slurm_options is not None)
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -273,13 +282,26 @@ class Engine:
     @cached_property
     def _images(self) -> Runtime | None:
         """What runs the images of trials; None: they run as processes."""
-        return choose(self._containers, os.environ, self._layout.root)
+        return None if self._slurm_options is not None else choose(self._containers, os.environ, self._layout.root)
+
+    @cached_property
+    def _slurm(self) -> tuple[Slurm, Sequence[str]] | None:
+        """Slurm, and the options of all its jobs; None where trials run on this machine."""
+        if self._slurm_options is None:
+            return None
+        return Slurm.found(os.environ), checked_options(self._slurm_options, "--slurm-option")
+
+    @cached_property
+    def _slurm_gate(self) -> SlurmGate | None:
+        return None if self._slurm is None else SlurmGate(*self._slurm)
 
     @cached_property
     def _host(self) -> HostCapacity:
-        images = self._images
+        images, host = self._images, HostCapacity.detect()
+        if self._slurm_options is not None:
+            return of_slurm(host)
         return replace(
-            HostCapacity.detect(),
+            host,
             runs_images=images is not None,
             names_pods=images is not None and images.has_names,
             limits=images.abilities.limits if images is not None else frozenset(),
@@ -293,7 +315,7 @@ class Engine:
             adopt_orphans=self._own_process,
             grace_seconds=self._orphan_seconds if images is None else 0.0,
         )
-        capacity = _capacity(self._host)
+        capacity = replace(_capacity(self._host), is_scheduled=self._slurm_options is not None)
         leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
         stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
         processes.start()
@@ -306,7 +328,21 @@ class Engine:
             stack.enter_context(processes.executing_last(["/bin/sh", "-c", script], images.environment))
         note = self._layout.run / NOTE_FILE
         stack.enter_context(keep_clean(note, self._layout.root, images, os.environ))
-        return Machine(processes, self._clock, capacity, images, leases)
+        return Machine(processes, self._clock, capacity, images, leases, self._place())
+
+    def _place(self) -> Callable[[Loop, SteadyTime], SlurmPods] | None:
+        """Return what makes pods that run in Slurm; None where they run on this machine.
+
+        Raises:
+            TerminalError: Slurm is not here, or an earlier engine has left trials there.
+        """
+        notes = self._layout.run / "slurm"
+        if self._slurm is None:
+            refuse_where_noted(notes)
+            return None
+        slurm, options = self._slurm
+        settings = SlurmSettings(slurm, options, notes, Delays())
+        return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:
         """Make the controllers, from the reporter of readings up to who looks after old logs. `start` starts them."""
@@ -427,7 +463,7 @@ class Engine:
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
             replace(records, store=self._ended.written()),
-            Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
+            Gate(self._catalog, LocalHome(self._host, self._prewarm, self._slurm_gate), StoredObjects(self._store)),
             Diagnostician(records, facts, self._clock).explain,
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),

@@ -22,6 +22,7 @@ from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.program import program_annotations
 from katib.local.shipped_templates import shipped_config_map
+from katib.local.slurm.admission import SlurmGate
 from katib.runtime.objects import Key, Kind, Object
 from katib.templates.devices import device_errors
 from katib.tuning.submission import FindObject, Home, workspace_of
@@ -35,10 +36,17 @@ class LocalHome(Home):
     Args:
         capacity: What trials may ask for.
         prewarm: Starts the service of an algorithm before it is needed.
+        slurm: Asks Slurm where trials are its jobs; None: they run here.
     """
 
-    def __init__(self, capacity: HostCapacity, prewarm: Callable[[str], None] = lambda _algorithm: None) -> None:
+    def __init__(
+        self,
+        capacity: HostCapacity,
+        prewarm: Callable[[str], None] = lambda _algorithm: None,
+        slurm: SlurmGate | None = None,
+    ) -> None:
         self._capacity = capacity
+        self._slurm = slurm
         self._prewarm = prewarm
 
     def check(
@@ -52,6 +60,10 @@ class LocalHome(Home):
             *primary_pod_errors(source, spec, kinds),
             *(peer_name_errors(source, path, spec, kinds) if host.names_pods else ()),
         ]
+        if self._slurm is not None and not errors:
+            kind = kinds_by_name(kinds).get(Kind.of(source))
+            templates = [] if kind is None else list(kind.templates(dict(source)).values())
+            errors += self._slurm.check(Kind.of(source), templates, path, spec)
         unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
         return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
 

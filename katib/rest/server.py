@@ -17,7 +17,7 @@ from katib.controllers.metrics import Page
 from katib.errors import FieldError, InvalidError
 from katib.rest.app import MakePages, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
-from katib.rest.listener import Listener, listen
+from katib.rest.listening import ServerThread, listen
 from katib.rest.sessions import Sessions, new_ticket
 from katib.rest.signed_out import SignedOut
 from katib.rest.streams import Closing
@@ -90,12 +90,12 @@ class Server:
         app = create_app(
             service, sessions=sessions, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui, doors=doors
         )
-        self._listener = Listener(app, self._sockets, "katib-rest")
+        self._thread = ServerThread(app, self._sockets, "katib-rest")
 
     def close(self) -> None:
         """End the streams, let requests finish for a few seconds, and stop listening. Closing twice is fine."""
         self._closing.begin()
-        self._listener.close()
+        self._thread.close()
 
     def _take_own_name(self, sessions: Sessions) -> str:
         """Return the host name under which browsers find this server and no other; empty where there is none.

@@ -25,7 +25,7 @@ from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.pods.pod import RECORD_FILE
+from katib.local.pods.objects import RECORD_FILE
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore

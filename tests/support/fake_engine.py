@@ -100,6 +100,7 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         metrics: object = None,
         containers: str | None = None,
         orphan_seconds: float = 0.0,
+        slurm: object = None,
         own_process: bool = True,
     ) -> FakeEngine:
         engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0, data_dir=data_dir)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from katib.api.loading import FileText
+from katib.api.loading import FileText, with_annotations
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
 
-_OF_AN_ENGINE = ("config", "containers")
+_OF_AN_ENGINE = ("config", "containers", "place")
 """Options that have no meaning where a server runs the experiment."""
 
 
@@ -43,6 +43,7 @@ _OF_AN_ENGINE = ("config", "containers")
         "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
         "katib run experiment.yaml --server http://127.0.0.1:8765",
         "katib run experiment.yaml --context production",
+        "katib run experiment.yaml --on slurm --slurm-option partition=gpu --slurm-option time=01:00:00",
     ),
 )
 @click.argument("file")
@@ -52,27 +53,32 @@ _OF_AN_ENGINE = ("config", "containers")
     metavar="FILE",
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
+@options.budget
 @again.choice_options
 @options.detach
 @options.data_dir
 @options.namespace
 @options.config
 @options.containers
+@options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
 @options.cluster
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
 def run(
     file: str,
     warm_start: str | None,
+    budget: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
+    slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
     cluster: options.Cluster,
@@ -100,8 +106,9 @@ def run(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
-        return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    document = with_earlier(FileText(*options.read_file(file)), warm_start)
+    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start), budget)
+    if cluster:
+        return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
     try:
         check_runs_by_itself(document)
     except InvalidError as error:
@@ -115,6 +122,7 @@ def run(
         namespace,
         config,
         containers,
+        slurm=slurm,
         choice=choice,
         detach=detach,
         form=form,
@@ -138,6 +146,7 @@ def run_here(
     config: Path | None,
     containers: str | None,
     *,
+    slurm: tuple[str, ...] | None = None,
     choice: Choice = NO_CHOICE,
     detach: bool = False,
     form: str | None,
@@ -152,6 +161,7 @@ def run_here(
         namespace: Where the file names none.
         config: Further algorithms.
         containers: What runs the images of trials.
+        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
         choice: What to do with an experiment that is there already.
         detach: Whether a server in the background runs it.
         form: What to print at the end in place of lines.
@@ -163,6 +173,8 @@ def run_here(
     if detach:
         from katib.cli.run.detached import run_detached
 
+        options.refuse_beside("--detach, but for the command that watches", "log_to")
+        options.refuse_beside("--detach", "place")
         return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     if (note := next(iter(running_servers(directory)), None)) is not None:
         from katib.rest.client import HttpTuningService
@@ -172,7 +184,7 @@ def run_here(
             return _run_at(service, note.url, file, namespace, data, choice, form=form, quiet=quiet)
     from katib.local import open_engine
 
-    engine = open_engine(data_dir=directory, config=config, containers=containers)
+    engine = open_engine(data_dir=directory, config=config, containers=containers, slurm=slurm)
     try:
         return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, notices=notices)
     except InvalidError as error:
@@ -300,8 +312,7 @@ def _run_at(
 
 
 def _run_in_cluster(
-    file: str,
-    warm_start: str | None,
+    read: FileText,
     namespace: str | None,
     cluster: options.Cluster,
     *,
@@ -313,7 +324,6 @@ def _run_in_cluster(
     from katib.tuning.asking import check_runs_by_itself
 
     interrupt = Interrupt()
-    read = with_earlier(FileText(*options.read_file(file)), warm_start)
     with open_cluster(cluster) as opened:
         try:
             check_runs_by_itself(read)
@@ -326,11 +336,11 @@ def _run_in_cluster(
         run.follow()
         place = options_of(run.progress.experiment, opened.namespace, str(cluster))
         if interrupt.requested and not run.progress.finished:
-            click.echo(left_line(run.progress.experiment, file, run.progress.done, place), err=True)
+            click.echo(left_line(run.progress.experiment, read.source, run.progress.done, place), err=True)
             return INTERRUPTED
         code = run.report(place)
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, file, place), err=form is not None)
+            click.echo(run_again_line(run.progress.experiment, read.source, place), err=form is not None)
         return code
 
 

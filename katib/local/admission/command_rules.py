@@ -53,6 +53,8 @@ def check_command(container: Part, mounts: Collection[str], machine: Machine) ->
         return
     program, search_path = words[0], _search_path(container["env"], machine.capacity)
     is_ours = program.value in machine.capacity.provided and search_path == machine.capacity.search_path
+    if machine.capacity.is_scheduled:
+        return  # nodes may have other programs than this machine
     if not is_ours and (machine.is_settled or "/" not in program.value):
         _check_program(program, directory, search_path)
     if machine.is_settled:

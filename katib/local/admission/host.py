@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class HostCapacity:
         runs_images: Whether containers run in their images.
         names_pods: Whether pods of a job can have names in a network of their own then.
         limits: Which of `cpu` and `memory` are limited then.
+        is_scheduled: Whether the scheduler of a cluster decides what can be requested, and not this machine.
     """
 
     cpus: float
@@ -45,6 +46,7 @@ class HostCapacity:
     runs_images: bool = False
     names_pods: bool = False
     limits: frozenset[str] = frozenset()
+    is_scheduled: bool = False
 
     @classmethod
     def detect(cls) -> HostCapacity:
@@ -60,6 +62,11 @@ class HostCapacity:
             search_path=os.environ.get("PATH", os.defpath),
             provided=provided_commands(os.environ),
         )
+
+
+def of_slurm(host: HostCapacity) -> HostCapacity:
+    """Return what trials have that run as jobs of Slurm, as seen from a login node."""
+    return replace(host, gpus=0, limits=frozenset({"cpu", "memory"}), is_scheduled=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,8 @@ def _check_resources(pod: Part, main: list[Part], first: list[Part], host: HostC
 
 
 def _compare(name: str, needed: Decimal, place: Part, host: HostCapacity, of_what: str = "") -> None:
+    if host.is_scheduled and ("/" not in name or name == GPU):
+        return
     if name == "cpu":
         available, words = Decimal(str(host.cpus)), (f"{needed.normalize():f} CPU", f"{host.cpus:g}")
     elif name == "memory":

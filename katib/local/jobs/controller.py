@@ -20,17 +20,18 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.conditions import JobCondition, end_of
-from katib.local.jobs.inheritance import KeptRun, RunNote, end_all, is_plain, kept_runs
+from katib.local.jobs.inheritance import RunNote, decoded, is_plain
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.networks import LocalWiring, NamedWiring, PortTable, network_of
+from katib.local.jobs.networks import LocalWiring, NamedWiring, PlacedWiring, PortTable, network_of
 from katib.local.jobs.outcomes import earliest
 from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
@@ -42,13 +43,13 @@ from katib.local.jobs.prepare import (
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, Standing
-from katib.local.pods.gang import resume_pods, start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
+from katib.local.pods.machine_pods import MachinePods
 from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
-from katib.local.pods.pod import Pod
+from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import Images, Logs, PodTools
@@ -116,6 +117,9 @@ class JobController:
             self._images_of(machine),
             Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
         )
+        self._place: PodPlace[Any] = MachinePods(self._pods)
+        if machine.place is not None:
+            self._place = machine.place(self._loop, self._pods.steady)
         self._preparation = Preparation(store, machine, settings, owner, metrics)
         self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
         self._ports = PortTable()
@@ -154,7 +158,7 @@ class JobController:
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        ending = [run for run in self._runs.values() if not (leaves and self._machine.processes.is_kept(run.uid))]
+        ending = [run for run in self._runs.values() if not (leaves and self._place.is_kept(run.uid))]
         pods = [pod for run in ending for pod in run.unfinished_pods()]
         for pod in pods:
             self._loop.call_soon(partial(pod.stop, grace_seconds))
@@ -162,6 +166,7 @@ class JobController:
             self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), grace_seconds + 5)
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
         self._objects.stop()
+        self._place.close()
         self._loop.stop()
         if self._pods.logs.peek is not None:
             self._pods.logs.peek.close()
@@ -170,13 +175,13 @@ class JobController:
 
     def _inherit(self) -> None:
         """Go on with the jobs whose pods outlived their engine; end pods that belong to no job any more."""
-        kept = list(kept_runs(self._machine.processes))
-        end_all([run for run in kept if not self._adopt(run)], self._machine.processes)
+        kept = list(self._place.kept())
+        self._place.end([group for group in kept if not self._adopt(group)])
 
-    def _adopt(self, kept: KeptRun) -> bool:
+    def _adopt(self, kept: KeptGroup) -> bool:
         """Go on with a job; False when it has ended or does not need these pods any more."""
-        note = kept.note
-        if note is None or not kept.programs or note.job_kind not in self._kinds:
+        note = decoded(kept.note)
+        if note is None or note.job_kind not in self._kinds:
             return False
         try:
             job = self._store.get(note.job_kind, note.key)
@@ -192,12 +197,12 @@ class JobController:
             self._metrics.resume(job)
         except (NotFoundError, UnavailableError):
             return False
-        run.is_kept, run.memory, run.stopped = self._machine.processes.keeps, note.memory, set(note.stopped)
+        run.is_kept, run.memory, run.stopped = self._place.keeps, note.memory, set(note.stopped)
         run.started_at = None if note.began is None else self._pods.steady.at(note.began)
         run.wiring.restore(note.addresses)
         run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
         self._runs[note.key] = run
-        self._loop.call_soon(partial(resume_pods, run.pods, kept.by_pod(), note.stopped, self._pods.tokens))
+        self._loop.call_soon(partial(self._place.resume, run.pods, kept, note.stopped))
         self._objects.follow(run.job, run.pods)
         return True
 
@@ -209,12 +214,12 @@ class JobController:
         if now != run.kept:
             run.kept = now
             note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
-            self._machine.processes.note(run.uid, note.encode())
+            self._place.note(run.uid, note.encode())
 
     def _keep_no_longer(self, run: JobRun) -> None:
         """Have the pods of a job end with this engine: their logs do not show any more what they did."""
         run.is_kept = False
-        self._machine.processes.forget(run.uid)
+        self._place.forget(run.uid)
 
     def _write_what_ended(self) -> None:
         """Conclude jobs whose last pod ended while we stopped, so that they are not run again."""
@@ -288,7 +293,7 @@ class JobController:
             return DONE  # deleted this moment; the cache will say so
         if run.is_over and end_of(job.get("status") or {}):
             del self._runs[key]
-            self._machine.processes.forget(run.uid)
+            self._place.forget(run.uid)
             self._announce_end()
         return result
 
@@ -297,7 +302,7 @@ class JobController:
         run = self._begin_run(job)
         if run.is_over:
             return run
-        keeps = self._machine.processes.keeps and run.network == HOST_NETWORK and self._machine.images is None
+        keeps = self._place.keeps and run.network == HOST_NETWORK and self._machine.images is None
         run.is_kept = keeps and self._metrics.may_outlive(job)
         earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
@@ -322,7 +327,11 @@ class JobController:
             self._machine.images,
             needs_machine=self._metrics.needs_machine(job),
         )
-        wiring = LocalWiring(self._ports) if network == HOST_NETWORK else NamedWiring()
+        wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
+        if self._machine.place is not None:
+            wiring = PlacedWiring()
+        elif network == HOST_NETWORK:
+            wiring = LocalWiring(self._ports)
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
         return JobRun.of(job, kind, wiring, network, has_several=has_several)
 
@@ -342,7 +351,7 @@ class JobController:
             self._owner.gone(run.job)
             self._release(run)
             del self._runs[key]
-            self._machine.processes.forget(run.uid)
+            self._place.forget(run.uid)
             self._announce_end()
             self._queue.add(key)  # another job may have the name by now
         return DONE
@@ -412,7 +421,7 @@ class JobController:
 
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
-        pods: list[Pod] = []
+        pods: list[AnyPod] = []
         try:
             for start in starts:
                 if not run.pods and not pods:
@@ -426,16 +435,12 @@ class JobController:
                 pods.clear()
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
-            if pods and starts[0].role:
-                start_all = partial(start_together, pods, self._pods.tokens)
-                self._loop.call_soon(partial(self._connect, run, pods, start_all))
-            elif pods:
-                for pod in pods:
-                    self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
+            for gang in [pods] if pods and starts[0].role else [[pod] for pod in pods]:
+                self._loop.call_soon(partial(self._connect, run, gang, partial(self._place.start, gang)))
             if pods:
                 self._objects.follow(run.job, pods)
 
-    def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
+    def _connect(self, run: JobRun, pods: list[AnyPod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
         images = self._machine.images
         if run.network == HOST_NETWORK or run.is_connected or images is None:
@@ -466,7 +471,7 @@ class JobController:
             plan = replace(plan, group=run.uid)
         return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
-    def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
+    def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
         retries = 0
 
         def changed() -> None:
@@ -474,11 +479,11 @@ class JobController:
             before, retries = retries, pod.record.retries
             self._pod_changed(key, pod, has_failed=retries > before)
 
-        monitors, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
-        pod = Pod(plan, self._pods, monitors, changed, pulled)
+        listener = PodListener(partial(self._metrics.open, run.job), changed, partial(self._owner.pulled, run.job))
+        pod: AnyPod = self._place.new_pod(plan, listener)
         return pod
 
-    def _pod_changed(self, key: Key, pod: Pod, *, has_failed: bool) -> None:
+    def _pod_changed(self, key: Key, pod: AnyPod, *, has_failed: bool) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.

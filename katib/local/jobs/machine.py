@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from katib.local.pods.images import ImageRuntime
 from katib.local.pods.log_file import LogLimits
+from katib.local.pods.loop import Loop
+from katib.local.pods.place import PodPlace
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Capacity, Table
 from katib.local.processes.client import Processes
-from katib.runtime.clock import Clock
+from katib.runtime.clock import Clock, SteadyTime
 
 SETTLE_SECONDS = 0.1
 """How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
@@ -29,6 +32,7 @@ class Machine:
         capacity: What pods may lease.
         images: Runs containers in their images; None: they are processes of this machine.
         leases: What other engines hold of this machine; None: there are none.
+        place: Makes where pods run otherwise than here, from the loop and the time of all pods; None: they run here.
     """
 
     processes: Processes
@@ -36,6 +40,7 @@ class Machine:
     capacity: Capacity = field(default_factory=Capacity.of_machine)
     images: ImageRuntime | None = None
     leases: Table | None = None
+    place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ have the same port, whichever job they are of.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -17,12 +18,16 @@ from katib.local.findings import mapping, mappings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Address
 from katib.local.pods.images import HOST_NETWORK, ImageRuntime
+from katib.local.pods.place import node_mark
 from katib.runtime.objects import Kind, Object
 
 PUSHES_NOTHING: Final = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
 """Collectors whose programs have nothing to push and no request to answer: `katib.report` prints there."""
 
 _UID_DIGITS = 8
+_NODE_PORTS = range(20_000, 30_000)
+"""Below those that systems give to connections."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -87,6 +92,41 @@ class NamedWiring:
 
     def release(self) -> None:
         """Keep everything: names are free as soon as their containers are gone."""
+
+
+class PlacedWiring:
+    """Pods on nodes that are known only when they run: a mark stands for each. Fits `Wiring`.
+
+    Ports are chosen at random, and differ for all pods of a job: two of them may be on one node.
+    """
+
+    def __init__(self) -> None:
+        self._addresses: dict[tuple[str, str], Address] = {}
+
+    def address(self, name: str, _port: int, port_name: str = "") -> Address:
+        """Return where a pod listens; the same answer until `release`."""
+        key = (name, port_name)
+        if key not in self._addresses:
+            taken = {address.port for address in self._addresses.values()}
+            free = [port for port in _NODE_PORTS if port not in taken]
+            self._addresses[key] = Address(node_mark(name), secrets.choice(free))
+        return self._addresses[key]
+
+    def host(self, name: str) -> str:
+        """Return what stands for its node."""
+        return node_mark(name)
+
+    def ports(self) -> tuple[tuple[str, str, int], ...]:
+        """Return what was decided: the name of a pod, that of its port, and the port."""
+        return tuple((name, port_name, address.port) for (name, port_name), address in self._addresses.items())
+
+    def restore(self, ports: Iterable[tuple[str, str, int]]) -> None:
+        """Take over what an earlier engine decided."""
+        self._addresses |= {(name, port_name): Address(node_mark(name), port) for name, port_name, port in ports}
+
+    def release(self) -> None:
+        """Choose other ports from now on."""
+        self._addresses.clear()
 
 
 class PortTable:

@@ -17,7 +17,7 @@ from typing import Any
 
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
 from katib.local.pods.objects import pod_object
-from katib.local.pods.pod import Pod
+from katib.local.pods.place import AnyPod
 from katib.local.pods.records import Phase
 from katib.runtime.clock import Clock, SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
@@ -53,7 +53,7 @@ class _Followed:
 
     job: Object
     appears_at: float
-    pods: list[Pod] = field(default_factory=list)
+    pods: list[AnyPod] = field(default_factory=list)
     stored: dict[str, tuple[str, Object]] = field(default_factory=dict)
     is_over: bool = False
 
@@ -107,7 +107,7 @@ class PodObjects:
         for pod in self._store.list(POD, Key.of(job).namespace, owner_uid=job["metadata"]["uid"]).items:
             self._remove(pod)
 
-    def follow(self, job: Object, pods: Sequence[Pod]) -> None:
+    def follow(self, job: Object, pods: Sequence[AnyPod]) -> None:
         """Show pods that a job has from now on."""
         key = Key.of(job)
         followed = self._followed.get(key)
@@ -162,7 +162,7 @@ class PodObjects:
             if pod["status"]["phase"] not in _OVER and pod["metadata"]["uid"] not in ours:
                 self._remove(pod)
 
-    def _write_pod(self, followed: _Followed, name: str, pod: Pod) -> None:
+    def _write_pod(self, followed: _Followed, name: str, pod: AnyPod) -> None:
         uid, stored = followed.stored.get(name, ("", {}))
         if uid == pod.plan.uid and stored["status"]["phase"] in _OVER:
             return

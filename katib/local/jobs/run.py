@@ -14,9 +14,9 @@ import msgspec
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.networks import LocalWiring, NamedWiring
+from katib.local.jobs.networks import LocalWiring, NamedWiring, PlacedWiring
 from katib.local.pods.images import HOST_NETWORK
-from katib.local.pods.pod import Pod
+from katib.local.pods.place import AnyPod
 from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
 
@@ -65,10 +65,10 @@ class JobRun:
 
     job: Object
     kind: JobKind
-    wiring: LocalWiring | NamedWiring
+    wiring: LocalWiring | NamedWiring | PlacedWiring
     network: str = HOST_NETWORK
     has_several: bool = False
-    pods: list[Pod] = field(default_factory=list)
+    pods: list[AnyPod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     is_over: bool = False
     started_at: datetime | None = None
@@ -85,14 +85,14 @@ class JobRun:
     stopped: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
-    unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
+    unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls,
         job: Object,
         kind: JobKind,
-        wiring: LocalWiring | NamedWiring,
+        wiring: LocalWiring | NamedWiring | PlacedWiring,
         network: str = HOST_NETWORK,
         *,
         has_several: bool = False,
@@ -151,7 +151,7 @@ class JobRun:
         else:
             self.job = {**self.job, **_without_nulls({"metadata": metadata, "status": job.get("status") or {}})}
 
-    def unfinished_pods(self) -> list[Pod]:
+    def unfinished_pods(self) -> list[AnyPod]:
         """Return the pods that have not come to their end."""
         return [pod for pod in self.pods if not pod.record.is_finished]
 

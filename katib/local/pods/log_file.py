@@ -20,7 +20,7 @@ from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 
 _log = logging.getLogger(__name__)
 
-_TAIL_BYTES = 1 << 13
+TAIL_BYTES = 1 << 13
 """A trace of the stack may follow the line that says what went wrong."""
 
 _LEFT_BYTES = 1 << 14
@@ -77,6 +77,11 @@ def read_end(path: Path, size: int) -> bytes:
         if len(end) >= size:
             break
     return end
+
+
+def names_address_in_use(end: bytes) -> bool:
+    """Return whether the end of an output says that the program could not listen on its port."""
+    return _ADDRESS_IN_USE.search(end) is not None
 
 
 def _numbers(path: Path) -> list[int]:
@@ -268,7 +273,7 @@ class LogFile:
 
     def names_address_in_use(self) -> bool:
         """Return whether the end of the file says that the program could not listen on its port."""
-        return _ADDRESS_IN_USE.search(read_end(self._path, _TAIL_BYTES)) is not None
+        return names_address_in_use(read_end(self._path, TAIL_BYTES))
 
     def close(self) -> None:
         """Close the file; twice is fine."""

@@ -1,11 +1,13 @@
-"""What is decided about a pod, and the pod as an object, as the kubelet of a cluster would show it. Pure.
+"""What is decided about a pod, and the pod as an object, as the kubelet of a cluster would show it.
 
 It is kept small: of the template only the names and images of containers, which is all that a reader asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,43 @@ def replica_of(role: str, index: int | None) -> str:
     return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
 
 
+def write_note(
+    plan: PodPlan,
+    processes: Sequence[Json],
+    steady: SteadyTime,
+    end: PodRecord | None = None,
+    *,
+    is_measured: bool = False,
+) -> None:
+    """Write into the directory of a pod which pod it is, what it runs, and how it ended where that is given.
+
+    Several replicas are known by it when their pods are gone with the job.
+
+    Args:
+        plan: What was decided about it.
+        processes: Those that it has started on this machine.
+        steady: Where its times were measured.
+        end: How it ended.
+        is_measured: Whether the objective metric was found in what it wrote.
+    """
+    note: Json = {
+        "name": plan.name,
+        "uid": plan.uid,
+        "role": plan.role,
+        "index": plan.index,
+        "replica": plan.replica,
+        "labels": plan.labels,
+        "containers": [container.command.name for container in plan.containers],
+        "processes": processes,
+        "inImage": any(container.image is not None for container in plan.containers),
+    }
+    if end is not None:
+        note["pod"] = pod_object(plan, end, steady)
+        note["isMeasured"] = is_measured
+    with contextlib.suppress(OSError):  # the disk is full; the pod does not need its note
+        (plan.directory / RECORD_FILE).write_text(json.dumps(note))
+
+
 def _container(plan: PodPlan, name: str) -> Json:
     return {"name": name, "image": plan.images.get(name, "")}
 
@@ -153,6 +192,8 @@ def _reason(record: PodRecord) -> tuple[str, str]:
         return "PodCannotStart", record.cannot_start
     if record.evicted:
         return "Evicted", record.evicted
+    if record.reason:
+        return record.reason, record.message
     if record.verdict:
         return "EarlyStopped", record.verdict
     if record.stopping:

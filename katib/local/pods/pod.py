@@ -7,13 +7,11 @@ there when the job is judged.
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +20,8 @@ from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import RECORD_FILE, PodPlan, pod_object
+from katib.local.pods.objects import PodPlan, write_note
+from katib.local.pods.place import OpenMonitor
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, Phase, PodRecord
@@ -35,9 +34,6 @@ from katib.local.processes.spawn_errors import SpawnError
 POLL_SECONDS = 0.2
 
 _NOTHING_KEPT: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})
-
-OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
-"""For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
 
 
 class Pod:
@@ -420,35 +416,11 @@ class Pod:
                 then()
 
     def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
-        """Write down which pod it is, what it runs, and how it ended where that is given.
-
-        Several replicas learn by it when their pods are gone with the job.
-
-        Args:
-            end: How it ended.
-            is_measured: Whether the objective metric was found in what it wrote.
-        """
+        """Write down which pod it is, what it runs, and how it ended where that is given."""
         processes = [
             {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
         ]
-        note: dict[str, Any] = {
-            "name": self.plan.name,
-            "uid": self.plan.uid,
-            "role": self.plan.role,
-            "index": self.plan.index,
-            "replica": self.plan.replica,
-            "labels": self.plan.labels,
-            "containers": [container.command.name for container in self.plan.containers],
-            "processes": processes,
-            "inImage": any(container.image is not None for container in self.plan.containers),
-        }
-        if end is not None:
-            note["pod"] = pod_object(self.plan, end, self._tools.steady)
-            note["isMeasured"] = is_measured
-        try:
-            (self.plan.directory / RECORD_FILE).write_text(json.dumps(note))
-        except OSError:  # the disk is full; the pod does not need its note
-            return
+        write_note(self.plan, processes, self._tools.steady, end, is_measured=is_measured)
 
 
 def _succeeded(container: Container) -> bool:

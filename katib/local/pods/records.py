@@ -103,6 +103,7 @@ class PodRecord:
         address_in_use: A container that failed said that its port is taken.
         cannot_start: Why no further pod of the job could start either, such as a missing command; empty otherwise.
         evicted: Why it was ended for what it took from others, and would be again; empty otherwise.
+        reason: What ended it from outside, as one word such as `NodeLost`; empty otherwise.
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
@@ -126,6 +127,7 @@ class PodRecord:
     address_in_use: bool = False
     cannot_start: str = ""
     evicted: str = ""
+    reason: str = ""
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""

@@ -47,6 +47,7 @@ class Capacity:
     Attributes:
         cores: Which cores these are; empty where that is not known.
         limits: What other engines may be limited by, too.
+        is_scheduled: Whether a scheduler decides what is free, and pods lease nothing of this.
     """
 
     cpu: Decimal
@@ -54,6 +55,7 @@ class Capacity:
     gpus: tuple[str, ...] = ()
     cores: frozenset[int] = frozenset()
     limits: tuple[Limit, ...] = ()
+    is_scheduled: bool = False
 
     @classmethod
     def of_machine(cls) -> Capacity:
@@ -99,6 +101,8 @@ class Request:
 
     def excess_over(self, capacity: Capacity) -> str:
         """Return why the machine can never grant it; empty when it can."""
+        if capacity.is_scheduled:
+            return ""
         pairs = (
             ("cpu", self.cpu, capacity.cpu),
             ("memory", self.memory, capacity.memory),

@@ -11,8 +11,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from katib.local.jobs.inheritance import KeptRun, RunNote, end_all, is_plain, kept_runs
-from katib.local.processes.client import Processes
+from katib.local.jobs.inheritance import RunNote, decoded, is_plain
+from katib.local.pods.machine_pods import MachinePods, by_pod
+from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
 from katib.runtime.objects import Key, Kind
 
@@ -44,40 +45,36 @@ def program(key: int, group: str, pod: str = "pod", container: str = "main") -> 
     return cast("KeptProcess", SimpleNamespace(key=key, group=group, name=(pod, container, 0), output=-1))
 
 
-def runs(processes: Inherited) -> list[KeptRun]:
-    return list(kept_runs(cast("Processes", processes)))
+def pods(processes: Inherited) -> MachinePods:
+    return MachinePods(cast("PodTools", SimpleNamespace(processes=processes)))
 
 
 def test_a_note_comes_back_as_it_was_left() -> None:
-    (run,) = runs(Inherited({"u1": NOTE.encode()}))
-
-    assert run.note == NOTE
+    assert decoded(NOTE.encode()) == NOTE
     assert (NOTE.key, NOTE.job_kind) == (Key("team", "demo-1"), Kind("batch/v1", "Job"))
 
 
 def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_default() -> None:
     fields = msgspec.msgpack.decode(NOTE.encode())
     del fields["stopped"]
-    (run,) = runs(Inherited({"u1": msgspec.msgpack.encode({**fields, "colour": "red"})}))
+    note = decoded(msgspec.msgpack.encode({**fields, "colour": "red"}))
 
-    assert run.note is not None
-    assert (run.note.uid, run.note.stopped) == ("u1", frozenset())
+    assert note is not None
+    assert (note.uid, note.stopped) == ("u1", frozenset())
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode({"uid": 1}), msgspec.msgpack.encode([1])])
-def test_a_note_that_cannot_be_read_leaves_the_run_without_one(data: bytes) -> None:
-    (run,) = runs(Inherited({"u1": data}, program(1, "u1")))
-
-    assert run.note is None
-    assert [kept.key for kept in run.programs] == [1]
+def test_a_note_that_cannot_be_read_is_none(data: bytes) -> None:
+    assert decoded(data) is None
 
 
 def test_programs_are_found_by_group_pod_and_container_the_oldest_first() -> None:
     kept = [program(3, "b", "p2"), program(2, "a", "p1"), program(1, "a", "p1"), program(4, "a", "p1", "side")]
-    found = runs(Inherited({"a": NOTE.encode()}, *kept))
-    first = {pod: {name: [p.key for p in of] for name, of in by.items()} for pod, by in found[0].by_pod().items()}
+    found = list(pods(Inherited({"a": b"note", "empty": b"note"}, *kept)).kept())
+    of_first = by_pod(found[0].programs)
+    first = {pod: {name: [p.key for p in of] for name, of in by.items()} for pod, by in of_first.items()}
 
-    assert [(run.group, run.note is None) for run in found] == [("a", False), ("b", True)]
+    assert [(run.group, run.note) for run in found] == [("a", b"note"), ("empty", b""), ("b", b"")]
     assert first == {"p1": {"main": [1, 2], "side": [4]}}
 
 
@@ -85,13 +82,13 @@ def test_an_engine_without_a_predecessor_finds_nothing() -> None:
     processes = Inherited({})
     processes.inherited = None
 
-    assert runs(processes) == []
+    assert list(pods(processes).kept()) == []
 
 
 def test_programs_of_no_job_end_and_their_pipes_are_closed() -> None:
     reading, writing = os.pipe()
     processes = Inherited({}, SimpleNamespace(key=7, group="gone", name=("p", "c", 0), output=reading))
-    end_all(runs(processes), cast("Processes", processes))
+    pods(processes).end(pods(processes).kept())
     with pytest.raises(BrokenPipeError):
         os.write(writing, b"x")
     os.close(writing)

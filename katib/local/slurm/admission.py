@@ -1,0 +1,79 @@
+"""What Slurm says of an experiment before any of its trials runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from katib.api.types import CollectorKind, ExperimentSpec
+from katib.errors import FieldError, InvalidError
+from katib.local.findings import mapping
+from katib.local.pods.tokens import Request
+from katib.local.slurm.commands import Slurm, refused
+from katib.local.slurm.gang import gang_options
+from katib.local.slurm.options import annotated_options, requested_options
+from katib.runtime.objects import Kind
+from katib.templates.placeholders import has_placeholder
+
+READ_FROM_FILES: Final = frozenset(
+    {CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE}
+)
+"""Collectors whose readings are in the shared directory. The others need an address that nodes and we both reach."""
+
+_JOB: Final = Kind("batch/v1", "Job")
+
+
+class SlurmGate:
+    """Asks Slurm whether it takes the trials of an experiment.
+
+    Args:
+        slurm: Calls Slurm.
+        options: Of `sbatch`, for every job.
+    """
+
+    def __init__(self, slurm: Slurm, options: Sequence[str]) -> None:
+        self._slurm = slurm
+        self._options = options
+
+    def check(
+        self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str, spec: ExperimentSpec
+    ) -> list[FieldError]:
+        """Return why its trials cannot run in Slurm.
+
+        Args:
+            kind: Of the job.
+            templates: Of the pods of a trial, each with their number; may be malformed or hold placeholders, of which
+                nothing is asked.
+            path: Where the job stands.
+            spec: With defaults.
+        """
+        errors = []
+        if kind.kind == "MPIJob":
+            cause, remedy = "an MPIJob does not run in Slurm", 'write a Job whose program is started by "srun --mpi"'
+            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
+        collector = spec.metrics_collector_spec
+        if collector is not None and collector.kind not in READ_FROM_FILES:
+            cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
+            remedy = "print metrics, or write them to files: StdOut, File or TensorFlowEvent"
+            errors.append(FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector"))
+        try:
+            if templates and not errors and (cause := self._slurm.check(self._options_of(kind, templates, path))):
+                errors += refused(cause).errors
+        except InvalidError as error:
+            errors += error.errors
+        return errors
+
+    def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:
+        """Return the options of the job: each pod of a Job is one of its own, those of other kinds are one together."""
+        annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
+        own = () if any(map(has_placeholder, annotations.values())) else annotated_options(annotations, path)
+        requests = [request for template, count in templates for request in [_request(template)] * count]
+        requested = requested_options(requests[0]) if kind == _JOB else gang_options(requests)
+        return (*requested, *self._options, *own)
+
+
+def _request(template: Mapping[str, Any]) -> Request:
+    try:
+        return Request.of_template(dict(template))
+    except (ValueError, TypeError, AttributeError):  # a placeholder, or what is refused elsewhere
+        return Request()

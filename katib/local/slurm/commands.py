@@ -1,0 +1,191 @@
+"""The programs of Slurm, and what they print. No threads, no state."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
+
+TIMEOUT_SECONDS: Final = 60.0
+"""How long a command may take. `sbatch` itself waits and asks again while the controller does not answer."""
+
+_FIELDS: Final = "%i|%T|%r|%N|%k"  # the comment last: it may contain anything
+_PREFIX: Final = re.compile(r"^(?:\w+: )?(?:error: )*(?:Batch job submission failed: |allocation failure: )?")
+_PASSING: Final = (
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Connection refused",
+    "Zero Bytes were transmitted",
+    "Protocol authentication error",
+    "Munge",
+    "Resource temporarily unavailable",
+    "Slurm temporarily unable to accept job",
+    "Slurm backup controller",
+    "Job violates accounting/QOS policy",
+)
+"""Refusals that another try may not meet: the controller is away, or a limit of jobs that are submitted is reached."""
+
+
+class JobState(NamedTuple):
+    """A job as Slurm shows it.
+
+    Attributes:
+        state: Such as `PENDING` or `OUT_OF_MEMORY`.
+        reason: Why it is in that state, as one word; `None` where there is no reason.
+        nodes: Where it runs or ran; empty before.
+        comment: By which we know our own.
+    """
+
+    state: str
+    reason: str = "None"
+    nodes: str = ""
+    comment: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no process of it is left."""
+        return self.state not in _UNFINISHED
+
+
+_UNFINISHED: Final = frozenset(
+    {
+        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED"),
+        *("REQUEUE_HOLD", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SIGNALING", "RESV_DEL_HOLD"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """Calls the programs of Slurm.
+
+    Attributes:
+        environment: Of the programs.
+    """
+
+    environment: Mapping[str, str]
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str]) -> Slurm:
+        """Return Slurm as this account finds it.
+
+        Raises:
+            TerminalError: There is none, or it does not answer.
+        """
+        slurm = cls(dict(environ))
+        try:
+            slurm.jobs()
+        except FileNotFoundError as error:
+            cause = f"{error.filename} is not in PATH"
+            raise TerminalError(f"--on slurm: {cause}; run this on a login node of a Slurm cluster") from error
+        except UnavailableError as error:
+            raise TerminalError(f"--on slurm: {error}; ask `sinfo` whether the cluster is up") from error
+        return slurm
+
+    def submit(self, script: str, options: Sequence[str], environment: Mapping[str, str]) -> str:
+        """Submit a job; return its number.
+
+        Args:
+            script: What it executes.
+            options: Of `sbatch`.
+            environment: Of the script.
+
+        Raises:
+            InvalidError: Slurm refuses it, and would do so again.
+            UnavailableError: It cannot be submitted now.
+        """
+        done = self._run(("sbatch", "--parsable", *options), script, environment)
+        if done.returncode != 0:
+            text = error_text(done.stderr)
+            if is_passing(text):
+                raise UnavailableError(f"Slurm takes no job now: {text}")
+            raise refused(text)
+        return done.stdout.strip().partition(";")[0]
+
+    def check(self, options: Sequence[str]) -> str:
+        """Return why Slurm would refuse a job with these options of `sbatch`; empty when it would not."""
+        done = self._run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
+        text = error_text(done.stderr)
+        return text if done.returncode != 0 and not is_passing(text) else ""
+
+    def jobs(self) -> dict[str, JobState]:
+        """Return all jobs of this account that Slurm knows, also those that have ended lately, by their numbers.
+
+        Raises:
+            UnavailableError: Slurm does not answer.
+        """
+        done = self._run(("squeue", "--me", "--noheader", "--states=all", f"--format={_FIELDS}"))
+        if done.returncode != 0:
+            raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
+        return parse_jobs(done.stdout)
+
+    def cancel(self, jobs: Iterable[str], signal: str = "") -> None:
+        """End jobs, or send all their processes a signal. Jobs that are over are fine.
+
+        Raises:
+            UnavailableError: Slurm does not answer.
+        """
+        words = (*(() if "." in "".join(jobs := tuple(jobs)) else ("--full",)), f"--signal={signal}") if signal else ()
+        done = self._run(("scancel", *words, *jobs))
+        if done.returncode != 0 and is_passing(text := error_text(done.stderr)):
+            raise UnavailableError(f"Slurm does not answer: {text}")
+
+    def _run(
+        self, argv: Sequence[str], given: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(  # noqa: S603 - our own command
+                argv,
+                env=self.environment if environment is None else environment,
+                input=given,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"Slurm does not answer: {argv[0]} took {TIMEOUT_SECONDS:g} s") from None
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UnavailableError(f"{argv[0]} cannot be started: {error.strerror}") from error
+
+
+def parse_jobs(text: str) -> dict[str, JobState]:
+    """Return the jobs that `squeue` lists, by their numbers."""
+    found = {}
+    for line in text.splitlines():
+        if line.count("|") >= _FIELDS.count("|"):
+            number, state, reason, nodes, comment = line.split("|", _FIELDS.count("|"))
+            found[number] = JobState(state, reason, nodes, comment)
+    return found
+
+
+def error_text(stderr: str) -> str:
+    """Return in one line what a program of Slurm complains of."""
+    said = [_PREFIX.sub("", line).strip() for line in stderr.splitlines()]
+    return "; ".join(dict.fromkeys(filter(None, said))) or "no reason given"
+
+
+def is_passing(text: str) -> bool:
+    """Return whether a refusal may not come again at another time."""
+    return any(words in text for words in _PASSING)
+
+
+def refused(cause: str) -> InvalidError:
+    """Return the error for a job that Slurm does not take."""
+    remedy = "correct --slurm-option, the annotation katib.kubeflow.org/slurm-options or the resources of the template"
+    return invalid("spec.trialTemplate", f"Slurm refuses the job of a trial: {cause}", remedy, "slurm-refused")
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what Slurm says of a job in which this process itself runs."""
+    return {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name in _KEPT}
+
+
+_KEPT: Final = frozenset({"SLURM_CONF", "SLURM_TIME_FORMAT", "SLURM_CONF_SERVER"})

@@ -1,0 +1,239 @@
+"""All pods that run as jobs of Slurm. Fits `katib.local.pods.place.PodPlace`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from katib.errors import InvalidError, TerminalError
+from katib.local.pods.loop import Loop
+from katib.local.pods.objects import PodPlan
+from katib.local.pods.place import KeptGroup, PodListener
+from katib.local.pods.records import Delays
+from katib.local.pods.tokens import VISIBLE_CARDS
+from katib.local.slurm.commands import Slurm, clean_environment
+from katib.local.slurm.gang import gang_environment, gang_options, gang_script
+from katib.local.slurm.options import job_options, requested_options
+from katib.local.slurm.pod import SlurmPod, SlurmTools
+from katib.local.slurm.scheduler import Scheduler, Submission
+from katib.local.slurm.script import environment_of, pod_script
+from katib.runtime.clock import Clock, SteadyTime
+
+_NOTE: Final = "note"
+_GANG: Final = ".gang"
+_LOOK_SECONDS: Final = 0.2
+_SECONDS_PER_POD: Final = 0.0005
+"""Files of running pods are looked at less often when there are many: 2,000 of them once a second."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """How pods become jobs.
+
+    Attributes:
+        slurm: Calls Slurm.
+        options: Of `sbatch`, for every job.
+        notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
+        delays: Pauses before containers are started again.
+    """
+
+    slurm: Slurm
+    options: Sequence[str]
+    notes: Path
+    delays: Delays
+
+
+class SlurmPods:
+    """Makes pods that are jobs of Slurm. All of them outlive this engine.
+
+    Args:
+        settings: How.
+        loop: On which the pods live.
+        steady: Time of their records.
+        clock: Time.
+    """
+
+    def __init__(self, settings: SlurmSettings, loop: Loop, steady: SteadyTime, clock: Clock) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._scheduler = Scheduler(settings.slurm, clock)
+        self._tools = SlurmTools(loop, self._scheduler, clock, steady)
+        self._pods: dict[str, SlurmPod] = {}  # those that have not ended, by their uids; of the loop
+        self._noted = {path.parent.name for path in settings.notes.glob(f"*/{_NOTE}")}
+        self._is_started = False
+        self._scheduler.start()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether pods can outlive this engine: all do."""
+        return True
+
+    def close(self) -> None:
+        """Stop asking Slurm; jobs go on."""
+        self._scheduler.stop()
+
+    def new_pod(self, plan: PodPlan, listener: PodListener) -> SlurmPod:
+        """Return a pod."""
+        return SlurmPod(plan, listener, self._tools, self._settings.notes / _group(plan) / plan.uid)
+
+    def start(self, pods: Sequence[SlurmPod]) -> None:
+        """Submit pods as one job."""
+        if (submission := self._take(pods)) is not None:
+            self._scheduler.submit(submission)
+
+    def _take(self, pods: Sequence[SlurmPod]) -> Submission | None:
+        """Return the job of pods, which follow it from now on; None when they can never start."""
+        broken = next((pod.plan.cannot_start for pod in pods if pod.plan.cannot_start), "")
+        try:
+            submission = None if broken else self._submission(pods)
+        except InvalidError as error:
+            broken = "; ".join(map(str, error.errors))
+        if broken or submission is None:
+            for pod in pods:
+                pod.refuse(broken)
+            return None
+        with contextlib.suppress(OSError):  # then its script says so
+            directory = pods[0].state_file.parent
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if pods[0].plan.role:
+                gang = "".join(f"{pod.plan.uid}\n" for pod in pods)
+                (directory / f"{pods[0].plan.uid}{_GANG}").write_text(gang)
+        if not self._is_started:
+            self._is_started = True
+            self._loop.call_later(_LOOK_SECONDS, self._look)
+        for pod in pods:
+            self._pods[pod.plan.uid] = pod
+            pod.follow(submission, pods)
+        return submission
+
+    def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
+        first, delays, plans = pods[0].plan, self._settings.delays, [pod.plan for pod in pods]
+        comment = f"katib:{_group(first)}:{first.uid}"
+        common: Mapping[str, str]
+        if first.role:
+            common, requested, log = (
+                gang_environment(plans),
+                gang_options([plan.request for plan in plans]),
+                Path("/dev/null"),
+            )
+            claim = pods[0].state_file.with_suffix(".claim")
+            script = gang_script(plans, [pod.state_file for pod in pods], claim, delays)
+        else:
+            main = next(container for container in first.containers if container.is_main)
+            common, requested = environment_of(first), requested_options(first.request)
+            log = first.directory / f"{main.command.name}.log"
+            script = pod_script(first, pods[0].state_file, delays, common)
+        options = job_options(first, comment, requested, self._settings.options, log)
+        environment = clean_environment(common)
+        if any(plan.request.gpus for plan in plans):
+            environment.pop(VISIBLE_CARDS, None)  # Slurm sets it
+
+        def news() -> None:
+            for pod in pods:
+                self._loop.call_soon(pod.look)
+
+        return Submission(comment, script, options, environment, news)
+
+    def _look(self) -> None:
+        """Look at the files of all pods, again and again."""
+        for uid, pod in list(self._pods.items()):
+            pod.look()
+            if pod.record.is_finished:
+                del self._pods[uid]
+        self._loop.call_later(max(_LOOK_SECONDS, _SECONDS_PER_POD * len(self._pods)), self._look)
+
+    # --- what outlives us ---------------------------------------------------------------------------------------------
+
+    def kept(self) -> Iterator[KeptGroup]:
+        """Yield what the engine before has left a note of."""
+        for path in sorted(self._settings.notes.glob(f"*/{_NOTE}")):
+            with contextlib.suppress(OSError):
+                yield KeptGroup(path.parent.name, path.read_bytes())
+
+    def resume(self, pods: Sequence[SlurmPod], _kept: KeptGroup, stopped: Collection[str]) -> None:
+        """Go on with their jobs. One whose submission was not answered is looked for, and submitted if need be."""
+        for gang in self._gangs(pods):
+            if (submission := self._take(gang)) is None:
+                continue
+            if any(pod.is_started or pod.plan.name in stopped for pod in gang):
+                self._scheduler.follow(submission)
+            else:
+                submission.was_tried = True  # by the engine before, perhaps
+                self._scheduler.submit(submission)
+            for pod in gang:
+                if pod.plan.name in stopped:
+                    pod.stop()
+
+    def _gangs(self, pods: Sequence[SlurmPod]) -> list[list[SlurmPod]]:
+        """Return pods by the jobs that they were submitted with."""
+        leaders = {pod.plan.uid: pod.plan.uid for pod in pods}
+        for directory in {pod.state_file.parent for pod in pods if pod.plan.role}:
+            for path in directory.glob(f"*{_GANG}"):
+                leaders |= dict.fromkeys(path.read_text().split(), path.name.removesuffix(_GANG))
+        found: dict[str, list[SlurmPod]] = {}
+        for pod in pods:
+            found.setdefault(leaders[pod.plan.uid], []).append(pod)
+        return list(found.values())
+
+    def end(self, groups: Iterable[KeptGroup]) -> None:
+        """End the jobs of groups that belong to no job of ours any more."""
+        wanted = list(groups)
+        if not wanted:
+            return
+        ids = {group.group for group in wanted}
+        jobs = self._settings.slurm.jobs()
+        found = [number for number, state in jobs.items() if _group_of(state.comment) in ids and not state.is_over]
+        if found:
+            self._settings.slurm.cancel(found)
+        for group in ids:
+            self.forget(group)
+
+    def is_kept(self, group: str) -> bool:
+        """Return whether a group outlives this engine."""
+        return group in self._noted
+
+    def note(self, group: str, data: bytes) -> None:
+        """Leave a note in a file."""
+        self._noted.add(group)
+        path = self._settings.notes / group / _NOTE
+        draft = path.with_suffix(".new")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.touch(mode=0o600)
+            draft.write_bytes(data)
+            draft.replace(path)
+        except OSError as error:
+            _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
+
+    def forget(self, group: str) -> None:
+        """Remove the note, and the state of its pods."""
+        if group in self._noted:
+            self._noted.discard(group)
+            shutil.rmtree(self._settings.notes / group, ignore_errors=True)
+
+
+def _group(plan: PodPlan) -> str:
+    return plan.group or plan.uid
+
+
+def _group_of(comment: str) -> str:
+    mark, _, rest = comment.partition(":")
+    return rest.partition(":")[0] if mark == "katib" else ""
+
+
+def refuse_where_noted(notes: Path) -> None:
+    """Refuse to run trials on this machine while an earlier engine has left some in Slurm.
+
+    Raises:
+        TerminalError: There are notes of them.
+    """
+    if any(notes.glob(f"*/{_NOTE}")):
+        cause = "trials of this data directory run as jobs of Slurm"
+        raise TerminalError(f"{cause}; add --on slurm, so that they are followed or ended")

@@ -1,0 +1,460 @@
+"""One pod as a job of Slurm. Lives on the loop.
+
+It is followed by two files that every node sees: the state that its script keeps, and its log. They
+are looked at several times a second, whatever Slurm is asked. What Slurm says adds why it waits, and how it ended where
+its script could not write that: a limit, a node, `scancel`.
+
+It ends in the order of `katib.local.pods.pod`: its job has ended, all of its log is read, every monitor says that what
+it read is stored; then its record says Succeeded or Failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from katib.api.failure_text import OUT_OF_MEMORY, last_line
+from katib.errors import KatibError
+from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
+from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
+from katib.local.pods.objects import PodPlan, write_note
+from katib.local.pods.place import PodListener
+from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.slurm.commands import JobState
+from katib.local.slurm.scheduler import Scheduler, Submission
+from katib.local.slurm.script import Progress, parse_progress
+from katib.runtime.clock import Clock, SteadyTime
+
+_CHUNK_BYTES: Final = 1 << 16
+_CHUNKS_PER_TURN: Final = 4
+_SIGNAL_BASE: Final = 128
+_LATE_SECONDS: Final = 2.0
+"""How long a file may need to be seen here that was written on a node before its job ended."""
+
+_OF_SLURM: Final = (b"slurmstepd", b"srun: ")
+_MEMORY_LIMIT: Final = re.compile(rb"^slurmstepd\S* .*(?:memory limit|oom-kill|out-of-memory)", re.MULTILINE)
+"""What the daemon of a node writes into the output of a job; the state of the job does not say it everywhere."""
+
+_ENDS: Final = {
+    "OUT_OF_MEMORY": OUT_OF_MEMORY,
+    "TIMEOUT": "reached its time limit in Slurm; raise it with --slurm-option time=HH:MM:SS",
+    "DEADLINE": "reached its deadline in Slurm",
+    "NODE_FAIL": "ended because its node failed",
+    "BOOT_FAIL": "ended because its node did not boot",
+    "PREEMPTED": "was preempted by another job of Slurm",
+    "CANCELLED": "was cancelled in Slurm by another program or user",
+    "REVOKED": "was revoked by Slurm",
+}
+"""How a job ended otherwise than by itself, as the rest of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmTools:
+    """What every pod of a place uses."""
+
+    loop: Loop
+    scheduler: Scheduler
+    clock: Clock
+    steady: SteadyTime
+
+
+class SlurmPod:
+    """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
+
+    def __init__(self, plan: PodPlan, listener: PodListener, tools: SlurmTools, state_file: Path) -> None:
+        """Prepare; nothing runs before `follow`.
+
+        Args:
+            plan: What to run.
+            listener: What it calls.
+            tools: Shared by all pods.
+            state_file: Where its script keeps how far it is.
+        """
+        self.plan = plan
+        self.state_file = state_file
+        self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
+        self.is_storing = False
+        self._listener = listener
+        self._tools = tools
+        self._submission: Submission | None = None
+        self._gang: Sequence[SlurmPod] = (self,)
+        self._is_signalled = False
+        self._progress: Progress | None = None
+        self._monitors: list[tuple[ContainerPlan, Monitor, _Log]] = []
+        self._seen: dict[int, tuple[float, float | None]] = {}  # when a container was seen to begin and to end
+        self._stopping = False
+        self._closing = False
+        self._verdict = ""
+        self._over_since: float | None = None
+        self._kill_timer: Timer | None = None
+        self._looks_wanted: int | None = None
+        self._ran_out_of_memory = False
+        self._main = next((c.command.name for c in plan.containers if c.is_main), "")
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def refuse(self, cause: str) -> None:
+        """Fail: it can never start."""
+        if not self.record.is_finished:
+            self._finish(Phase.FAILED, cause, cannot_start=cause)
+
+    def follow(self, submission: Submission, gang: Sequence[SlurmPod]) -> None:
+        """Go on with a job that is being submitted or runs, from its beginning.
+
+        Args:
+            submission: The job.
+            gang: All pods that it runs.
+        """
+        self._submission, self._gang = submission, gang
+        try:
+            self._open_monitors()
+        except (KatibError, OSError) as error:  # their files need room on the disk
+            self.refuse(f"pod {self.plan.name}: {error}")
+            self._tools.scheduler.end(submission)
+            return
+        if self.plan.role:
+            write_note(self.plan, [], self._tools.steady)
+        self.look()
+
+    def stop(self, grace_seconds: float | None = None) -> None:
+        """End its job."""
+        if self._stopping or self.record.is_finished:
+            return
+        self._stopping = True
+        self._note(stopping=True)
+        for _, monitor, _ in self._monitors:
+            monitor.hasten()
+        if self._submission is None:
+            self._finish(Phase.FAILED, "")
+            return
+        grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
+        if all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
+            self._tools.scheduler.end(self._submission)
+            self._kill_timer = self._tools.loop.call_later(grace, partial(self._tools.scheduler.kill, self._submission))
+        else:
+            self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
+            self._end_step()
+
+    def _end_step(self) -> None:
+        """End its step of a job whose other pods go on, once it has one."""
+        if self._progress is not None and self._progress.step and not self._is_signalled:
+            self._is_signalled = True
+            self._signal_step("TERM")
+
+    def _signal_step(self, signal: str) -> None:
+        if self._submission is not None and self._progress is not None and self._progress.step:
+            self._tools.scheduler.signal(f"{self._submission.job}.{self._progress.step}", signal)
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its script has begun, as far as is known here."""
+        return self._progress is not None
+
+    def look(self) -> None:
+        """Look at its files and at what is known of its job, and do what follows."""
+        if self._closing or self.record.is_finished or self._submission is None:
+            return
+        if self._submission.refusal is not None:
+            self.refuse("; ".join(map(str, self._submission.refusal.errors)))
+            return
+        self._read_progress()
+        if self._stopping:
+            self._end_step()
+        for _, monitor, log in self._monitors:
+            if self._progress is not None:
+                log.feed(monitor)
+                monitor.poll()
+        self._judge()
+        if self._is_over():
+            self._close()
+        else:
+            self._update_record()
+
+    def _read_progress(self) -> None:
+        with contextlib.suppress(OSError):
+            self._progress = parse_progress(self.state_file.read_text())
+
+    def _is_over(self) -> bool:
+        """Return whether its job has ended, and all is known of how it did.
+
+        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then.
+        """
+        submission, progress = self._submission, self._progress
+        assert submission is not None
+        if progress is not None and progress.is_over:
+            if self._stopping or submission.is_over or self._exit_code() == 0:
+                return True
+            if self._looks_wanted is None:
+                self._looks_wanted = submission.looks + 1
+                self._tools.scheduler.look_soon()
+            goes_on = len(self._gang) > 1 or submission.state is None
+            return goes_on and submission.looks >= self._looks_wanted
+        if progress is None and submission.is_unknown and not self._stopping:
+            self._tools.scheduler.submit_again(submission)  # it never began, and cannot begin twice
+            return False
+        if not submission.is_over:
+            return False
+        now = self._tools.clock.monotonic()
+        self._over_since = self._over_since if self._over_since is not None else now
+        return (progress is None and submission.is_unknown) or now - self._over_since >= _LATE_SECONDS
+
+    def _judge(self) -> None:
+        """End the pod when a monitor says that its trial is to be stopped early."""
+        if not self._verdict and not self._stopping:
+            self._verdict = next((monitor.verdict for _, monitor, _ in self._monitors if monitor.verdict), "")
+            if self._verdict:
+                self._note(verdict=self._verdict)
+                self.stop()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        """Read the rest, and have all of it stored."""
+        if any(not log.feed(monitor) for _, monitor, log in self._monitors):
+            return  # there is more; the next look goes on
+        self._closing = self.is_storing = True
+        if self._exit_code() != 0 and not self._stopping:
+            self._ran_out_of_memory = _MEMORY_LIMIT.search(self._end_of_log(self._main)) is not None
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
+        self._update_record()
+        self._listener.changed()
+        closed: list[Future[MonitorReport]] = []
+        for _, monitor, log in self._monitors:
+            log.close()
+            monitor.poll()
+            future: Future[MonitorReport] = Future()
+            closed.append(future)
+            monitor.close(future.set_result)
+        self._when_all(closed, lambda: self._conclude([future.result().explanation for future in closed]))
+
+    def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
+        """Call `then` on the loop once all futures are done, at once when they are."""
+        waiting = [future for future in futures if not future.done()]
+        if not waiting:
+            then()
+            return
+        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(waiting[1:], then)))
+
+    def _conclude(self, explanations: Sequence[str]) -> None:
+        monitors = [monitor for _, monitor, _ in self._monitors]
+        self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
+        succeeded = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
+        explanation = "; ".join(filter(None, explanations))
+        self._finish(
+            Phase.SUCCEEDED if succeeded else Phase.FAILED,
+            self._message(),
+            last_output="" if succeeded else self._last_output(),
+            address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
+            reason="" if succeeded or self._stopping else _REASONS.get(self._state().state, ""),
+            explanation=explanation,
+            is_measured=bool(monitors) and not explanation,
+        )
+
+    def _finish(self, phase: Phase, message: str, *, is_measured: bool = False, **changes: Any) -> None:
+        if self._submission is not None and all(pod is self or pod.record.is_finished for pod in self._gang):
+            self._tools.scheduler.forget(self._submission)
+        end = {
+            "phase": phase,
+            "message": message,
+            "waiting": "",
+            "verdict": self._verdict,
+            "finished_at": self._tools.steady.now(),
+            **changes,
+        }
+        if self.plan.role or self.plan.replica:
+            write_note(self.plan, [], self._tools.steady, replace(self.record, **end), is_measured=is_measured)
+        self._note(**end)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def _state(self) -> JobState:
+        found = (self._submission and self._submission.state) or JobState("UNKNOWN")
+        return found._replace(state="OUT_OF_MEMORY") if self._ran_out_of_memory else found
+
+    def _exit_code(self) -> int | None:
+        """Return the first exit code other than 0 with which a container ended for good; None while none has ended."""
+        exits = {} if self._progress is None else self._progress.exits
+        last = [codes[-1] for codes in exits.values()]
+        if not last and self._progress is not None and self._progress.step_code:
+            return self._progress.step_code
+        return next((code for code in last if code), 0 if last else None)
+
+    def _message(self) -> str:
+        """Return which container failed and how, or what Slurm did to the job."""
+        if self._stopping:
+            return ""
+        state = self._state().state
+        words = _ENDS.get(state)
+        job = f"Slurm job {self._submission.job}" if self._submission is not None and self._submission.job else ""
+        if words is not None:
+            place = f" on {self._state().nodes}" if state in {"NODE_FAIL", "BOOT_FAIL"} and self._state().nodes else ""
+            return f'container "{self._main}" of pod {self.record.title} {words}{place} ({job})'
+        failures = [
+            f'container "{exit_.container}" of pod {self.record.title} {exit_.text}'
+            for exit_ in self._exits()
+            if exit_.code
+        ]
+        if failures or (self._progress is not None and self._progress.is_over):
+            return "; ".join(failures)
+        if self._submission is not None and self._submission.is_unknown:
+            return f"pod {self.record.title}: Slurm does not know its job any more, and it left no exit code"
+        reason = self._state().reason
+        return f"pod {self.record.title}: {job} ended as {state} without an exit code" + (
+            f" ({reason})" if reason not in {"", "None"} else ""
+        )
+
+    def _last_output(self) -> str:
+        failed = next((exit_.container for exit_ in self._exits() if exit_.code), self._main)
+        lines = [line for line in self._end_of_log(failed).split(b"\n") if not line.startswith(_OF_SLURM)]
+        return last_line(b"\n".join(lines))
+
+    def _end_of_log(self, container: str) -> bytes:
+        return read_end(self.plan.directory / f"{container}.log", TAIL_BYTES)
+
+    def _exits(self) -> tuple[ContainerExit, ...]:
+        exits = {} if self._progress is None else self._progress.exits
+        state = self._state().state
+        found = []
+        if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
+            return (ContainerExit(self._main, code, exit_text(code)),)
+        for i, container in enumerate(self.plan.containers):
+            if i in exits:
+                code, name = exits[i][-1], container.command.name
+                out_of_memory = bool(code) and state == "OUT_OF_MEMORY"
+                text = OUT_OF_MEMORY if out_of_memory else exit_text(code)
+                found.append(ContainerExit(name, code, text, out_of_memory=out_of_memory))
+        return tuple(found)
+
+    def _update_record(self) -> None:
+        submission, progress = self._submission, self._progress
+        assert submission is not None
+        if progress is None:
+            self._note(waiting=_waiting(submission))
+            return
+        restarts = {i: len(codes) - 1 for i, codes in progress.exits.items()}
+        due = any(
+            c.restart_on_failure and progress.exits.get(i, [0])[-1] and not progress.is_over
+            for i, c in enumerate(self.plan.containers)
+        )
+        self._note(
+            phase=Phase.RUNNING,
+            waiting="",
+            restarts=sum(restarts.values()),
+            restart_due=due,
+            failures=max((sum(map(bool, codes)) for codes in progress.exits.values()), default=0),
+            exits=self._exits(),
+            message=self._message() if due else "",
+            last_output=self._last_output() if due and not self.record.restart_due else self.record.last_output,
+            containers=tuple(self._container_states(progress)),
+            started_at=self.record.started_at or self._tools.steady.now(),
+        )
+
+    def _container_states(self, progress: Progress) -> list[ContainerState]:
+        now, found = self._tools.clock.monotonic(), []
+        exits = {exit_.container: exit_ for exit_ in self._exits()}
+        first_has_ended = True  # that of all init containers before
+        for i, container in enumerate(self.plan.containers):
+            codes = progress.exits.get(i, [])
+            will_restart = container.restart_on_failure and bool(codes) and codes[-1] != 0
+            is_over = progress.is_over or (bool(codes) and not will_restart)
+            began, ended = self._seen.get(i, (now if first_has_ended else None, None))
+            if is_over and ended is None and began is not None:
+                ended = now
+            if began is not None:
+                self._seen[i] = began, ended
+            exit_ = exits.get(container.command.name)
+            earlier = EarlierEnd(exit_, began or now, None, "") if exit_ and will_restart and not is_over else None
+            name, is_main = container.command.name, container.is_main
+            found.append(
+                ContainerState(name, is_main, 0, max(0, len(codes) - 1), began, ended, exit_, is_over, earlier)
+            )
+            if container.role is Role.INIT:
+                first_has_ended = first_has_ended and bool(codes) and codes[-1] == 0
+        return found
+
+    def _note(self, **changes: Any) -> None:
+        record = replace(self.record, **changes)
+        if record != self.record:
+            self.record = record
+            self._listener.changed()
+
+    def _open_monitors(self) -> None:
+        for container in self.plan.containers:
+            if not container.is_main:
+                continue
+            name = container.command.name
+            monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)
+            if monitor is not None:
+                shielded = ShieldedMonitor(monitor, self.plan.name)
+                self._monitors.append((container, shielded, _Log(self.plan.directory / f"{name}.log")))
+
+
+class _Log:
+    """The log of a container, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def feed(self, monitor: Monitor) -> bool:
+        """Have a monitor read what is new; return whether it has read all of it."""
+        with contextlib.suppress(OSError):
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            for _ in range(_CHUNKS_PER_TURN):
+                if monitor.backlogged:
+                    return False
+                data = os.read(self._fd, _CHUNK_BYTES)
+                if not data:
+                    return True
+                monitor.feed(data)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def exit_text(code: int) -> str:
+    """Return in words how a process ended, from what a shell says of it."""
+    if code > _SIGNAL_BASE:
+        return f"was killed by signal {code - _SIGNAL_BASE}"
+    return f"exited with {code}"
+
+
+_REASONS: Final = {
+    "OUT_OF_MEMORY": "OOMKilled",
+    "TIMEOUT": "DeadlineExceeded",
+    "DEADLINE": "DeadlineExceeded",
+    "NODE_FAIL": "NodeLost",
+    "BOOT_FAIL": "NodeLost",
+    "PREEMPTED": "Preempted",
+    "CANCELLED": "Cancelled",
+}
+
+
+def _waiting(submission: Submission) -> str:
+    """Return what a pod waits for whose job has not begun."""
+    state, job = submission.state, f"Slurm job {submission.job}"
+    if submission.problem:
+        return submission.problem
+    if not submission.job:
+        return "its job is submitted to Slurm"
+    if state is None or state.state != "PENDING":
+        return f"{job} starts"
+    return f"{job} is pending" + (f" ({state.reason})" if state.reason not in {"", "None"} else "")

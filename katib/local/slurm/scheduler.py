@@ -1,0 +1,308 @@
+"""The one thread that calls Slurm: it submits, ends and follows the jobs of all pods.
+
+Laws:
+
+- All jobs are followed by one `squeue` at a time, however many they are: every `LOOK_SECONDS`, and soon after something
+  that has to be known, but at most once in `SOON_SECONDS`. While no job is there, nothing is asked.
+- A job is submitted until Slurm takes or refuses it. Where the answer is lost, it is looked for by its comment before
+  it is submitted again.
+- What is to end is ended until Slurm says that it is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from katib.backoff import Backoff
+from katib.errors import InvalidError, UnavailableError
+from katib.local.slurm.commands import JobState, Slurm
+from katib.runtime.clock import Clock
+
+LOOK_SECONDS: Final = 5.0
+"""How often all jobs are looked at. Starts and ends are seen earlier, by files."""
+
+SOON_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 5.0
+"""How long an end waits for a command of Slurm that does not come back."""
+
+_CANCEL_AGAIN_SECONDS: Final = 30.0
+_BACKOFF: Final = Backoff(1.0, 30.0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Submission:
+    """A job that is to be submitted, is submitted, or is followed.
+
+    Attributes:
+        comment: By which it is found again; no two jobs have the same.
+        script: What it executes.
+        options: Of `sbatch`.
+        environment: Of the script.
+        news: Called on the thread of the scheduler after each change of what follows.
+        job: Its number; empty until Slurm has taken it.
+        state: As Slurm showed it last; None before.
+        looks: How often Slurm was asked about it since it has a number.
+        refusal: Why Slurm does not take it, for good; None otherwise.
+        problem: Why it cannot be submitted or followed now; empty otherwise.
+        is_unknown: Whether Slurm does not know it any more, or it was withdrawn before it had a number.
+    """
+
+    comment: str
+    script: str
+    options: Sequence[str]
+    environment: Mapping[str, str]
+    news: Callable[[], None]
+    job: str = ""
+    state: JobState | None = None
+    looks: int = 0
+    refusal: InvalidError | None = None
+    problem: str = ""
+    is_unknown: bool = False
+    was_tried: bool = False
+    withdrawn: bool = False
+    attempts: int = 0
+    signals: list[str] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs, and nothing more comes."""
+        return self.is_unknown or self.refusal is not None or (self.state is not None and self.state.is_over)
+
+
+class Scheduler:
+    """Submits, ends and follows jobs. Thread-safe; `start` it first.
+
+    Args:
+        slurm: Calls Slurm.
+        clock: Time.
+    """
+
+    def __init__(self, slurm: Slurm, clock: Clock) -> None:
+        self._slurm = slurm
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[Submission] = deque()
+        self._followed: dict[str, Submission] = {}  # by comment, from the first try on
+        self._ending: dict[Submission, float] = {}  # and when to say so to Slurm again
+        self._signals: list[tuple[str, str]] = []
+        self._look_at = 0.0
+        self._looked_at = -LOOK_SECONDS
+        self._failures = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, once everything that is to end was ended; what runs goes on."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def submit(self, submission: Submission) -> None:
+        """Submit a job as soon as possible."""
+        with self._changed:
+            self._waiting.append(submission)
+            self._changed.notify()
+
+    def submit_again(self, submission: Submission) -> None:
+        """Submit a job again that Slurm does not know any more: its controller was ended before it had noted it."""
+        with self._changed:
+            submission.job, submission.state, submission.is_unknown = "", None, False
+            if submission not in self._waiting:
+                self._waiting.append(submission)
+            self._changed.notify()
+
+    def follow(self, submission: Submission) -> None:
+        """Follow a job that an earlier engine submitted; where Slurm does not know it, `is_unknown` is set."""
+        with self._changed:
+            submission.was_tried = True
+            self._followed[submission.comment] = submission
+            self._look_at = 0.0
+            self._changed.notify()
+
+    def forget(self, submission: Submission) -> None:
+        """Follow a job no longer."""
+        with self._changed:
+            self._followed.pop(submission.comment, None)
+            self._ending.pop(submission, None)
+
+    def end(self, submission: Submission) -> None:
+        """End a job: SIGTERM, and SIGKILL after what Slurm calls KillWait. One that waits does not start any more."""
+        with self._changed:
+            submission.withdrawn = True
+            if submission in self._waiting and not submission.was_tried:
+                self._waiting.remove(submission)
+                submission.is_unknown = True
+                submission.news()
+            else:
+                self._ending[submission] = 0.0
+            self._changed.notify()
+
+    def kill(self, submission: Submission) -> None:
+        """End what is left of a job by SIGKILL."""
+        with self._changed:
+            submission.signals.append("KILL")
+            self._ending[submission] = 0.0
+            self._changed.notify()
+
+    def signal(self, job: str, signal: str) -> None:
+        """Send a signal to all processes of a job or of a step, as `12.3`, once."""
+        with self._changed:
+            self._signals.append((job, signal))
+            self._changed.notify()
+
+    def look_soon(self) -> None:
+        """Ask Slurm about all jobs soon."""
+        with self._changed:
+            self._look_at = min(self._look_at, self._looked_at + SOON_SECONDS)
+            self._changed.notify()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while (wait := self._seconds_to_wait()) > 0:
+                    self._clock.wait(self._changed, wait)
+                if self._stopping and not any(at <= self._clock.monotonic() for at in self._ending.values()):
+                    return
+                may_submit = not self._stopping and (not self._failures or self._clock.monotonic() >= self._look_at)
+                submission = self._waiting.popleft() if self._waiting and may_submit else None
+            try:
+                self._end_jobs()
+                if submission is not None:
+                    self._submit(submission)
+                elif self._must_look():
+                    self._look()
+            except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the jobs are followed further
+                _log.exception("A call of Slurm failed")
+                self._postpone()
+
+    def _seconds_to_wait(self) -> float:
+        now = self._clock.monotonic()
+        if self._stopping or self._signals or (self._waiting and not self._failures):
+            return 0.0
+        times = list(self._ending.values())
+        if self._followed or self._waiting:
+            times.append(self._look_at)
+        return min(times, default=now + LOOK_SECONDS) - now
+
+    def _must_look(self) -> bool:
+        return bool(self._followed) and self._clock.monotonic() >= self._look_at and not self._stopping
+
+    def _postpone(self) -> None:
+        with self._changed:
+            self._failures += 1
+            self._look_at = self._clock.monotonic() + _BACKOFF.pause_seconds(self._failures)
+
+    def _submit(self, submission: Submission) -> None:
+        if submission.was_tried and not self._find(submission):
+            return
+        if submission.job or submission.is_unknown:
+            return
+        with self._changed:
+            self._followed[submission.comment] = submission
+        submission.was_tried = True
+        submission.attempts += 1
+        try:
+            submission.job = self._slurm.submit(submission.script, submission.options, submission.environment)
+            submission.problem, self._failures = "", 0
+        except InvalidError as error:
+            submission.refusal = error
+            self.forget(submission)
+        except UnavailableError as error:
+            self._try_later(submission, error)
+        with self._changed:
+            soon = self._clock.monotonic() + SOON_SECONDS
+            if not self._failures and (self._look_at > soon or self._look_at < self._looked_at):
+                self._look_at = soon
+        submission.news()
+
+    def _try_later(self, submission: Submission, error: UnavailableError) -> None:
+        submission.problem = str(error)
+        with self._changed:
+            self._waiting.appendleft(submission)
+        self._postpone()
+
+    def _find(self, submission: Submission) -> bool:
+        """Look for a job whose submission was not answered; return whether Slurm answers this time."""
+        try:
+            self._look(every=True)
+        except UnavailableError as error:
+            self._try_later(submission, error)
+            return False
+        if not submission.job and submission.withdrawn:
+            submission.is_unknown = True
+            submission.news()
+        return True
+
+    def _look(self, *, every: bool = False) -> None:
+        """Ask about all jobs.
+
+        Args:
+            every: Whether an error is for the caller.
+
+        Raises:
+            UnavailableError: Slurm does not answer, and the caller is to know it.
+        """
+        self._looked_at = self._clock.monotonic()
+        try:
+            jobs = self._slurm.jobs()
+        except UnavailableError as error:
+            self._postpone()
+            for submission in list(self._followed.values()):
+                submission.problem = str(error)
+                submission.news()
+            if every:
+                raise
+            return
+        numbers = {state.comment: number for number, state in jobs.items()}
+        with self._changed:
+            self._failures, self._look_at = 0, self._clock.monotonic() + LOOK_SECONDS
+            followed, waiting = list(self._followed.values()), set(self._waiting)
+        for submission in followed:
+            submission.job = submission.job or numbers.get(submission.comment, "")
+            state = jobs.get(submission.job)
+            submission.problem, submission.looks = "", submission.looks + 1
+            if state is not None:
+                submission.state = state
+            elif submission not in waiting and submission.was_tried and (submission.job or not submission.attempts):
+                submission.is_unknown = True
+            submission.news()
+
+    def _end_jobs(self) -> None:
+        now = self._clock.monotonic()
+        with self._changed:
+            signals, self._signals = self._signals, []
+        for job, signal in signals:
+            self._slurm.cancel([job], signal)
+        with self._changed:
+            due = [submission for submission, at in self._ending.items() if at <= now]
+            for submission in due:
+                self._ending[submission] = now + _CANCEL_AGAIN_SECONDS
+                if submission.is_over:
+                    del self._ending[submission]
+            ending = [submission for submission in due if submission.job and not submission.is_over]
+        if not ending:
+            return
+        try:
+            for signal in ("", "KILL"):
+                if numbers := [s.job for s in ending if (signal in s.signals) == bool(signal)]:
+                    self._slurm.cancel(numbers, signal)
+        except UnavailableError:
+            with self._changed:
+                self._ending.update(dict.fromkeys(ending, now + SOON_SECONDS))
+            return
+        self.look_soon()

@@ -1,0 +1,144 @@
+"""What a job of Slurm executes for a pod, as a script of `sh`, and the file by which the pod is followed. Pure.
+
+The script is the kubelet of the pod: init containers one by one, sidecars beside them, then the main containers
+together; a container that is to be started again is, after the pause of the kubelet. Nothing but `sh` is needed on the
+node.
+
+The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
+`<number of the container> <exit code>`, and `end` when nothing more comes. For a pod of a gang it has `step` with the
+number of its step, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one
+pod, which a submission whose answer was lost can lead to, the second does nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from katib.local.pods.objects import PodPlan
+from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.records import Delays
+
+WAIT_FOR: Final = """\
+wait_for() {
+  wait $1; code=$?
+  while kill -0 $1 2>/dev/null; do wait $1; code=$?; done
+}
+"""
+"""A signal ends `wait` before the process has ended, which itself ends by that signal or not."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the file of a pod says.
+
+    Attributes:
+        exits: By the number of a container, the exit codes of its processes, the first one first.
+        is_over: Whether nothing more comes.
+        step: Of the pod in the job of its gang; empty without one.
+        step_code: The exit code of that step; None while it runs.
+    """
+
+    exits: dict[int, list[int]] = field(default_factory=dict)
+    is_over: bool = False
+    step: str = ""
+    step_code: int | None = None
+
+
+def parse_progress(text: str) -> Progress:
+    """Return what the file of a pod says; a line that is not complete is ignored."""
+    found = Progress()
+    for line in text.split("\n")[:-1]:
+        number, _, code = line.partition(" ")
+        if line == "end":
+            found.is_over = True
+        elif number == "step":
+            found.step = code
+        elif number == "srun" and code.isdigit():
+            found.step_code = int(code)
+        elif number.isdigit() and code.isdigit():
+            found.exits.setdefault(int(number), []).append(int(code))
+    return found
+
+
+def environment_of(plan: PodPlan) -> Mapping[str, str]:
+    """Return the environment of the job: that of its first main container; the others change what differs."""
+    return next((c.command.env for c in plan.containers if c.is_main), {})
+
+
+def pod_script(plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[str, str]) -> str:
+    """Return the script of a pod.
+
+    Args:
+        plan: Of the pod. The output of the first main container is the output of the job.
+        state_file: By which it is followed; its directory is there.
+        delays: Pauses before a container is started again.
+        common: The environment that the script finds.
+    """
+    followed = shlex.quote(str(state_file))
+    numbered = list(enumerate(plan.containers))
+    mains = [(i, c) for i, c in numbered if c.is_main]
+    sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
+    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C", "trap : TERM"]
+    lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
+    if len(mains) > 1 or sidecars:
+        lines.append(WAIT_FOR)
+    for i, container in numbered:
+        lines += _functions(plan, container, i, followed, common, delays)
+    lines.append("pod() {")
+    for i, container in numbered:
+        if container.role is Role.SIDECAR:
+            lines += [f"container_{i} & sidecar_{i}=$!"]
+        elif container.role is Role.INIT:
+            lines += [f"container_{i} || return 1"]
+    if len(mains) == 1 and not sidecars:
+        lines.append(f"container_{mains[0][0]}")
+    else:
+        lines += [f"container_{i} & main_{i}=$!" for i, _ in mains]
+        lines += [f"wait_for $main_{i}" for i, _ in mains]
+    lines += ["}", "pod"]
+    if sidecars:
+        lines.append(f"kill {' '.join(f'$sidecar_{i}' for i in sidecars)} 2>/dev/null; wait")
+    return "\n".join([*lines, f"echo end >>{followed}", ""])
+
+
+def _functions(
+    plan: PodPlan, container: ContainerPlan, i: int, followed: str, common: Mapping[str, str], delays: Delays
+) -> list[str]:
+    """Return the functions of a container: one executes it, the other repeats that as long as it is to be."""
+    command = container.command
+    changes = [
+        *(f"export {name}={shlex.quote(value)}" for name, value in command.env.items() if common.get(name) != value),
+        *(f"unset {name}" for name in common if name not in command.env),
+    ]
+    made = [container.directory, *container.volumes]
+    is_first_main = container is next((c for c in plan.containers if c.is_main), None)
+    log = "" if is_first_main else f" >>{shlex.quote(str(plan.directory / f'{command.name}.log'))} 2>&1"
+    return [
+        f"process_{i}() {{",
+        *changes,
+        f"mkdir -p {shlex.join(map(str, made))}",
+        f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
+        "}",
+        f"container_{i}() {{",
+        *_repeated(container, i, f"(process_{i}){log}", followed, delays),
+        "}",
+    ]
+
+
+def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays: Delays) -> Sequence[str]:
+    if container.restart_always:  # a sidecar, which ends with a signal to this shell
+        ending = "trap 'kill $child 2>/dev/null; wait $child; exit' TERM"
+        return [ending, f"while :; do {run} & child=$!; wait $child; sleep 1; done"]
+    end = f'{run}; code=$?; echo "{i} $code" >>{followed}'
+    if not container.restart_on_failure:
+        return [end, "return $code"]
+    first = delays.restart.pause_seconds(1)
+    return [
+        "pause=0",
+        f"while :; do {end}; [ $code = 0 ] && return 0; sleep $pause & wait $!",
+        f"[ $pause = 0 ] && pause={first:g} || pause=$((pause * 2)); done",
+    ]

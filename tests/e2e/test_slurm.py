@@ -1,0 +1,313 @@
+"""Experiments whose trials are jobs of a real Slurm cluster: as a user on a login node has them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import KATIB, environment, katib, katib_json
+from tests.support.experiments import an_experiment
+from tests.support.slurm import SlurmCluster, slurm_cluster, why_not
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with slurm_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster: SlurmCluster) -> Iterator[None]:
+    yield
+    try:
+        eventually(lambda: not cluster.command("squeue", "-h"), "the last job's end", seconds=20)
+    finally:
+        cluster.command("scancel", "--user=root")
+
+
+def write(directory: Path, command: str, *, job: dict[str, Any] | None = None, pod: Any = None, **spec: Any) -> Path:
+    """Write an experiment whose trials run a shell command; `pod` are further fields of the pod template."""
+    raw = an_experiment(command=command, **spec)
+    source = raw["spec"]["trialTemplate"]["trialSpec"]
+    source["spec"].update(job or {})
+    template = source["spec"]["template"]
+    template.update(pod or {})
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+    path = directory / "experiment.json"
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def run(file: Path, cluster: SlurmCluster, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = katib("run", file, "--on", "slurm", *options, cwd=file.parent, **cluster.environment)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def words_of(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def files_of_trials(directory: Path) -> list[str]:
+    return sorted({path.name for path in (directory / ".katib/trials").rglob("*") if path.is_file()})
+
+
+LOSS = "echo loss=${trialParameters.learningRate}"
+
+
+def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: SlurmCluster) -> None:
+    before = set(cluster.jobs())
+    run(write(tmp_path, f"{LOSS}; echo on $SLURMD_NODENAME"), cluster)
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 3
+    assert len(set(cluster.jobs()) - before) == 3
+    assert files_of_trials(tmp_path) == ["job.json", "training.log"]
+    assert not any((tmp_path / ".katib/run/slurm").iterdir())
+
+
+def test_a_program_that_fails_is_quoted_with_its_exit_code(tmp_path: Path, cluster: SlurmCluster) -> None:
+    done = run(write(tmp_path, f"{LOSS}; echo boom; exit 3", maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
+
+    assert "boom (exit code 3)" in done.stdout
+
+
+def test_init_containers_and_restarts_in_place(tmp_path: Path, cluster: SlurmCluster) -> None:
+    command = f"test -e again || {{ touch again; exit 1; }}; cat made; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
+    raw = json.loads(file.read_text())
+    spec = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    spec["restartPolicy"] = "OnFailure"
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["backoffLimit"] = 2
+    spec["initContainers"] = [{"name": "first", "image": "x", "command": ["sh", "-c", "echo '$it\"s' > made"]}]
+    file.write_text(json.dumps(raw))
+    run(file, cluster)
+    (log,) = (tmp_path / ".katib/trials").rglob("training.log")
+
+    assert log.read_text().splitlines()[0] == '$it"s'
+
+
+def test_requests_and_options_reach_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
+    annotated = {"metadata": {"annotations": {"katib.kubeflow.org/slurm-options": "time=7 gres=gpu:1"}}}
+    command = f"{LOSS}; scontrol -o show job $SLURM_JOB_ID"
+    file = write(tmp_path, command, pod=annotated, maxTrialCount=1, parallelTrialCount=1)
+    run(file, cluster, "--slurm-option", "partition=other")
+    (log,) = (tmp_path / ".katib/trials").rglob("training.log")
+
+    words = log.read_text().split()
+    assert {"Partition=other", "TimeLimit=00:07:00", "MinMemoryNode=64M", "CPUs/Task=1"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("options", "resources", "words"),
+    [
+        (["--slurm-option", "partition=nope"], {}, "Invalid partition name specified"),
+        (["--slurm-option", "constraint=nope"], {}, "Invalid feature specification"),
+        (["--slurm-option", "output=x"], {}, "--output is set for every trial already"),
+        ([], {"memory": "900Gi"}, "Requested node configuration is not available"),
+        ([], {"nvidia.com/gpu": "9"}, "Requested node configuration is not available"),
+    ],
+)
+def test_what_slurm_would_refuse_is_refused_at_submission_in_one_line(
+    tmp_path: Path, cluster: SlurmCluster, options: list[str], resources: dict[str, str], words: str
+) -> None:
+    file = write(tmp_path, LOSS)
+    raw = json.loads(file.read_text())
+    (container,) = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": resources}
+    file.write_text(json.dumps(raw))
+    done = run(file, cluster, *options, code=2)
+
+    assert words in done.stderr
+    assert (len(done.stderr.splitlines()), (tmp_path / ".katib").exists()) == (1, False)
+
+
+ENDLESS = f"{LOSS}; exec sleep 600"
+
+
+@pytest.fixture
+def running(tmp_path: Path, cluster: SlurmCluster) -> Iterator[subprocess.Popen[str]]:
+    """Run two trials that do not end by themselves."""
+    file = write(tmp_path, ENDLESS, maxTrialCount=2)
+    command = [*KATIB, "run", str(file), "--on", "slurm"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(**cluster.environment), stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        eventually(lambda: cluster.command("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()[1:], "two jobs")
+        yield process
+        if process.poll() is None:
+            process.kill()
+
+
+def test_scancel_by_hand_fails_the_trial_and_says_so(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    jobs = cluster.command("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()
+    cluster.command("scancel", *jobs)
+    out, _ = running.communicate(timeout=60)
+
+    assert running.returncode == 1
+    assert "was cancelled in Slurm by another program or user (Slurm job" in out
+
+
+def test_a_killed_engine_leaves_jobs_which_the_next_one_goes_on_with(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    jobs = set(cluster.command("squeue", "-h", "-o", "%i").split())
+    running.kill()
+    running.wait()
+    refused = katib("run", tmp_path / "experiment.json", cwd=tmp_path)
+    with subprocess.Popen(
+        [*KATIB, "serve", "--on", "slurm", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(**cluster.environment),
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    ) as server:
+        eventually(lambda: katib("get", "demo", cwd=tmp_path).returncode == 0)
+        eventually(lambda: "2 running" in katib("why", "demo", cwd=tmp_path).stdout, "two running trials")
+        same = set(cluster.command("squeue", "-h", "-o", "%i").split())
+        deleted = katib("delete", "demo", cwd=tmp_path)
+        eventually(lambda: not cluster.command("squeue", "-h"), "no job")
+        server.send_signal(signal.SIGTERM)
+
+    assert "add --on slurm" in refused.stderr
+    assert (same, deleted.returncode) == (jobs, 0), deleted.stderr
+
+
+def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
+    command = f"{LOSS}; python3 -c 'import time; x = bytearray(200 << 20); time.sleep(600)'"
+    done = run(write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
+
+    assert "was killed because it ran out of memory" in done.stdout
+
+
+def test_a_node_that_fails_is_the_reason_of_its_trials(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    cluster.command("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+    out, _ = running.communicate(timeout=60)
+    with suppress(subprocess.CalledProcessError):  # it has come back by itself
+        cluster.command("scontrol", "update", "NodeName=n1", "State=RESUME")
+
+    assert "ended because its node failed on n1 (Slurm job" in out
+
+
+def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
+    cluster.command("scontrol", "update", "PartitionName=other", "State=DOWN")
+    file = write(tmp_path, LOSS, maxTrialCount=1, parallelTrialCount=1)
+    command = [*KATIB, "run", str(file), "--on", "slurm", "--slurm-option", "partition=other"]
+    env = environment(**cluster.environment)
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: "is pending (PartitionDown)" in katib("why", "demo", cwd=tmp_path).stdout, "the reason")
+        cluster.command("scontrol", "update", "PartitionName=other", "State=UP")
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0
+
+
+def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Path, cluster: SlurmCluster) -> None:
+    count = 24
+    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/ran; sleep 0.4; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=count, parallelTrialCount=6)
+    env = environment(**cluster.environment)
+    argv = [*KATIB, "run", str(file), "--on", "slurm"]
+    for kill in ["katib", "slurmctld", "katib", "n1", "katib", "munged", "katib"]:
+        ended = len(words_of(tmp_path / "ran"))
+        with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+            while len(words_of(tmp_path / "ran")) == ended and process.poll() is None:
+                time.sleep(0.05)
+            if kill != "katib":
+                cluster.kill(kill)
+                cluster.start_daemon(kill)
+            process.kill()
+    run(file, cluster)
+    ran = words_of(tmp_path / "ran")
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert (len(ran), len(set(ran)), len(trials)) == (count, count, count)
+    assert {trial["status"]["conditions"][-1]["type"] for trial in trials} == {"Succeeded"}
+    for trial in trials:
+        (metric,) = trial["status"]["observation"]["metrics"]
+        assert metric["latest"] == trial["spec"]["parameterAssignments"][0]["value"]
+
+
+MEET = """
+import os, socket, sys, time
+
+rank, world, node = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["SLURMD_NODENAME"]
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(address) as server:
+        nodes = [server.accept()[0].recv(100).decode() for _ in range(world - 1)]
+    print("nodes", *sorted([node, *nodes]))
+    print(f"loss={sys.argv[1]}", flush=True)
+    while os.path.exists("hold"):
+        time.sleep(0.1)
+else:
+    for _ in range(600):
+        try:
+            peer = socket.create_connection(address)
+            break
+        except OSError:
+            time.sleep(0.1)
+    peer.sendall(node.encode())
+    if rank == 2:  # goes on when the master has ended, until it is stopped
+        os.execlp("sh", "sh", "-c", "trap 'touch stopped; exit' TERM; while :; do sleep 0.1; done")
+"""
+
+
+def write_gang(directory: Path, cpus: int) -> Path:
+    """Write an experiment with one PyTorchJob of a master and two workers, which meet."""
+    (directory / "meet.py").write_text(MEET)
+    command = ["python3", "-u", "meet.py", "${trialParameters.learningRate}"]
+    container = {"name": "pytorch", "image": "x", "command": command, "resources": {"requests": {"cpu": cpus}}}
+    replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    raw["spec"]["trialTemplate"]["primaryContainerName"] = "pytorch"
+    raw["spec"]["trialTemplate"]["trialSpec"] = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, "Worker": {"replicas": 2, **replica}}},
+    }
+    path = directory / "experiment.json"
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def test_a_gang_is_one_job_whose_pods_meet_across_nodes(tmp_path: Path, cluster: SlurmCluster) -> None:
+    before = set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split())
+    run(write_gang(tmp_path, 3), cluster)
+    (log,) = (tmp_path / ".katib/trials").glob("*/*/*-master-0/pytorch.log")
+
+    assert log.read_text().splitlines()[0] == "nodes n1 n2 n3"
+    assert (tmp_path / "stopped").exists()
+    assert len(set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split()) - before) == 1
+
+
+def test_a_gang_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
+    (tmp_path / "hold").touch()
+    file = write_gang(tmp_path, 1)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: any("loss" in log.read_text() for log in tmp_path.rglob("pytorch.log")), "a loss")
+        process.kill()
+    (tmp_path / "hold").unlink()
+    done = run(file, cluster)
+
+    assert "succeeded" in done.stdout
+    assert len(list((tmp_path / ".katib/trials").glob("*/*/*-master-0*"))) == 1

@@ -1,0 +1,165 @@
+"""What is sent to Slurm and what it prints: options, scripts of pods run by a real shell, lists of jobs, complaints."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.backoff import Backoff
+from katib.errors import InvalidError
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.objects import PodPlan
+from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.records import Delays
+from katib.local.pods.tokens import Request
+from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
+from katib.local.slurm.options import annotated_options, checked_options, job_options, requested_options
+from katib.local.slurm.script import environment_of, parse_progress, pod_script
+
+FOLLOWED = "state"
+DELAYS = Delays(restart=Backoff(0.01, 0.02))
+
+
+def container(name: str, script: str, role: Role = Role.MAIN, env: Mapping[str, str] = {}, **fields: Any) -> Any:
+    command = ContainerCommand(name, ("sh", "-c", script), {"PATH": "/usr/bin:/bin", **env}, "")
+    return command, role, fields
+
+
+def plan(directory: Path, *containers: Any, request: Request = Request(), **fields: Any) -> PodPlan:  # noqa: B008
+    plans = tuple(
+        ContainerPlan(role, command, directory, **{"restart_on_failure": False, "restart_always": False, **more})
+        for command, role, more in containers
+    )
+    return PodPlan("p-1", None, "u1", {}, directory, plans, 30.0, request, **fields)
+
+
+def run(wanted: PodPlan) -> tuple[str, list[str]]:
+    """Run the script of a pod; return what its first main container printed, and the lines of its state."""
+    environment = dict(environment_of(wanted))
+    script = pod_script(wanted, wanted.directory / FOLLOWED, DELAYS, environment)
+    done = subprocess.run(
+        ["/bin/sh", "-s"],
+        check=False,
+        input=script,
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    return done.stdout + done.stderr, (wanted.directory / FOLLOWED).read_text().splitlines()
+
+
+def test_a_program_gets_its_words_its_variables_and_its_directory(tmp_path: Path) -> None:
+    odd = 'it\'s a "$HOME" `x` \\ \n é'
+    directory = tmp_path / "a dir"
+    directory.mkdir()
+    printed, state = run(plan(directory, container("main", 'printf "%s" "$A"; pwd; exit 3', env={"A": odd})))
+
+    assert (printed, state) == (f"{odd}{directory}\n", ["0 3", "end"])
+
+
+def test_init_containers_go_first_and_the_first_that_fails_ends_the_pod(tmp_path: Path) -> None:
+    first = container("a", "echo $A > made", Role.INIT, env={"A": "x y"})
+    printed, state = run(plan(tmp_path, first, container("main", "cat made; echo $A", env={"B": "1"})))
+    (tmp_path / FOLLOWED).unlink()
+    _, failed = run(plan(tmp_path, container("a", "exit 2", Role.INIT), container("main", "true")))
+
+    assert (printed, state, failed) == ("x y\n\n", ["0 0", "1 0", "end"], ["0 2", "end"])
+
+
+def test_several_containers_run_together_and_sidecars_end_after_them(tmp_path: Path) -> None:
+    sidecar = container("side", "trap 'echo bye; exit' TERM; touch up; while :; do sleep 0.02; done", Role.SIDECAR)
+    sidecar[2]["restart_always"] = True
+    first = "while ! test -e up -a -e b; do sleep 0.02; done; echo A"
+    mains = [container("a", first), container("b", "touch b; exit 4")]
+    printed, state = run(plan(tmp_path, sidecar, *mains))
+
+    assert (printed, sorted(state)) == ("A\n", ["1 0", "2 4", "end"])
+    assert (tmp_path / "side.log").read_text() == "bye\n"
+
+
+def test_a_container_that_fails_is_started_again(tmp_path: Path) -> None:
+    script = "test -e tried && exit 0; touch tried; exit 1"
+    _, state = run(plan(tmp_path, container("main", script, restart_on_failure=True)))
+
+    assert state == ["0 1", "0 0", "end"]
+
+
+def test_the_second_job_of_a_pod_does_nothing(tmp_path: Path) -> None:
+    wanted = plan(tmp_path, container("main", "echo ran >> runs"))
+    run(wanted)
+    run(wanted)
+
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+def test_a_state_that_is_being_written_is_read_up_to_its_last_complete_line() -> None:
+    found = parse_progress("0 1\n0 0\n2 13\nen")
+
+    assert (found.exits, found.is_over) == ({0: [1, 0], 2: [13]}, False)
+    assert parse_progress("0 0\nend\n").is_over
+
+
+def test_requests_become_options_rounded_up() -> None:
+    request = Request(Decimal("1.5"), Decimal(64 * 2**20 + 1), 2)
+
+    assert requested_options(request) == ("--ntasks=1", "--cpus-per-task=2", "--mem=65M", "--gres=gpu:2")
+    assert requested_options(Request()) == ("--ntasks=1",)
+
+
+def test_the_last_of_an_option_given_twice_is_the_most_particular_one(tmp_path: Path) -> None:
+    annotations = {"katib.kubeflow.org/slurm-options": "gres=gpu:a100:1 --reservation='a b'"}
+    wanted = plan(tmp_path, container("main", "true"), request=Request(gpus=1), annotations=annotations)
+    general = checked_options(["--partition=gpu", "exclusive"], "x")
+    options = job_options(wanted, "katib:g:u", requested_options(wanted.request), general, tmp_path / "a%.log")
+
+    assert options[-5:] == ("--gres=gpu:1", "--partition=gpu", "--exclusive", "--gres=gpu:a100:1", "--reservation=a b")
+    assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue", f"--output={tmp_path}/a%%.log"} <= set(options)
+
+
+@pytest.mark.parametrize("text", ["", "-p", "--", "=x", "a b", "--output=x", "array=1-3"])
+def test_what_is_no_option_or_ours_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError, match=r"^--slurm-option: .*; (write|remove)"):
+        checked_options([text], "--slurm-option")
+
+
+def test_a_quotation_that_is_not_closed_is_refused() -> None:
+    with pytest.raises(InvalidError, match=r"metadata.annotations\[katib.kubeflow.org/slurm-options\]"):
+        annotated_options({"katib.kubeflow.org/slurm-options": "a='b"}, "metadata")
+
+
+def test_jobs_are_read_whatever_their_comment() -> None:
+    jobs = parse_jobs("7|PENDING|Priority||katib:a:b\n8|OUT_OF_MEMORY|None|n[1-2]|a|b\nslurm: odd\n")
+
+    assert jobs == {
+        "7": JobState("PENDING", "Priority", "", "katib:a:b"),
+        "8": JobState("OUT_OF_MEMORY", "None", "n[1-2]", "a|b"),
+    }
+    assert [state.is_over for state in jobs.values()] == [False, True]
+
+
+AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "text", "passes"),
+    [
+        ("sbatch: error: bad: x\nsbatch: error: Batch job submission failed: Invalid\n", "bad: x; Invalid", False),
+        (f"{AWAY}\n", AWAY, True),
+        ("", "no reason given", False),
+    ],
+)
+def test_complaints_are_one_line_and_some_pass(stderr: str, text: str, passes: bool) -> None:
+    assert (error_text(stderr), is_passing(text)) == (text, passes)
+
+
+def test_a_job_does_not_inherit_what_slurm_says_of_another() -> None:
+    environ = {"SLURM_JOB_ID": "1", "SLURM_CONF": "/c", "SBATCH_ACCOUNT": "a", "PATH": "/bin"}
+
+    assert clean_environment(environ) == {"SLURM_CONF": "/c", "SBATCH_ACCOUNT": "a", "PATH": "/bin"}
