@@ -253,7 +253,7 @@ class Objects:
         """
         wanted = identified(target, config)
         if not options.manager:
-            raise bad_request("fieldManager: it is required to apply; name who applies")
+            raise StatusError(422, "fieldManager: it is required to apply; name who applies")
         if wanted["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields: it is written by the server; leave it out")
 
@@ -461,4 +461,4 @@ def _read_token(token: str) -> tuple[str, str]:
             return str(revision), str(place)
     except (ValueError, TypeError, binascii.Error):
         pass
-    raise StatusError(410, "the continue token is none of this server; list again without it")
+    raise bad_request("continue: it is no token of this server; list again without it")
