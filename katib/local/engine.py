@@ -47,6 +47,7 @@ from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
@@ -483,6 +484,7 @@ class Engine:
             self.service,
             self._files,
             self._events.newest,
+            shipped_documents(),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
