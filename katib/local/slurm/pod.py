@@ -32,6 +32,7 @@ from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, 
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import Progress, parse_progress
+from katib.local.slurm.steps import StepScheduler
 from katib.runtime.clock import Clock, SteadyTime
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -62,7 +63,7 @@ class SlurmTools:
     """What every pod of a place uses."""
 
     loop: Loop
-    scheduler: Scheduler
+    scheduler: Scheduler | StepScheduler
     clock: Clock
     steady: SteadyTime
 
@@ -137,12 +138,19 @@ class SlurmPod:
             self._finish(Phase.FAILED, "")
             return
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
-        if all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
+        in_allocation = isinstance(self._tools.scheduler, StepScheduler) and self.is_started
+        if not in_allocation and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.end(self._submission)
-            self._kill_timer = self._tools.loop.call_later(grace, partial(self._tools.scheduler.kill, self._submission))
+            self._kill_timer = self._tools.loop.call_later(grace, self._kill)
         else:
             self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
+            self._read_progress()
             self._end_step()
+
+    def _kill(self) -> None:
+        if self._submission is not None:
+            self._tools.scheduler.kill(self._submission)
+            self._signal_step("KILL")
 
     def _end_step(self) -> None:
         """End its step of a job whose other pods go on, once it has one."""
@@ -341,7 +349,8 @@ class SlurmPod:
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is None:
-            self._note(waiting=_waiting(submission))
+            in_allocation = isinstance(self._tools.scheduler, StepScheduler)
+            self._note(waiting=_STEP_WAITS if in_allocation else _waiting(submission))
             return
         restarts = {i: len(codes) - 1 for i, codes in progress.exits.items()}
         due = any(
@@ -446,6 +455,9 @@ _REASONS: Final = {
     "PREEMPTED": "Preempted",
     "CANCELLED": "Cancelled",
 }
+
+
+_STEP_WAITS: Final = "its step waits for room in the allocation"
 
 
 def _waiting(submission: Submission) -> str:
