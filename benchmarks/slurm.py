@@ -1,8 +1,9 @@
 """Trials as jobs of a Slurm cluster of three nodes on this machine, beside a bare loop of `sbatch` and `squeue`.
 
 `jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
-were called and the files that a trial leaves. `follow` prints what it takes to follow 2,000 pending jobs for a minute:
-commands in 5 seconds, the share of a core and the growth of memory.
+were called and the files that a trial leaves. `steps` does the same inside an allocation of all nodes, beside bare
+steps of `srun`. `follow` prints what it takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the
+share of a core and the growth of memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.support.experiments import an_experiment
@@ -24,7 +27,7 @@ from tests.support.slurm import SlurmCluster, slurm_cluster, why_not
 
 TRIALS, PARALLEL, ROUNDS = 200, 12, 2
 COMMAND = "echo loss=${trialParameters.learningRate}"
-PROGRAMS = ("sbatch", "squeue", "scancel")
+PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
 _SHIM = '#!/bin/sh\necho {name} >>{log}\nexec {program} "$@"\n'
@@ -46,6 +49,26 @@ def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
     return time.perf_counter() - began
 
 
+def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
+    """Return the seconds of bare steps, as many at once as katib has trials."""
+
+    def step(number: int) -> None:
+        options = [
+            "--ntasks=1",
+            "--nodes=1",
+            "--exact",
+            "--cpus-per-task=1",
+            "--mem=64M",
+            f"--output={directory}/{number}.log",
+        ]
+        subprocess.run(["srun", *options, "sh", "-c", "echo loss=1"], env=environment, capture_output=True, check=True)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(step, range(TRIALS)))
+    return time.perf_counter() - began
+
+
 def experiment(directory: Path, trials: int, parallel: int) -> Path:
     raw = an_experiment(command=COMMAND, maxTrialCount=trials, parallelTrialCount=parallel)
     template = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
@@ -55,7 +78,7 @@ def experiment(directory: Path, trials: int, parallel: int) -> Path:
     return path
 
 
-def counting(cluster: SlurmCluster, directory: Path) -> Mapping[str, str]:
+def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
     """Return an environment in which each call of a program of Slurm is noted in the file `calls`."""
     shims = directory / "shims"
     shims.mkdir()
@@ -63,10 +86,10 @@ def counting(cluster: SlurmCluster, directory: Path) -> Mapping[str, str]:
         program = subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip()
         (shims / name).write_text(_SHIM.format(name=name, program=program, log=directory / "calls"))
         (shims / name).chmod(0o755)
-    return {**os.environ, **cluster.environment, "PATH": f"{shims}:{os.environ['PATH']}"}
+    return {**base, "PATH": f"{shims}:{os.environ['PATH']}"}
 
 
-def katib_run(cluster: SlurmCluster, directory: Path) -> tuple[float, Counter[str], float]:
+def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[str], float]:
     """Return the seconds of `katib run`, how often each program of Slurm was called, and the files of a trial."""
     argv = [
         sys.executable,
@@ -78,7 +101,7 @@ def katib_run(cluster: SlurmCluster, directory: Path) -> tuple[float, Counter[st
         "slurm",
         "-q",
     ]
-    environment = counting(cluster, directory)
+    environment = counting(base, directory)
     began = time.perf_counter()
     subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True)
     seconds = time.perf_counter() - began
@@ -87,12 +110,26 @@ def katib_run(cluster: SlurmCluster, directory: Path) -> tuple[float, Counter[st
 
 
 def jobs(cluster: SlurmCluster) -> None:
+    base = {**os.environ, **cluster.environment}
+    in_turns(base, partial(bare_loop, cluster))
+
+
+def steps(cluster: SlurmCluster) -> None:
+    allocate = ("sbatch", "--parsable", "--nodes=3", "--ntasks=12", "--output=/dev/null", "--wrap", "exec sleep 3600")
+    job = cluster.command(*allocate).strip()
+    while not cluster.command("squeue", "-h", "-t", "RUNNING"):
+        time.sleep(_PAUSE_SECONDS)
+    base = {**os.environ, **cluster.environment, "SLURM_JOB_ID": job}
+    in_turns(base, partial(bare_steps, base))
+
+
+def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
-            loop = bare_loop(cluster, Path(bare))
-            seconds, calls, files = katib_run(cluster, Path(ours))
+            loop = rival(Path(bare))
+            seconds, calls, files = katib_run(base, Path(ours))
         named = ", ".join(f"{count} {name}" for name, count in calls.items())
-        print(f"{TRIALS} trials, {PARALLEL} at a time: loop {loop:.1f} s, katib {seconds:.1f} s", end="")
+        print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
         print(f", {seconds / loop:.2f} times; {named}; files of a trial: {files:g}")
 
 
@@ -101,7 +138,7 @@ def follow(cluster: SlurmCluster) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         argv = [sys.executable, "-m", "katib.cli", "run", str(experiment(directory, PENDING, PENDING)), "--on", "slurm"]
-        environment = counting(cluster, directory)
+        environment = counting({**os.environ, **cluster.environment}, directory)
         with subprocess.Popen(argv, cwd=directory, env=environment, stdout=subprocess.DEVNULL) as process:
             while len(cluster.command("squeue", "-h", "-o", "%i").split()) < PENDING:
                 time.sleep(1)
@@ -128,12 +165,12 @@ def _memory(pid: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "follow"))
+    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "follow"))
     what = parser.parse_args().what
     if reason := why_not():
         sys.exit(f"no Slurm: {reason}")
     with slurm_cluster() as cluster:
-        (jobs if what == "jobs" else follow)(cluster)
+        {"jobs": jobs, "steps": steps, "follow": follow}[what](cluster)
 
 
 if __name__ == "__main__":
