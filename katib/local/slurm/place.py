@@ -27,9 +27,9 @@ from katib.runtime.clock import Clock, SteadyTime
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"
-_LOOK_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.05
 _SECONDS_PER_POD: Final = 0.0005
-"""Files of running pods are looked at less often when there are many: 2,000 of them once a second."""
+"""Files are looked at less often when there are many pods: those of 2,000 pods once a second."""
 
 _log = logging.getLogger(__name__)
 
@@ -151,8 +151,10 @@ class SlurmPods:
 
     def _look(self) -> None:
         """Look at the files of all pods, again and again."""
+        now = self._tools.clock.monotonic()
         for uid, pod in list(self._pods.items()):
-            pod.look()
+            if pod.look_at <= now:
+                pod.look()
             if pod.record.is_finished:
                 del self._pods[uid]
         self._loop.call_later(max(_LOOK_SECONDS, _SECONDS_PER_POD * len(self._pods)), self._look)
