@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -63,11 +63,13 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
 	@$(PYTEST) -q -m "slow and not cluster" -n 3 --dist worksteal
 
-test-doors: ## Run what works with MLflow, Ray and Transformers with these libraries, in an environment of its own
+setup-doors:
 	@test -x $(VENV)-doors/bin/python || $(PYTHON) -m venv $(VENV)-doors
 	@$(VENV)-doors/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-doors/bin/python -m pip install --quiet --editable ".[files]" --group doors
-	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py
+
+test-doors: setup-doors ## Run what works with MLflow, Ray and Transformers with these libraries, in an environment of its own
+	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_optuna_examples.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks
@@ -76,11 +78,13 @@ test-callbacks: ## Run the callbacks with the training libraries they are for, i
 	@$(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py
 	@LIGHTNING=pytorch_lightning $(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py -k lightning
 
-test-optuna: ## Run Optuna's own tests of a storage, and its client, in an environment of their own
+setup-optuna:
 	@test -x $(VENV)-optuna/bin/python || $(PYTHON) -m venv $(VENV)-optuna
 	@$(VENV)-optuna/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-optuna/bin/python -m pip install --quiet --editable . --group optuna
-	@PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python $(VENV)-optuna/bin/python -m pytest -q --noconftest tests/integration/test_optuna_storage.py
+
+test-optuna: setup-optuna ## Run Optuna's own tests of a storage, and its client, in an environment of their own
+	@PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python $(VENV)-optuna/bin/python -m pytest -q --noconftest tests/integration/test_optuna_storage.py tests/integration/test_optuna_examples.py
 
 $(FRAMEWORKS)/.stamp-$(VERSIONS): pyproject.toml constraints.txt
 	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)

@@ -2,6 +2,7 @@
 
     .venv-optuna/bin/python -m benchmarks.optuna_storage                  1 and 4 processes, two samplers
     .venv-optuna/bin/python -m benchmarks.optuna_storage --trials 200     with fewer trials each
+    .venv-optuna/bin/python -m benchmarks.optuna_storage --long 100000    one study of many trials: time and memory
 
 Five parameters and one report a trial; nothing is evaluated. Both servers are processes of their own, in the same run,
 and clients have imported Optuna before the clock starts. `make test-optuna` makes the environment: the client needs a
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -78,12 +81,12 @@ def quiet() -> None:
 
 
 @contextmanager
-def served(directory: Path, port: int) -> Iterator[None]:
+def served(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server as a process of its own: Optuna's at a port, ours where there is none."""
     command = [sys.executable, "-m", "benchmarks.optuna_storage", "--serve", str(directory), "--port", str(port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
         try:
-            yield
+            yield server
         finally:
             server.terminate()
 
@@ -99,9 +102,28 @@ def serve(directory: Path, port: int) -> None:
             sys.stdin.read()
 
 
+def long_run(directory: Path, trials: int) -> None:
+    """Show how the time of a trial and the server's memory grow with the trials of one study."""
+    place = (f"unix:{directory}/{SOCKET}", PORT)
+    with served(directory, 0) as server:
+        study = optuna.create_study(study_name="long", storage=client(place), sampler=optuna.samplers.RandomSampler())
+        times: list[float] = []
+        for number in range(trials):
+            began = time.perf_counter()
+            trial = study.ask()
+            study.tell(trial, trial.suggest_float("x", 0, 1))
+            times.append(time.perf_counter() - began)
+            if number + 1 in (100, 1_000) or (number + 1) % max(trials // 10, 1_000) == 0:
+                pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
+                first, last = (statistics.median(some) * 1e3 for some in (times[:100], times[-100:]))
+                memory = pages * resource.getpagesize() / 1e6
+                print(f"{number + 1:7} trials: {first:.1f} ms at first, {last:.1f} ms now, {memory:.0f} MB", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--long", type=int, metavar="TRIALS")
     parser.add_argument("--serve", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -112,6 +134,9 @@ def main() -> None:
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
+        if options.long:
+            long_run(root, options.long)
+            return
         ours, theirs = (f"unix:{root}/{SOCKET}", PORT), ("localhost", port)
         with served(root, 0), served(root, port):
             for sampler in SAMPLERS:

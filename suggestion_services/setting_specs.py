@@ -136,9 +136,9 @@ CMAES = (
     SettingSpec(
         "restart_strategy",
         "text",
-        "none",
-        "What follows when a search has converged: nothing, a search with a larger population, or with "
-        "larger and smaller ones in turn.",
+        "ipop",
+        "What follows when a search has converged: nothing (as in Katib's services unless a restart is asked for), a "
+        "search with a larger population, or with larger and smaller ones in turn.",
         choices=("none", "None", "ipop", "bipop"),
     ),
 )
@@ -189,8 +189,9 @@ ENAS = (
     ),
     _positive_or_none(
         "controller_entropy_weight",
-        "1e-5",
-        "Weight of the entropy of choices in what is maximized; `None` leaves it out.",
+        "0.1",
+        "Weight of the entropy of choices in what is maximized, in standard deviations of the reward; with little, "
+        "noise decides. `None` leaves it out.",
     ),
     _positive_share(
         "controller_baseline_decay", "0.999", "How slowly the mean forgets that rewards are compared with."

@@ -1,7 +1,6 @@
 """Generate what `manifests/components` has from the code: definitions and trial templates (run by `make crds`).
 
-The models are the one source of the schema. Kubernetes wants it structural: no references, no unions, and objects that
-are nobody's business (a trial's job, a collector's container) marked to be kept as they are.
+The types are the one source of the schema (`katib.api.types.structural`).
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Any
 import yaml
 
 from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Trial
-from katib.api.types.schemas import schemas
-from tools.crd_fields import DESCRIPTIONS, SCALARS
+from katib.api.types.structural import kind_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"
@@ -38,8 +36,6 @@ KINDS: dict[type[Resource], list[Json]] = {
     Suggestion: [*_STATE_COLUMNS, *_COUNT_COLUMNS, _AGE_COLUMN],
     Trial: [*_STATE_COLUMNS, _AGE_COLUMN],
 }
-
-_KEPT = ("type", "format", "description", "properties", "items", "additionalProperties", "minimum", "maximum")
 
 
 def main() -> int:
@@ -93,61 +89,11 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": _root(model)},
+                    "schema": {"openAPIV3Schema": kind_schema(model)},
                 }
             ],
         },
     }
-
-
-def _root(model: type[Resource]) -> Json:
-    definitions = schemas(model, reference="#/$defs/{name}")
-    schema = definitions[model.__name__]
-    fields = {
-        name: _field(model.__name__, name, schema["properties"][name], definitions) for name in ("spec", "status")
-    }
-    own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
-    return {"type": "object", "description": schema["description"], "properties": own | fields}
-
-
-def structural(schema: Json, definitions: Json) -> Json:
-    """Return a schema without references and unions."""
-    if "$ref" in schema:
-        name = schema["$ref"].removeprefix("#/$defs/")
-        return structural({**definitions[name], "title": name}, definitions)
-    if "anyOf" in schema:  # a field that may be null
-        (one,) = [option for option in schema["anyOf"] if option != {"type": "null"}]
-        return _nullable(structural(one, definitions))
-    found = {key: schema[key] for key in _KEPT if key in schema}
-    if "exclusiveMaximum" in schema:  # whole numbers of 32 bits
-        found = {"type": "integer", "format": "int32"}
-    if "properties" in found:
-        title = schema["title"]
-        found["properties"] = {name: _field(title, name, v, definitions) for name, v in found["properties"].items()}
-    if "items" in found:
-        found["items"] = structural(found["items"], definitions)
-    further = found.get("additionalProperties")
-    if further is True:
-        del found["additionalProperties"]
-        if "properties" not in found:  # what newer versions add beside known fields, their definitions declare
-            found["x-kubernetes-preserve-unknown-fields"] = True
-    elif isinstance(further, dict):
-        found["additionalProperties"] = structural(further, definitions)
-    return found
-
-
-def _nullable(schema: Json) -> Json:
-    """Let a value be null, but no block of fields: older clusters then explain none of its fields."""
-    return schema if "properties" in schema else schema | {"nullable": True}
-
-
-def _field(model: str, name: str, schema: Json, definitions: Json) -> Json:
-    key = f"{model}.{name}"
-    found = structural(schema, definitions)
-    if key in SCALARS:
-        scalar = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}  # a rule cannot read a null otherwise
-        found = found | {"items": scalar} if "items" in found else scalar
-    return {"description": DESCRIPTIONS[key]} | {k: v for k, v in found.items() if k != "description"}
 
 
 if __name__ == "__main__":

@@ -54,6 +54,11 @@ class EarlyStop:
     by_number: bool
 
 
+def stopping_names() -> list[str]:
+    """Return the names of all early stopping algorithms of ours."""
+    return [entry.info.name for entry in ENTRIES if entry.info.early_stopping]
+
+
 def early_stops(
     name: str, settings: Sequence[AlgorithmSetting], objective: ObjectiveSpec, trials: Sequence[RecordedTrial]
 ) -> list[EarlyStop]:

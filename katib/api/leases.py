@@ -38,7 +38,7 @@ LOST_LEASES = (ASK_AGAIN, FAIL)
 ENDLESS_SECONDS = 10 * 365 * 86_400.0
 """Length of a lease whose caller is waited for without end."""
 
-_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def lease_of(trial: Trial) -> Lease | None:
     return Lease(
         str(found.get("client", "")),
         str(found.get("askId", "")),
-        float(seconds) if isinstance(seconds, int | float) else 0.0,
-        parse_time(str(found.get("until", ""))) or _LONG_AGO,
+        min(max(0.0, float(seconds)), ENDLESS_SECONDS) if isinstance(seconds, int | float) else 0.0,
+        parse_time(str(found.get("until", ""))) or LONG_AGO,
     )
 
 
@@ -155,7 +155,7 @@ def outcome_of(trial: Trial) -> Outcome | None:
     values, failure = found.get("values"), found.get("failure")
     return Outcome(
         str(found.get("tellId", "")),
-        parse_time(str(found.get("time", ""))) or _LONG_AGO,
+        parse_time(str(found.get("time", ""))) or LONG_AGO,
         {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {},
         None if failure is None else str(failure),
         found.get("stopped") is True,

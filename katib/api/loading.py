@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -94,6 +94,19 @@ class FileText:
             InvalidError: As `load_documents`.
         """
         return load_documents(self.text, self.source)
+
+
+def with_annotations(file: FileText, annotations: Mapping[str, str]) -> FileText:
+    """Return an experiment file with these annotations beside, or in place of, those of its experiments."""
+
+    def annotated(loaded: LoadedDocument) -> LoadedDocument:
+        metadata = loaded.data.get("metadata")
+        if loaded.kind != "Experiment" or not isinstance(metadata, dict):
+            return loaded  # what is wrong with it is reported when it is submitted
+        both = {**(metadata.get("annotations") or {}), **annotations}
+        return replace(loaded, data={**loaded.data, "metadata": {**metadata, "annotations": both}})
+
+    return FileText.of([annotated(loaded) for loaded in file.documents], file.source) if annotations else file
 
 
 def file_of(document: str | FileText, source: str) -> FileText:

@@ -22,6 +22,9 @@ STEP_MARK = "katib-step"
 """Word of a line that is followed by the step of its readings: `katib-step=4 loss=0.3`. Katib's default filter takes it
 for the name of a metric, which no query asks for."""
 
+PROGRESS = "progressPercentage"
+"""The metric that the progress of a trial is stored as, in percent, where its program posts one."""
+
 # The decimal and named forms of Go's strconv.ParseFloat that training programs print; no blanks, no digit separators.
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE | re.ASCII)
 

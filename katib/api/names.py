@@ -89,6 +89,15 @@ FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
 FIRST_FAILURES = 3
 """Where the annotation is absent."""
 
+BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
+"""On an Experiment: what it may use, such as `8h, 20 gpu-hours, $50`; `katib.api.budgets` reads it."""
+
+PRICES_ANNOTATION = "katib.kubeflow.org/prices"
+"""On the same: what an hour of each resource costs, such as `gpu=2.50, cpu=0.04`."""
+
+HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
+"""On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
+
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""

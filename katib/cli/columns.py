@@ -11,6 +11,7 @@ from katib.runtime.objects import Key, Object
 from katib.tuning.reading import (
     algorithm_of,
     best_value,
+    budget_words,
     completed_count,
     duration_of,
     format_duration,
@@ -42,7 +43,7 @@ from katib.tuning.replicas import (
 from katib.tuning.service import Json
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
-EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "REASON")
+EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "BUDGET", "REASON")
 TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "PARAMETERS")
 TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
 LINEAGE = ("GENERATION", "PARENT")
@@ -140,6 +141,7 @@ def _experiment(obj: Experiment) -> tuple[str, ...]:
         str(obj.status.trials_running),
         str(lost_count(obj)),
         obj.status.current_optimal_trial.best_trial_name,
+        budget_words(obj),
         last_condition(obj).reason,
     )
 

@@ -136,7 +136,7 @@ def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]
     yield _line("Budget", _budget(spec))
     yield _line("Progress", _progress(experiment))
     yield from _last_failure(service, experiment)
-    yield from _parameters(spec.parameters)
+    yield from parameter_lines(spec.parameters)
     best = service.best(namespace, name)
     if best is not None:
         yield ""
@@ -245,7 +245,8 @@ def _progress(experiment: Experiment) -> str:
     return f"{columns.progress_of(experiment)}{f' ({shown})' if shown else ''}"
 
 
-def _parameters(parameters: Sequence[ParameterSpec]) -> Iterator[str]:
+def parameter_lines(parameters: Sequence[ParameterSpec]) -> Iterator[str]:
+    """Yield the search space of an experiment."""
     if parameters:
         yield "Search space:"
     for parameter in parameters:

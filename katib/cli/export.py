@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli import options
 
 if TYPE_CHECKING:
@@ -69,15 +70,12 @@ def export(name: str, form: str, place: str, target: options.Target) -> None:
 
 def _write_runs(name: str, form: str, place: str, target: options.Target) -> None:
     from katib.cli.connection import connect
-    from katib.histories.written import write_mlflow, write_tensorboard
+    from katib.histories.written import open_log, write_ended
 
+    where = place or ("MLflow" if form == "mlflow" else f"{name}-tensorboard")
     with connect(target, read_only=True) as (service, namespace):
-        if form == "mlflow":
-            count = write_mlflow(service, namespace, name, place)
-            where = place or "MLflow"
-        else:
-            where = place or f"{name}-tensorboard"
-            count = write_tensorboard(service, namespace, name, Path(where))
+        experiment = service.get(Experiment, namespace, name)
+        count = write_ended(service, experiment, open_log(experiment, form, place))
     click.echo(f"{where}: {count:,} trial{'s' * (count != 1)} written")
 
 

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
 from katib.errors import InvalidError, invalid
 
@@ -92,7 +94,59 @@ detach = click.option(
     is_flag=True,
     help="Hand it to a server in the background, which is started where none runs, and return.",
 )
+
+
+def budget(function: F) -> F:
+    """Add the options for a budget; the command gets them as annotations of the experiment."""
+
+    @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
+    @click.option(
+        "--price", "prices", multiple=True, metavar="gpu=2.50", help="What an hour costs of gpu, cpu or trial."
+    )
+    @functools.wraps(function)
+    def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
+        found = {BUDGET_ANNOTATION: limits} if limits else {}
+        found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
+        return function(*args, budget=found, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
+
+_LOG_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}
+
+
+def _check_logs(context: click.Context, _: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
+    for place in places:
+        package = _LOG_PACKAGES.get(place.partition(":")[0])
+        if package is None:
+            raise click.BadParameter(f'"{place}" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]')
+        if find_spec(package) is None:
+            cause = f"it takes the package {package}, which is not installed"
+            raise invalid("--log-to", cause, f"pip install {package}", "extra-missing")
+    context.meta[_LOG_TO] = places
+    return places
+
+
+_LOG_TO = f"{__name__}.log_to"
+
+log_to = click.option(
+    "--log-to",
+    multiple=True,
+    expose_value=False,
+    metavar="PLACE",
+    callback=_check_logs,
+    help="Write each trial that ends as a run of MLflow, mlflow or mlflow:URL, or for TensorBoard, "
+    "tensorboard:DIRECTORY. May be repeated.",
+)
+
+
+def log_places() -> tuple[tuple[str, str], ...]:
+    """Return what `--log-to` of this command names: `mlflow` or `tensorboard`, and the place, empty where none is."""
+    context = click.get_current_context(silent=True)
+    pairs = [place.partition(":")[::2] for place in (context.meta.get(_LOG_TO, ()) if context else ())]
+    return tuple((form, f"http:{place}" if place.startswith("//") else place) for form, place in pairs)
 
 
 def output(*forms: str) -> Callable[[F], F]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -11,12 +12,13 @@ from katib.cli import options
 from katib.cli.printing import Table, print_data
 from katib.errors import invalid
 from katib.tuning.reading import format_duration, short, state_of
-from katib.tuning.replay_report import Cut, ReplayReport, report_of
+from katib.tuning.replay_report import HARMLESS, Compared, Cut, ReplayReport, compared, recommended, report_of
 
 if TYPE_CHECKING:
     from katib.algorithm_services.replay import EarlyStop
     from katib.api.metrics import MetricLog
-    from katib.api.types import AlgorithmSetting, AlgorithmSpec
+    from katib.api.types import AlgorithmSetting, AlgorithmSpec, Experiment, ObjectiveSpec, Trial
+    from katib.tuning.service import TuningService
 
 _MOST_READINGS = 100_000
 
@@ -24,20 +26,23 @@ _MOST_READINGS = 100_000
 @click.command(
     epilog=options.examples(
         "katib replay my-experiment --early-stopping asha -s reduction_factor=3",
+        "katib replay my-experiment another --compare",
         "katib replay my-experiment -o json | jq .readingsSaved",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("names", type=options.EXPERIMENT_NAME, nargs=-1, required=True, metavar="NAME...")
 @click.option("--early-stopping", "algorithm", metavar="NAME", help="The algorithm.  [default: the experiment's own]")
 @click.option(
     "-s", "--setting", "given", multiple=True, metavar="NAME=VALUE", help="A setting of it; may be given several times."
 )
+@click.option("--compare", is_flag=True, help="Compare all algorithms, over all these experiments.")
 @options.output("json", "yaml")
 @options.connection
 def replay(
-    name: str,
+    names: tuple[str, ...],
     algorithm: str | None,
     given: tuple[str, ...],
+    compare: bool,
     form: str | None,
     target: options.Target,
 ) -> None:
@@ -48,15 +53,54 @@ def replay(
     """
     from pydantic import TypeAdapter
 
-    from katib.algorithm_services.replay import RecordedTrial, early_stops
-    from katib.api.types import Experiment
     from katib.cli.connection import connect
-    from katib.cli.get import trial_pages
 
+    if compare and (algorithm or given):
+        raise click.UsageError("--compare takes all algorithms with the settings that they have by default")
+    if len(names) > 1 and not compare:
+        raise click.UsageError("several experiments need --compare")
     with connect(target, read_only=True) as (service, namespace):
-        spec = service.get(Experiment, namespace, name).spec
-        chosen = _chosen(spec.early_stopping, algorithm, given)
-        objective = spec.objective
+        read = [_Replayed.of(service, namespace, name) for name in names]
+    if compare:
+        from katib.algorithm_services.replay import stopping_names
+        from katib.api.types import AlgorithmSpec
+
+        specs = [AlgorithmSpec(algorithm_name=name) for name in stopping_names()]
+        table = [compared(spec.algorithm_name, [one.replay(spec) for one in read]) for spec in specs]
+        if form:
+            print_data(TypeAdapter(list[Compared]).dump_python(table, mode="json", by_alias=True), form)
+        else:
+            _print_comparison(table, read)
+        return
+    (one,) = read
+    chosen = _chosen(one.experiment.spec.early_stopping, algorithm, given)
+    found = one.replay(chosen)
+    if form:
+        print_data(TypeAdapter(ReplayReport).dump_python(found, mode="json", by_alias=True), form)
+        return
+    _print(chosen.algorithm_name, one.experiment.name, one.metric, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """An experiment with its trials, and their curves of the objective metric."""
+
+    experiment: Experiment
+    objective: ObjectiveSpec
+    trials: Sequence[Trial]
+    curves: Mapping[str, list[MetricLog]]
+
+    @property
+    def metric(self) -> str:
+        return self.objective.objective_metric_name
+
+    @classmethod
+    def of(cls, service: TuningService, namespace: str, name: str) -> _Replayed:
+        from katib.api.types import Experiment
+        from katib.cli.get import trial_pages
+
+        experiment = service.get(Experiment, namespace, name)
+        objective = experiment.spec.objective
         if objective is None:
             raise invalid(
                 "spec.objective", "the experiment has none", "replay one that has an objective", "no-objective"
@@ -67,13 +111,37 @@ def replay(
             trial.name: _curve(service.metrics(namespace, trial.name, metric=metric, limit=_MOST_READINGS))
             for trial in trials
         }
-    recorded = [RecordedTrial(t.name, state_of(t) == "Succeeded", curves[t.name]) for t in trials]
-    stops = early_stops(chosen.algorithm_name, chosen.algorithm_settings, objective, recorded)
-    found = report_of(objective, trials, curves, {stop.trial_name: _cut(stop) for stop in stops})
-    if form:
-        print_data(TypeAdapter(ReplayReport).dump_python(found, mode="json", by_alias=True), form)
-        return
-    _print(chosen.algorithm_name, name, metric, found)
+        return cls(experiment, objective, trials, curves)
+
+    def replay(self, chosen: AlgorithmSpec) -> ReplayReport:
+        """Return what an algorithm would have done."""
+        from katib.algorithm_services.replay import RecordedTrial, early_stops
+
+        recorded = [RecordedTrial(t.name, state_of(t) == "Succeeded", self.curves[t.name]) for t in self.trials]
+        stops = early_stops(chosen.algorithm_name, chosen.algorithm_settings, self.objective, recorded)
+        return report_of(self.objective, self.trials, self.curves, {stop.trial_name: _cut(stop) for stop in stops})
+
+
+def _print_comparison(table: Sequence[Compared], read: Sequence[_Replayed]) -> None:
+    """Print what each algorithm would have saved and lost, and which one to take."""
+    count = len(read)
+    rows = sorted(table, key=lambda one: (one.lost > HARMLESS, -one.saved))
+    Table(("ALGORITHM", "STOPPED", "SAVED", "LOST", "BEST-KEPT")).print(
+        (one.algorithm, f"{one.stopped}/{one.trials}", f"{one.saved:.0%}", f"{one.lost:.0%}", f"{one.kept}/{count}")
+        for one in rows
+    )
+    click.echo()
+    best = recommended(table)
+    if best is None:
+        click.echo("None of them would have saved anything without a loss.")
+    else:
+        click.echo(
+            f"{best.algorithm} would have saved most of those that would have lost nothing: "
+            f"`--early-stopping {best.algorithm}`, or spec.earlyStopping.algorithmName in a file."
+        )
+    stopped = sum(one.experiment.status.trials_early_stopped for one in read)
+    if stopped:
+        click.echo(f"{stopped} trials were stopped early in reality, so what they would have reached is unknown.")
 
 
 def _chosen(own: AlgorithmSpec | None, algorithm: str | None, given: Sequence[str]) -> AlgorithmSpec:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -263,6 +264,7 @@ def _listening(
     doors: Sequence[APIRouter] = (),
 ) -> Iterator[Server]:
     """Give a server that the commands of this account find; its note goes before it does."""
+    from katib.optuna_storage.server import line_to_copy
     from katib.rest.server import Server
     from katib.ui import ui_routes
 
@@ -274,7 +276,7 @@ def _listening(
             port=port,
             token=access.token(),
             pages=pages,
-            ui=ui_routes,
+            ui=partial(ui_routes, optuna_line=partial(line_to_copy, data_dir)) if data_dir else ui_routes,
             signed_out=kept_in and kept_in / SIGNED_OUT_FILE,
             doors=doors,
         ) as server,
@@ -374,7 +376,10 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
-            with _answering_optuna(engine, data_dir, quiet=announce is _ignore):
+            with (
+                _answering_optuna(engine, data_dir, quiet=announce is _ignore),
+                _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
+            ):
                 stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
@@ -411,6 +416,27 @@ def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterat
             yield
         finally:
             starting.join()
+
+
+@contextmanager
+def _answering_kubernetes(
+    engine: Engine, directory: Path, host: str, access: _Access, pages: Mapping[str, Page], *, quiet: bool
+) -> Iterator[None]:
+    """Answer clients of the Kubernetes API, such as kubectl."""
+    from katib.kube_api.kubeconfig import line_to_copy
+    from katib.kube_api.server import KubernetesServer
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                KubernetesServer(engine.objects, directory, host=host, token=access.token(), pages=pages)
+            )
+        except KatibError as error:
+            logging.getLogger(__name__).warning("no client of Kubernetes can connect: %s", error)
+        else:
+            if not quiet:
+                click.echo(f"for kubectl:  {line_to_copy(directory)}")
+        yield
 
 
 _LOOK_SECONDS = 0.2

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from katib.api.loading import FileText
+from katib.api.loading import FileText, with_annotations
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
@@ -76,12 +75,14 @@ _SOURCE = "command line"
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@options.budget
 @again.choice_options
 @options.detach
 @options.data_dir
 @options.namespace
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
@@ -101,6 +102,7 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
+    budget: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
@@ -141,7 +143,7 @@ def tune(
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
-    file = with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start)
+    file = with_annotations(with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start), budget)
     if save or dry_run:
         _save(file, save)
         if dry_run:
@@ -155,10 +157,11 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
+    file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     if server is not None:
-        return run_at_server(server, target, _from_here(file), choice, form=form, quiet=quiet)
+        return run_at_server(server, target, file, choice, form=form, quiet=quiet)
     return run_here(
-        _from_here(file),
+        file,
         data_dir,
         namespace,
         None,
@@ -169,13 +172,6 @@ def tune(
         quiet=quiet,
         notices=False,
     )
-
-
-def _from_here(file: FileText) -> FileText:
-    """Return the experiment with the directory that relative paths of its command start from."""
-    (experiment,) = file.documents
-    metadata = {**experiment.data["metadata"], "annotations": {WORKSPACE_ANNOTATION: str(Path.cwd())}}
-    return FileText.of([replace(experiment, data={**experiment.data, "metadata": metadata})], file.source)
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:

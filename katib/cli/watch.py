@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.5
 
 @click.command(epilog=options.examples("katib watch my-experiment", "katib watch my-experiment --context production"))
 @click.argument("name", type=options.EXPERIMENT_NAME)
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.connection

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from katib.api.types import Experiment
+from katib.certificates import CertificateSource, dns_names
 from katib.cluster.access.events import server_events
 from katib.cluster.admission.certificate_sources import CaBundle, CertificateFiles, CertificateSecret, Terms
-from katib.cluster.admission.certificates import CertificateSource, dns_names
 from katib.cluster.admission.reviews import Handler, Review, Verdict
 from katib.cluster.admission.server import AdmissionServer
 from katib.cluster.client import Connection, RequestInfo

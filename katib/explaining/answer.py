@@ -13,6 +13,7 @@ from katib.api.types import Condition, Experiment, Resource
 from katib.explaining.evidence import Evidence, JobFacts, Place
 from katib.tuning.reading import (
     assignments_of,
+    budget_words,
     completed_count,
     format_duration,
     further_values,
@@ -85,7 +86,8 @@ def progress_sentence(experiment: Experiment) -> str:
     status, limit = experiment.status, experiment.spec.max_trial_count
     of = f" of {limit}" if limit is not None else ""
     active = f"{status.trials_running} running, {status.trials_pending} waiting"
-    return f"{completed_count(experiment)}{of} trials are done, {active}."
+    budget = f" Of its budget {words} are used." if (words := budget_words(experiment)) else ""
+    return f"{completed_count(experiment)}{of} trials are done, {active}.{budget}"
 
 
 def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from katib.api.metrics import MetricLog, ObservationReader
+from katib.api.metrics import PROGRESS, MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import API_VERSION, Experiment, Resource, Suggestion, Trial
 from katib.controllers.kinds import TRIAL, key_of
@@ -108,6 +108,7 @@ class Diagnostician:
             events=self._events_of(key),
             readings=readings.newest,
             reading_counts=readings.counts,
+            progress=readings.progress,
             readings_error=readings.error,
             controllers_running=self._facts.is_at_work(),
             disk_is_full=self._facts.disk_is_full(),
@@ -148,12 +149,13 @@ class Diagnostician:
 
 
 class _Readings:
-    """The newest reading of the objective metric of every trial that still runs, and how many there are."""
+    """Of every trial that still runs: the newest reading of its objective, how many there are, and its progress."""
 
     def __init__(self, observations: ObservationReader, trials: list[Trial]) -> None:
         self._observations = observations
         self.newest: dict[str, MetricLog] = {}
         self.counts: dict[str, int] = {}
+        self.progress: dict[str, str] = {}
         self.error = ""
         for trial in trials:
             metric = metric_of(trial)
@@ -167,6 +169,8 @@ class _Readings:
             if newest:
                 self.newest[trial] = newest[-1]
                 self.counts[trial] = log.count(trial, metric_name=metric)
+            if progress := log.newest(trial, limit=1, metric_name=PROGRESS):
+                self.progress[trial] = progress[-1].value
         except (UnavailableError, ForbiddenError) as error:
             self.error = str(error)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from katib.api.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
+from katib.api.budgets import doubled
+from katib.api.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
+from katib.api.validation.update import BUDGET_SPENT
 from katib.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.trial import diagnose_trial, failure_cause, metrics_loss
@@ -30,10 +34,13 @@ _WITHOUT_VALUE = frozenset({"ExperimentNoUsableTrial", "ExperimentFirstTrialsFai
 def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
     """Return by which rule an experiment ended, and what of its trials explains it."""
     condition = condition_of(experiment, "Failed")
-    if condition is not None:
+    ended = condition or held_condition(experiment, "Succeeded")
+    if ended.reason == BUDGET_SPENT:
+        answer = _budget_spent(experiment, has_failed=condition is not None)
+    elif condition is not None:
         answer = _failed(experiment, condition, evidence)
     else:
-        answer = _succeeded(experiment, held_condition(experiment, "Succeeded"), evidence)
+        answer = _succeeded(experiment, ended, evidence)
     answer.findings.insert(0, progress_sentence(experiment))
     answer.findings.extend(best_sentences(experiment, evidence))
     return answer
@@ -53,6 +60,14 @@ def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence)
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
     return Answer(f"{name} succeeded: {condition_words(condition)}.")
+
+
+def _budget_spent(experiment: Experiment, *, has_failed: bool) -> Answer:
+    budget = experiment.metadata.annotations.get(BUDGET_ANNOTATION, "")
+    again = run_again(experiment, f"--budget {shlex.quote(doubled(budget))}")
+    larger = f"`{again}` goes on with twice as much." if again else "A larger one under a new name has more trials."
+    verb, rest = ("failed", ", and no trial brought a value") if has_failed else ("succeeded", "")
+    return Answer(f"{experiment.name} {verb}: its budget of {budget} is spent{rest}.", remedies=[larger])
 
 
 def _search_is_complete(experiment: Experiment, evidence: Evidence) -> Answer:
@@ -104,6 +119,8 @@ def run_again(experiment: Experiment, option: str = "") -> str:
     """Return the command that ran an experiment, with one more option; empty where it is not known."""
     command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
     head, _, rest = command.removeprefix("katib ").partition(" ")
+    name = option.partition(" ")[0]
+    rest = re.sub(rf"(^| ){name}[ =]('[^']*'|\S+)", "", rest).strip() if name else rest
     return f"katib {head} {option} {rest}" if command and option else command
 
 

@@ -145,6 +145,7 @@ class Evidence:
         events: Notable moments of the experiment and its trials, oldest first.
         readings: Newest reading of the objective metric, by trial name.
         reading_counts: Number of readings of the objective metric, by trial name.
+        progress: How far a trial is in percent, by its name, where its program posts that.
         readings_error: Why readings cannot be had now; empty when they can.
         controllers_running: False when objects are read while no controller works on them.
         disk_is_full: Whether nothing can be stored for want of room.
@@ -161,6 +162,7 @@ class Evidence:
     events: Sequence[RecordedEvent] = ()
     readings: Mapping[str, MetricLog] = field(default_factory=dict)
     reading_counts: Mapping[str, int] = field(default_factory=dict)
+    progress: Mapping[str, str] = field(default_factory=dict)
     readings_error: str = ""
     controllers_running: bool = True
     disk_is_full: bool = False

@@ -190,6 +190,8 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
         answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
+    if progress := evidence.progress.get(name):
+        answer.findings.append(f"Its program says that {progress} % are done.")
     if seconds is not None:
         answer.findings.extend(_pace(evidence))
     if facts.attempt > 1:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from katib.api.metrics import MetricLog, parse_value
 from katib.api.trials import ACTIVE, TrialState, trial_state
@@ -28,66 +29,88 @@ _NAME = "mlflow.runName"
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """A trial that has ended, with all that it reported."""
+class EndedRun:
+    """A trial that has ended, with all that it reported.
+
+    Attributes:
+        trial: The trial.
+        parameters: Its values by name, with their types.
+        readings: Each with its number, and its step: where none is known, how many of the metric came before.
+    """
 
     trial: Trial
     parameters: Mapping[str, Any]
     readings: list[tuple[MetricLog, float, int]]
-    """Each with its number, and its step: where none is known, how many of the metric came before."""
 
 
-def write_mlflow(service: TuningService, namespace: str, name: str, uri: str) -> int:
-    """Write the trials of an experiment that have ended as runs of an MLflow experiment; return how many are new.
+class RunLog(Protocol):
+    """Where the trials of an experiment are written as another program keeps them."""
 
-    A trial that is there already, which a tag says, is not written again.
+    def write(self, ended: EndedRun) -> bool:
+        """Write a trial; return False where it is there already.
+
+        Raises:
+            UnavailableError: It is not taken.
+        """
+
+
+class MlflowLog:
+    """The runs of an MLflow experiment; a tag of each says which trial it is.
 
     Args:
-        service: Has the experiment.
-        namespace: Of the experiment.
-        name: Of the experiment, and of that of MLflow.
+        experiment: Its name is that of MLflow's.
         uri: The tracking server or database; empty: as MLflow is configured.
 
     Raises:
         InvalidError: MLflow is not installed.
-        UnavailableError: It does not take them.
+        UnavailableError: It does not answer.
     """
-    try:
-        from mlflow import MlflowClient
+
+    def __init__(self, experiment: Experiment, uri: str) -> None:
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise _missing("mlflow", "mlflow") from error
+        self._name = f"{experiment.namespace}/{experiment.name}"
+        self._where = uri or "MLflow"
+        with self._explained():
+            self._client = MlflowClient(uri or None)
+            found = self._client.get_experiment_by_name(experiment.name)
+            self._id = self._client.create_experiment(experiment.name) if found is None else found.experiment_id
+            self._there = _runs_of(self._client, self._id)
+
+    def write(self, ended: EndedRun) -> bool:
+        """Write a trial as a run."""
         from mlflow.entities import Metric, Param
-    except ImportError as error:
-        raise _missing("mlflow", "mlflow") from error
-    try:
-        client = MlflowClient(uri or None)
-        found = client.get_experiment_by_name(name)
-        experiment = client.create_experiment(name) if found is None else found.experiment_id
-        there = _runs_of(client, experiment)
-        new = 0
-        for ended in _each_ended(service, namespace, name):
-            trial = ended.trial
-            if trial.metadata.uid in there:
-                continue
-            start, end = trial.status.start_time, trial.status.completion_time
-            tags = {_TRIAL_TAG: trial.metadata.uid, _EXPERIMENT_TAG: f"{namespace}/{name}", _STATE_TAG: state_of(trial)}
-            if trial_state(trial) is TrialState.FAILED:
-                tags[_FAILURE_TAG] = failure_of(trial)
-            began = round(start.timestamp() * 1e3) if start else None
-            run = client.create_run(experiment, start_time=began, tags={**tags, _NAME: trial.name}).info.run_id
-            client.log_batch(run, params=[Param(key, str(value)) for key, value in ended.parameters.items()])
-            metrics = [
-                Metric(one.name, value, round(one.time.timestamp() * 1e3), step) for one, value, step in ended.readings
-            ]
+
+        trial = ended.trial
+        if trial.metadata.uid in self._there:
+            return False
+        start, end = trial.status.start_time, trial.status.completion_time
+        tags = {_TRIAL_TAG: trial.metadata.uid, _EXPERIMENT_TAG: self._name, _STATE_TAG: state_of(trial)}
+        if trial_state(trial) is TrialState.FAILED:
+            tags[_FAILURE_TAG] = failure_of(trial)
+        began = round(start.timestamp() * 1e3) if start else None
+        metrics = [
+            Metric(one.name, value, round(one.time.timestamp() * 1e3), step) for one, value, step in ended.readings
+        ]
+        status = "FAILED" if trial_state(trial) in _FAILED else "FINISHED"
+        with self._explained():
+            run = self._client.create_run(self._id, start_time=began, tags={**tags, _NAME: trial.name}).info.run_id
+            self._client.log_batch(run, params=[Param(key, str(value)) for key, value in ended.parameters.items()])
             for first in range(0, len(metrics), _BATCH):
-                client.log_batch(run, metrics=metrics[first : first + _BATCH])
-            status = "FAILED" if trial_state(trial) in _FAILED else "FINISHED"
-            client.set_terminated(run, status, end_time=round(end.timestamp() * 1e3) if end else None)
-            new += 1
-    except KatibError:
-        raise
-    except Exception as error:
-        where = uri or "MLflow"
-        raise UnavailableError(f"{where} does not take the trials: {str(error).strip().splitlines()[0]}") from error
-    return new
+                self._client.log_batch(run, metrics=metrics[first : first + _BATCH])
+            self._client.set_terminated(run, status, end_time=round(end.timestamp() * 1e3) if end else None)
+        self._there.add(trial.metadata.uid)
+        return True
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UnavailableError(f"{self._where} does not take the trials: {cause}") from error
 
 
 def _runs_of(client: Any, experiment: str) -> set[str]:
@@ -100,57 +123,84 @@ def _runs_of(client: Any, experiment: str) -> set[str]:
             return found
 
 
-def write_tensorboard(service: TuningService, namespace: str, name: str, directory: Path) -> int:
-    """Write the trials of an experiment that have ended for TensorBoard; return how many are new.
+class TensorboardLog:
+    """A directory for each trial, with its parameters and objectives for the tab HPARAMS, and all of its curves.
 
-    Each has a directory, with its parameters and objectives for the tab HPARAMS, and all of its curves. A directory
-    that is there already is left as it is.
+    Args:
+        experiment: The experiment.
+        directory: Holds them; one that is there already is left as it is.
 
     Raises:
         InvalidError: tensorboardX is not installed.
     """
-    try:
+
+    def __init__(self, experiment: Experiment, directory: Path) -> None:
+        if find_spec("tensorboardX") is None:
+            raise _missing("tensorboardX", "tensorboardX")
+        objective = experiment.spec.objective
+        self._objectives = [] if objective is None else [term.name for term in objective.terms]
+        self._directory = directory
+
+    def write(self, ended: EndedRun) -> bool:
+        """Write a trial into its directory."""
         from tensorboardX import SummaryWriter
         from tensorboardX.summary import hparams
-    except ImportError as error:
-        raise _missing("tensorboardX", "tensorboardX") from error
-    experiment = service.get(Experiment, namespace, name)
-    objectives = [] if experiment.spec.objective is None else [term.name for term in experiment.spec.objective.terms]
-    new = 0
-    for ended in _each_ended(service, namespace, name):
-        place = directory / ended.trial.name
+
+        place = self._directory / ended.trial.name
         if place.exists():
-            continue
+            return False
         start = ended.trial.status.start_time
-        with SummaryWriter(str(place), write_to_disk=True) as writer:
-            for summary in hparams(dict(ended.parameters), dict.fromkeys(objectives, 0.0)):
-                writer.file_writer.add_summary(summary, walltime=start.timestamp() if start else None)
-            for reading, value, step in ended.readings:
-                writer.add_scalar(reading.name, value, step, walltime=reading.time.timestamp())
-        new += 1
-    return new
+        try:
+            with SummaryWriter(str(place), write_to_disk=True) as writer:
+                for summary in hparams(dict(ended.parameters), dict.fromkeys(self._objectives, 0.0)):
+                    writer.file_writer.add_summary(summary, walltime=start.timestamp() if start else None)
+                for reading, value, step in ended.readings:
+                    writer.add_scalar(reading.name, value, step, walltime=reading.time.timestamp())
+        except OSError as error:
+            raise UnavailableError(f"{place} cannot be written: {(error.strerror or str(error)).lower()}") from error
+        return True
 
 
-def _each_ended(service: TuningService, namespace: str, name: str) -> Iterator[_Ended]:
-    """Yield the trials of an experiment that have ended, the oldest first."""
-    experiment = service.get(Experiment, namespace, name)
+def open_log(experiment: Experiment, form: str, place: str) -> RunLog:
+    """Return where trials are written.
+
+    Args:
+        experiment: Whose trials.
+        form: `mlflow` or `tensorboard`.
+        place: The address of MLflow, empty: as it is configured; the directory of TensorBoard, empty: by the name.
+
+    Raises:
+        InvalidError: The library is not installed.
+        UnavailableError: MLflow does not answer.
+    """
+    if form == "mlflow":
+        return MlflowLog(experiment, place)
+    return TensorboardLog(experiment, Path(place or f"{experiment.name}-tensorboard"))
+
+
+def write_ended(service: TuningService, experiment: Experiment, log: RunLog) -> int:
+    """Write the trials of an experiment that have ended, the oldest first; return how many are new."""
+    ended = (trial for trial in each_trial(service, experiment.namespace, experiment.name) if has_ended(trial))
+    return sum(log.write(ended_run(service, experiment, trial)) for trial in ended)
+
+
+def has_ended(trial: Trial) -> bool:
+    """Return whether a trial has ended, with a value or without."""
+    return trial_state(trial) not in ACTIVE
+
+
+def ended_run(service: TuningService, experiment: Experiment, trial: Trial) -> EndedRun:
+    """Return a trial that has ended with all that it reported."""
     types = {one.name: one.parameter_type for one in experiment.spec.parameters}
-    typed = partial(_typed, types)
-    for trial in each_trial(service, namespace, name):
-        if trial_state(trial) in ACTIVE:
-            continue
-        counts: dict[str, int] = {}
-        readings = []
-        for reading in service.metrics(namespace, trial.name):
-            value = parse_value(reading.value)
-            number = counts[reading.name] = counts.get(reading.name, -1) + 1
-            if value is not None:
-                readings.append((reading, value, number if reading.step is None else reading.step))
-        yield _Ended(trial, {key: typed(key, text) for key, text in assignments_of(trial).items()}, readings)
-
-
-def _typed(types: Mapping[str, str], name: str, text: str) -> Any:
-    return typed_value(types.get(name, ""), text)
+    counts: dict[str, int] = {}
+    readings = []
+    for reading in service.metrics(trial.namespace, trial.name):
+        value = parse_value(reading.value)
+        number = counts[reading.name] = counts.get(reading.name, -1) + 1
+        if value is not None:
+            readings.append((reading, value, number if reading.step is None else reading.step))
+    parameters = {key: typed_value(types.get(key, ""), text) for key, text in assignments_of(trial).items()}
+    return EndedRun(trial, parameters, readings)
 
 
 def _missing(package: str, command: str) -> KatibError:

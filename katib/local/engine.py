@@ -49,6 +49,7 @@ from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
+from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
@@ -77,13 +78,15 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Kind
+from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
-from katib.stores.events import EventLog, EventSubject
+from katib.stores.event_queue import EventSubject
+from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
 from katib.stores.sql.attributes import SqlAttributes
 from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
+from katib.tuning.object_home import ObjectAdmission, ObjectHome
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
 from katib.tuning.replicas import POD
@@ -189,6 +192,7 @@ class Engine:
                 DEFAULT_NAMESPACE,
             )
             self._caches.experiments.add_handler(self._experiment_changed)
+            self.objects = self._object_home()
             self._open = stack.pop_all()
         return self
 
@@ -374,6 +378,8 @@ class Engine:
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
+        for informer in self._caches.jobs.known:
+            informer.add_handler(self._job_changed)
         self._queues = queues = Queues.of(self._clock)
         self._reporter.on_stored = self._readings_stored
         self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
@@ -389,7 +395,14 @@ class Engine:
             ),
             kinds,
             self._caches.jobs,
-            TrialJobs(self._layout, self._caches.trials, self._caches.experiments, self._recorder, queues.trials.add),
+            TrialJobs(
+                self._files,
+                self._layout,
+                self._caches.trials,
+                self._caches.experiments,
+                self._recorder,
+                queues.trials.add,
+            ),
             self._monitors,
             self._thread,
         )
@@ -462,6 +475,19 @@ class Engine:
             ),
         )
 
+    def _object_home(self) -> ObjectHome:
+        stored = StoredObjects(self._store)
+        home = LocalHome(self._host, self._prewarm)
+        return ObjectHome(
+            self._store,
+            self._ended.written(),
+            ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find),
+            STATUS_KINDS,
+            self.service,
+            self._files,
+            self._events.newest,
+        )
+
     def _is_cached(self, kind: Kind, key: Key) -> bool:
         if kind == TRIAL:
             return self._caches.trials.has(key)
@@ -499,6 +525,13 @@ class Engine:
             self._log_servers.end(event.key.name)
         self.chosen_trials.note(event.key, event.new)
         if event.new is None:
+            self._files.remove(event.key)
+
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        """Remove the files of a deleted job without a trial; of one that runs still, they go with its last program."""
+        if event.new is not None or event.old is None or trial_owner(event.old) is not None:
+            return
+        if not self._jobs.runs(event.key) and not self._caches.trials.has(event.key):
             self._files.remove(event.key)
 
     def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:

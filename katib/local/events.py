@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Resource, Trial
-from katib.stores.events import EventLog, EventSubject
+from katib.stores.event_queue import EventSubject
+from katib.stores.events import EventLog
 from katib.tuning.service import RecordedEvent
 
 

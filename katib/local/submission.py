@@ -67,6 +67,11 @@ class LocalHome(Home):
         unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
         return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
 
+    def check_job(self, job: Mapping[str, Any], find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what keeps a job without an experiment from running here, and what will be done otherwise."""
+        own = {name: part for name, part in job.items() if name not in ("metadata", "status")}
+        return check_job(own, "", host=self._capacity, kinds=job_kinds(find))
+
     def annotations(self, source: Mapping[str, Any], experiment: Experiment) -> Mapping[str, str]:
         """Return what is kept of the files of the program, so that a change is seen when it is run again."""
         return program_annotations(source, experiment)

@@ -38,6 +38,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Render = Callable[[Problem], tuple[int, bytes, dict[str, str]]]
+"""Returns status, bytes and headers of the response to a refused request."""
 
 MAX_BODY_BYTES = MAX_BYTES
 """No body but a document has a size of note."""
@@ -71,6 +73,7 @@ class Guard:
             token, because a browser does not know it, or behind a gateway, which knows its own names.
         user_headers: Where a gateway names the user; None: there is none, and no header is believed.
         show_problem: Returns what a person is shown in place of a page; None: there are no pages.
+        render: Returns the response to a program, where it is another one than REST's.
     """
 
     def __init__(
@@ -81,8 +84,10 @@ class Guard:
         allowed_hosts: Collection[str] | None,
         user_headers: UserHeaders | None = None,
         show_problem: ShowProblem | None = None,
+        render: Render = render,
     ) -> None:
         self._app = app
+        self._render = render
         self._user_headers = user_headers
         self._sessions = sessions
         self._show_problem = show_problem
@@ -119,7 +124,7 @@ class Guard:
             or not wants_page(scope["method"], scope["path"], headers)
             or refusal["status"] != HTTPStatus.UNAUTHORIZED
         ):
-            await _respond(send, refusal, {} if self._user_headers else {"www-authenticate": challenge})
+            await self._respond(send, refusal, {} if self._user_headers else {"www-authenticate": challenge})
             return
         page = self._show_problem(Request(scope), refusal)
         if page.status_code == HTTPStatus.UNAUTHORIZED:
@@ -179,7 +184,16 @@ class Guard:
                 raise
             if more_body:
                 await _discard_body(receive)
-            await _respond(send, _too_large())
+            await self._respond(send, _too_large())
+
+    async def _respond(self, send: Send, body: Problem, challenge: Mapping[str, str] = MappingProxyType({})) -> None:
+        status, content, headers = self._render(body)
+        if status == HTTPStatus.UNAUTHORIZED:
+            headers |= challenge
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        raw += [(b"content-length", str(len(content)).encode()), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": content})
 
 
 def user_of(scope: Scope) -> User | None:
@@ -244,13 +258,3 @@ async def _discard_body(receive: Receive) -> None:
         discarded += len(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return
-
-
-async def _respond(send: Send, body: Problem, challenge: Mapping[str, str] = MappingProxyType({})) -> None:
-    status, content, headers = render(body)
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers |= challenge
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    raw += [(b"content-length", str(len(content)).encode()), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": content})

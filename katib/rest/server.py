@@ -1,25 +1,23 @@
-"""Listening: one socket, one uvicorn server on a thread of its own, ended in an orderly way."""
+"""The server of a tuning service: who may ask, and under which addresses it is reached."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
 import secrets
-import socket
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-import uvicorn
 from fastapi import APIRouter
 
 from katib.controllers.metrics import Page
 from katib.errors import FieldError, InvalidError
 from katib.rest.app import MakePages, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
+from katib.rest.listening import ServerThread, listen
 from katib.rest.sessions import Sessions, new_ticket
 from katib.rest.signed_out import SignedOut
 from katib.rest.streams import Closing
@@ -27,7 +25,6 @@ from katib.rest.users import Gateway
 from katib.rest.visits import UI_PREFIX
 from katib.tuning.service import TuningService
 
-_DRAIN_SECONDS = 5
 _LINK_KEY_BYTES = 24
 _BESIDE = "::1"
 
@@ -73,7 +70,7 @@ class Server:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
             raise InvalidError([_no_token(host, behind_gateway=behind_gateway)])
-        self._sockets = [_listen(host, port)]
+        self._sockets = [listen(host, port)]
         address, self.port = self._sockets[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}"
@@ -93,29 +90,12 @@ class Server:
         app = create_app(
             service, sessions=sessions, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui, doors=doors
         )
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=_DRAIN_SECONDS,
-            )
-        )
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": self._sockets}, name="katib-rest", daemon=True
-        )
-        self._thread.start()
+        self._thread = ServerThread(app, self._sockets, "katib-rest")
 
     def close(self) -> None:
         """End the streams, let requests finish for a few seconds, and stop listening. Closing twice is fine."""
         self._closing.begin()
-        self._server.should_exit = True
-        self._thread.join()
-        for listening in self._sockets:
-            listening.close()
+        self._thread.close()
 
     def _take_own_name(self, sessions: Sessions) -> str:
         """Return the host name under which browsers find this server and no other; empty where there is none.
@@ -125,7 +105,7 @@ class Server:
         if self._sockets[0].getsockname()[0] != "127.0.0.1":
             return ""
         try:
-            self._sockets.append(_listen(_BESIDE, self.port))
+            self._sockets.append(listen(_BESIDE, self.port))
         except InvalidError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
                 return ""
@@ -156,28 +136,3 @@ def _no_token(host: str, *, behind_gateway: bool) -> FieldError:
     cause = f"{host} can be reached from other machines, and an experiment runs commands on this one"
     remedy = "set a token with --token or KATIB_TOKEN, or listen on 127.0.0.1"
     return FieldError("--host", cause, remedy, "token-required")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.create_server(address[:2], family=family, backlog=512)
-    except OSError as error:
-        raise InvalidError([_listen_error(host, port, error)]) from error
-    # Without it a body waits until its header is acknowledged, which the other side delays by 40 ms. Connections
-    # inherit it; asyncio sets it only on sockets that name their protocol.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def _listen_error(host: str, port: int, error: OSError) -> FieldError:
-    if error.errno == errno.EADDRINUSE:
-        return FieldError(
-            "--port",
-            f"port {port} on {host} is in use by another program",
-            "stop it, or choose another port, such as --port 0 for a free one",
-            "port-in-use",
-        )
-    if error.errno == errno.EACCES:
-        return FieldError("--port", f"port {port} needs privileges", "choose one above 1023", "port-privileged")
-    return FieldError("--host", f"cannot listen on {host}: {error.strerror}", "use 127.0.0.1", "host-unknown")

@@ -11,27 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any
 from urllib.parse import quote, unquote
 
-from katib.api.metrics import MetricLog, ObservationLog, parse_value
-from katib.errors import KatibError, code_of, invalid, one_line
+from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, parse_value
+from katib.errors import invalid
 from katib.rpc.log_guard import Caller, LogGuard
 
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
 AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 
-PROGRESS = "progressPercentage"
-"""The metric that the progress is stored as."""
-
 _STEP = "current_step"
 _MOST_METRICS = 256
-_MOST_BYTES = 1 << 18
-_PATIENCE_SECONDS = 10.0
 _PATH, _END = "/trials/", "/status"
 _WHOLE = 100
 
@@ -72,8 +63,13 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     return found
 
 
-class StatusServer:
-    """Takes the status of trials over HTTP, on a port of the loopback interface. Thread-safe.
+def path_of(trial_name: str) -> str:
+    """Return the path at which a trial posts its status."""
+    return f"{_PATH}{quote(trial_name)}{_END}"
+
+
+class StatusReceiver:
+    """Takes the status of trials. Thread-safe.
 
     Args:
         log: Gets the readings.
@@ -96,14 +92,6 @@ class StatusServer:
         self._names_of = names_of
         self._clock = clock
         self._on_report = on_report
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.take))
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, name="trainer-status", daemon=True)
-        self._thread.start()
-
-    def url_of(self, trial_name: str) -> str:
-        """Return where a trial posts its status."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}{_PATH}{quote(trial_name)}{_END}"
 
     def take(self, path: str, token: str | None, body: bytes) -> None:
         """Store what a trial posted.
@@ -127,43 +115,3 @@ class StatusServer:
             last = next(iter(self._log.newest(trial, limit=1, metric_name=reading.name)), None)
             if last is None or last.value != reading.value:
                 yield reading
-
-    def close(self) -> None:
-        """Take no more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
-
-    timeout = _PATIENCE_SECONDS
-
-    def __init__(self, take: Callable[[str, str | None, bytes], None], *arguments: Any) -> None:
-        self._take = take
-        super().__init__(*arguments)
-
-    def do_POST(self) -> None:
-        try:
-            scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-            length = self.headers.get("Content-Length", "")
-            if not length.isdigit() or int(length) > _MOST_BYTES:
-                raise invalid("body", "it is too large", f"post at most {_MOST_BYTES} bytes", "trainer-status")
-            body = self.rfile.read(int(length))
-            self._take(self.path, token.strip() if scheme.lower() == "bearer" else None, body)
-        except KatibError as error:
-            self._answer(code_of(error).http_status, {"message": one_line(error)})
-            return
-        self._answer(200, {})
-
-    def _answer(self, status: int, content: dict[str, Any]) -> None:
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the signature is the base's
-        """Print nothing: refusals are remembered by the guard."""

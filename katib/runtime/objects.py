@@ -233,3 +233,41 @@ class WholeWrites(Protocol):
 
     def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields, and the status to that of `obj`. Returns and raises as `ObjectStore.patch`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some objects of a list, in order of creation.
+
+    Attributes:
+        items: The objects.
+        resource_version: Of the store when they were read.
+        place: Where the next slice begins; empty behind the last one.
+    """
+
+    items: tuple[Object, ...]
+    resource_version: str
+    place: str = ""
+
+
+@runtime_checkable
+class SlicedStore(Protocol):
+    """An ability of a store: to go on with a list where an earlier call left off, without reading what comes before.
+
+    Each slice shows its objects as they are when it is read.
+    """
+
+    def slice(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        limit: int,
+        place: str = "",
+    ) -> Slice:
+        """Return at most `limit` objects of a kind that come behind a place; all other arguments are those of `list`.
+
+        Raises:
+            InvalidError: The place is none that a slice named.
+        """

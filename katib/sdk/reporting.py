@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ _LARGEST_STEP = 2**63 - 1
 _LONGEST_NAME = 255
 _known_names: set[str] = set()
 _last_step: int | None = None
+Receiver = Callable[[Mapping[str, float], int | None], None]
+"""Takes values by name, and their step."""
+_receiver: Receiver | None = None
 
 
 def report(
@@ -32,7 +35,8 @@ def report(
     """Report readings of metrics, such as once per epoch: `report(accuracy=0.91, loss=0.3, step=4)`.
 
     In a trial that pushes its metrics they are sent by a process beside the program, which is waited for before the
-    program ends. Elsewhere they are printed in the form that the collector reads, so a function that calls this also
+    program ends. In a job of a sweep of Hydra they go to the program that sweeps; `katib.StopTrial` is raised when the
+    job is to end. Elsewhere they are printed in the form that the collector reads, so a function that calls this also
     runs outside of a trial. It may be called from any thread, and from processes that the program starts.
 
     Args:
@@ -51,6 +55,9 @@ def report(
     if number is not None:
         global _last_step  # noqa: PLW0603 - of this process
         _last_step = number
+    if _receiver is not None:
+        _receiver({name: float(text) for name, text in readings}, number)
+        return
     sender = _sender()
     if sender is not None:
         sender.send(readings, number)
@@ -61,6 +68,12 @@ def report(
 def last_step() -> int | None:
     """Return the step that this process reported last; None when it reported none."""
     return _last_step
+
+
+def have_received_by(receiver: Receiver | None) -> None:
+    """Have a function take what this process reports, instead of sending or printing it; None: no longer."""
+    global _receiver  # noqa: PLW0603 - of this process
+    _receiver = receiver
 
 
 def _print(readings: Sequence[tuple[str, str]], step: int | None) -> None:

@@ -30,6 +30,23 @@ class Event(Generic[S]):
         return self.subject, self.reason, self.message
 
 
+@dataclass(frozen=True, slots=True)
+class EventSubject:
+    """What an event is about.
+
+    Attributes:
+        experiment: Name of the experiment it belongs to, so that an experiment's events include its trials'.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    experiment: str
+
+
+StoredEvent = Event[EventSubject]
+
+
 class EventQueue(Generic[S]):
     """Waiting events, the one that happened last at the end. Its owner guards it with a lock.
 

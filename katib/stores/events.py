@@ -10,14 +10,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from katib.databases.sqlite import Database
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
-from katib.stores.event_queue import Event, EventQueue
+from katib.stores.event_queue import Event, EventQueue, EventSubject, StoredEvent
 
 SCHEMA_VERSION = 1
 FLUSH_SECONDS = 0.25
@@ -56,25 +55,13 @@ _SELECT = """
     WHERE namespace = :namespace AND {}
     ORDER BY last_time DESC, id DESC LIMIT :limit
 """
+_SELECT_NEWEST = """
+    SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
+    WHERE :namespace IS NULL OR namespace = :namespace
+    ORDER BY last_time DESC, id DESC LIMIT :limit
+"""
 _SELECT_OF_EXPERIMENT = _SELECT.format("experiment = :name")
 _SELECT_OF_OBJECT = _SELECT.format("kind = :kind AND name = :name")
-
-
-@dataclass(frozen=True, slots=True)
-class EventSubject:
-    """What an event is about.
-
-    Attributes:
-        experiment: Name of the experiment it belongs to, so that an experiment's events include its trials'.
-    """
-
-    kind: str
-    namespace: str
-    name: str
-    experiment: str
-
-
-StoredEvent = Event[EventSubject]
 
 
 class EventLog:
@@ -119,6 +106,13 @@ class EventLog:
         with self._database.snapshot() as driver:
             found = [_event(row) for row in driver.execute(query, wanted)]
         return [*found[::-1], *self._unwritten(subject)]
+
+    def newest(self, namespace: str | None = None, *, limit: int = MAX_KEPT) -> Sequence[StoredEvent]:
+        """Return the newest events of all objects of a namespace, or of all for None, oldest first."""
+        self._flush()
+        with self._database.snapshot() as driver:
+            found = [_event(row) for row in driver.execute(_SELECT_NEWEST, {"namespace": namespace, "limit": limit})]
+        return found[::-1]
 
     def forget(self, namespace: str, experiment: str) -> None:
         """Remove the events of an experiment that is deleted, and of all that belonged to it."""

@@ -115,7 +115,7 @@ class ChosenTrial:
     readings: dict[int, float] = field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     stored: Object | None = None
-    """Its object as it was written last; None when it has to be read again."""
+    """Its object as it was written last; None when it has to be read again, or has ended."""
     uid: str = ""
     is_written: bool = True
     """Whether its object has all parameters."""
@@ -515,7 +515,8 @@ class ChosenTrials:
                 raise TerminalError(f"trial {key.name} has ended and cannot be changed")
             metadata = structs.replace(made.metadata, annotations={**made.metadata.annotations, **annotations})
             made, event = _planned(structs.replace(made, metadata=metadata), known, trial, now)
-            trial.stored = self._store.patch_whole(with_status(made, made.status), changes)
+            stored = self._store.patch_whole(with_status(made, made.status), changes)
+            trial.stored = stored if trial_state(made) in ACTIVE else None  # nothing will change it any more
             self._announce(made, event)
 
         until_written(attempt, key.name, "try again")

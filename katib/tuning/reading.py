@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from katib.api import types
+from katib.api.budgets import HOURS, MONEY
 from katib.api.conditions import find_condition, has_ended
 from katib.api.failure_text import trial_failure
 from katib.api.names import EXPERIMENT_STOPPED
@@ -365,6 +366,20 @@ def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
     if not isinstance(obj, types.Trial) or trial_state(obj) is not TrialState.PENDING:
         return (now - start).total_seconds()
     return ((running_condition(obj).last_transition_time or start) - start).total_seconds() or None
+
+
+def budget_words(experiment: Experiment) -> str:
+    """Return how much of its budget is used: `45m of 8h, $1.20 of $50, 3.1 of 20 gpu-hours`; empty without one."""
+
+    def words(usage: types.BudgetUsage) -> str:
+        used, limit = float(usage.used), float(usage.limit)
+        if usage.unit == HOURS:
+            return f"{format_duration(round(3600 * used))} of {format_duration(round(3600 * limit))}"
+        if usage.unit == MONEY:
+            return f"${used:.2f} of ${limit:.2f}"
+        return f"{used:.3g} of {limit:.3g} {usage.unit}-hours"
+
+    return ", ".join(map(words, experiment.status.budget_usage))
 
 
 def duration_of(obj: Experiment | Trial) -> str:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from katib.api.budgets import changed_budget
 from katib.api.conditions import COMPLETED_EXPERIMENT
+from katib.api.names import BUDGET_ANNOTATION
 from katib.api.types import Experiment
+from katib.api.validation.update import BUDGET_SPENT
 from katib.controllers.kinds import key_of
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
 from katib.runtime.objects import Key
@@ -195,6 +198,9 @@ class Repeating:
 
     def _settle(self, wanted: Wanted, ended: Ended) -> RunOutcome:
         """Decide what becomes of an experiment that has ended."""
+        if ended.same_search and _reason(ended.experiment) == BUDGET_SPENT and (budget := _new_budget(wanted, ended)):
+            note = f"{ended.name} had spent its budget, which is {budget} now, so it goes on"
+            return self._continue(wanted, ended.experiment, failed=False, note=note)
         if ended.same_search and ended.more:
             note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it goes on"
             return self._continue(wanted, ended.experiment, failed=ended.is_useless, note=note)
@@ -292,6 +298,12 @@ class Repeating:
         return self._repeats.changed_files(experiment, with_packages=_has_no_value(experiment))
 
 
+def _new_budget(wanted: Wanted, ended: Ended) -> str:
+    """Return the budget of a document where it is another one; empty otherwise."""
+    changed = changed_budget(ended.experiment.metadata.annotations, wanted.experiment.metadata.annotations)
+    return changed.get(BUDGET_ANNOTATION, "")
+
+
 def _check_possible(ended: Ended, choice: Choice) -> None:
     """Raise where an experiment would end again at once."""
     where = f"experiment {ended.name}"
@@ -302,6 +314,8 @@ def _check_possible(ended: Ended, choice: Choice) -> None:
     reason = _reason(ended.experiment)
     if "GoalReached" in reason:
         raise invalid(where, "it reached its goal", "change objective.goal and use --restart", "choice-goal")
+    if reason == BUDGET_SPENT:
+        raise invalid(where, "it spent its budget", "use a larger --budget in place of --more", "choice-budget")
     if "EndReached" in reason:
         raise invalid(where, "its search is complete", "widen the search space and use --restart", "choice-complete")
     limit = ended.experiment.spec.max_failed_trial_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,6 +78,7 @@ class ReplayReport:
         best_survives: Whether it would not have been stopped.
         best_left: The trial that would have been the best.
         best_value_left: Its objective value, by what it would have reported.
+        lost: How much worse that is, as a share of the distance between the best value and the median of all.
     """
 
     __pydantic_config__: ClassVar[Any] = CAMEL_CASE
@@ -92,6 +94,55 @@ class ReplayReport:
     best_survives: bool
     best_left: str
     best_value_left: str
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What an early stopping algorithm would have done to several experiments.
+
+    Attributes:
+        algorithm: Its name; with the settings that it has by default.
+        trials: How many trials reported the objective metric.
+        stopped: How many of them would have been stopped.
+        saved: Share of all readings that would not have come.
+        lost: How much worse the best value would be, as a share of its distance from the median of all trials; the mean
+            over the experiments.
+        kept: In how many experiments the best trial would have survived.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    algorithm: str
+    trials: int
+    stopped: int
+    saved: float
+    lost: float
+    kept: int
+
+
+HARMLESS = 0.01
+"""A loss that is as good as none."""
+
+
+def compared(algorithm: str, reports: Sequence[ReplayReport]) -> Compared:
+    """Return what an algorithm would have done to several experiments."""
+    readings = sum(report.readings for report in reports)
+    return Compared(
+        algorithm=algorithm,
+        trials=sum(report.trials for report in reports),
+        stopped=sum(len(report.stopped) for report in reports),
+        saved=sum(report.readings_saved for report in reports) / max(readings, 1),
+        lost=sum(report.lost for report in reports) / max(len(reports), 1),
+        kept=sum(report.best_survives for report in reports),
+    )
+
+
+def recommended(found: Sequence[Compared]) -> Compared | None:
+    """Return the algorithm that would have saved most of those that would have lost nothing; None where none saves."""
+    return max(
+        (one for one in found if one.lost <= HARMLESS and one.saved > 0), key=lambda one: one.saved, default=None
+    )
 
 
 def report_of(
@@ -126,6 +177,7 @@ def report_of(
         best_survives=bool(best) and best not in cuts,
         best_left=best_left,
         best_value_left=after.get(best_left, ""),
+        lost=_lost(before.values(), before.get(best, ""), after.get(best_left, "")),
     )
 
 
@@ -151,6 +203,14 @@ def _value(objective: ObjectiveSpec, readings: Sequence[MetricLog]) -> str:
     observation = observation_of([name], ((name, reading.value) for reading in readings))
     text = metric_text(objective, observation)
     return text if text is not None and is_usable(text) else ""
+
+
+def _lost(values: Iterable[str], best: str, left: str) -> float:
+    """Return how much worse a value is than the best, as a share of the distance between that and the median."""
+    if not best or not left or best == left:
+        return 0.0
+    distance = abs(statistics.median(float(text) for text in values if text) - float(best))
+    return abs(float(left) - float(best)) / distance if distance else 1.0
 
 
 def _best(objective: ObjectiveSpec, values: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from katib.api import types
+from katib.api.budgets import changed_budget
 from katib.api.conditions import has_ended
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
@@ -187,8 +188,12 @@ class ObjectTuningService(ObjectReadingService):
         ended = has_ended(old.status.conditions)
         same = new.spec == old.spec
         notices = self._refresh_companions(submission, over=bool(ended) and same)
+        wanted = submission.experiment.metadata.annotations
+        budget = {} if ended else changed_budget(old.metadata.annotations, wanted)
+        if budget:
+            found = self._store.patch(found, {"metadata": {"annotations": budget}})
         if same:
-            outcome = "unchanged" if ended else "updated" if notices else "resumed"
+            outcome = "unchanged" if ended else "updated" if notices or budget else "resumed"
             if is_stopped(old) and not ended:  # who submits it again wants it to run
                 return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
             return Submission(types.Experiment.read(found), outcome, notices)

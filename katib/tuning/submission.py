@@ -62,6 +62,13 @@ class Home:
         """
         return (), ()
 
+    def check_job(self, _job: Mapping[str, Any], _find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what keeps a job without an experiment from working here, and what will surprise its author.
+
+        Paths begin with a dot.
+        """
+        return (), ()
+
     def annotations(self, _source: Mapping[str, Any], _experiment: Experiment) -> Mapping[str, str]:
         """Return annotations that a new experiment gets, from the object that its trials run as."""
         return {}
@@ -147,15 +154,19 @@ class Gate:
 
     def load(self, document: Document, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
-        submission = experiment_of(file_of(document, source).documents, source, namespace)
-        submission = self._with_primary_labels(submission)
-        self.expect(submission)
+        submission = self.received(experiment_of(file_of(document, source).documents, source, namespace))
         if not self._home.notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
             return submission
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
         experiment = structs.replace(submission.experiment, metadata=structs.replace(metadata, annotations=annotations))
         return Submission(submission.raw, experiment, submission.companions, submission.errors)
+
+    def received(self, submission: Submission) -> Submission:
+        """Return a submission with what depends on other objects filled in, and note which algorithm it asks for."""
+        submission = self._with_primary_labels(submission)
+        self.expect(submission)
+        return submission
 
     def expect(self, submission: Submission) -> None:
         """Have the home take note of the algorithm of an experiment, so that its service can come up meanwhile."""

@@ -10,6 +10,8 @@ build; everything that a page needs comes from this server.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from katib.rest.streams import Closing
 from katib.rest.visits import PageRouter
 from katib.ui.about_pages import about_pages
@@ -29,20 +31,25 @@ from katib.ui.trial_table_routes import trial_table_routes
 __all__ = ["ui_routes"]
 
 
-def ui_routes(closing: Closing) -> PageRouter:
-    """Return the routes of the pages, of what their scripts ask for, and of what these are made of."""
+def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRouter:
+    """Return the routes of the pages, of what their scripts ask for, and of what these are made of.
+
+    Args:
+        closing: Ends all streams when the server is about to stop.
+        optuna_line: Returns the expression that connects Optuna to the server; empty where no client of it can connect.
+    """
     tables = Tables(closing)
     router = PageRouter(show_problem)
     parts = (
         asset_routes(),
         entry_routes(),
         katib_paths(),
-        experiment_list_routes(closing),
+        experiment_list_routes(closing, optuna_line),
         experiment_pages(tables),
         trial_table_routes(tables),
         figure_routes(tables),
         live_routes(tables, closing),
-        new_pages(),
+        new_pages(optuna_line),
         about_pages(),
         trial_pages(),
         trial_data_routes(tables, closing),

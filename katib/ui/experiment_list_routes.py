@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -48,8 +48,8 @@ def read_list_query(
 Asked = Annotated[ListQuery, Depends(read_list_query)]
 
 
-def experiment_list_routes(closing: Closing) -> APIRouter:
-    """Return the routes of the list."""
+def experiment_list_routes(closing: Closing, optuna_line: Callable[[], str]) -> APIRouter:
+    """Return the routes of the list; before there is anything to list it shows the expression for Optuna."""
     watches, sparks = Watches(closing), Sparks()
     router = APIRouter()
 
@@ -57,7 +57,7 @@ def experiment_list_routes(closing: Closing) -> APIRouter:
         found = watches.watch_of(service, user).now()
         if found.error is not None:
             raise found.error
-        return {"list": list_page(tuple(found.rows.values()), query), "sorts": SORTS}
+        return {"list": list_page(tuple(found.rows.values()), query), "sorts": SORTS, "optuna_line": optuna_line()}
 
     @router.get("/")
     def show_list(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:

@@ -12,7 +12,7 @@ from katib.figures.data import Measure, improvements, measure_of
 from katib.figures.pareto import costs_of, volumes_of
 from katib.figures.style import places, spaced
 from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strategy_words
-from katib.tuning.reading import completed_count, constraint_words, lost_count, seconds_run, stops_early
+from katib.tuning.reading import budget_words, completed_count, constraint_words, lost_count, seconds_run, stops_early
 from katib.ui.numbers import four_digits
 
 WIDTH, HEIGHT = 120, 28
@@ -51,6 +51,7 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         "measured": measured,
         "feasible": measured - status.trials_infeasible,
         "rate": _rate(experiment, now),
+        "budget": budget_words(experiment),
         "stops": stops_early(experiment),
         "stopped": experiment.status.trials_early_stopped,
         "lost": lost_count(experiment),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -46,8 +47,8 @@ class Lines(BaseModel):
     format: str = "TEXT"
 
 
-def new_pages() -> APIRouter:
-    """Return the routes of the page and of what its script asks."""
+def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
+    """Return the routes of the page, which shows the expression for Optuna, and of what its script asks."""
     router = APIRouter()
 
     @router.get("/new")
@@ -72,6 +73,7 @@ def new_pages() -> APIRouter:
             stoppings=[info for info in infos if info.early_stopping],
             types=list(ParameterType),
             distributions=list(Distribution),
+            optuna_line=optuna_line(),
         )
 
     @router.post("/data/new/check")

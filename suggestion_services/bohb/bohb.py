@@ -1,10 +1,11 @@
 """The algorithm `bohb`: Hyperband whose new configurations come from a model of the trials with most of the resource.
 
-Source: [Falkner2018] BOHB: Robust and Efficient Hyperparameter Optimization at Scale, ICML 2018: the model sees only
-the largest resource that has enough trials, and a share of the configurations stays random, so that the guarantees of
+Source: [Falkner2018] BOHB: Robust and Efficient Hyperparameter Optimization at Scale, ICML 2018: the model is of the
+largest resource that has enough trials, and a share of the configurations stays random, so that the guarantees of
 Hyperband hold.
-Differs from the paper: the model can also be that of another algorithm of ours. Failed trials count as worse than all
-others, and configurations that are under way as taken.
+Differs from the paper: the model also sees the configurations that ended below that resource (`evidence`), and can be
+that of another algorithm of ours. Failed trials count as worse than all others, and configurations that are under way
+as taken.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing_extensions import override
 
 from katib.errors import FieldError, NotFoundError
 from katib.space import Point
-from katib.space.parameters import Value
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.settings import LiteralError, Settings, SettingValue
 from suggestion_services.bohb.density import DensityModel
+from suggestion_services.bohb.evidence import evidence_at
 from suggestion_services.hyperband.hyperband import Hyperband
 from suggestion_services.hyperband.rungs import Labels
 
@@ -69,21 +70,21 @@ class Bohb(Hyperband):
 
     @override
     def prepare(self, trials: Sequence[PastTrial]) -> None:
-        """Keep what the model learns from: the trials with the largest resource that enough trials had."""
-        by_resource: dict[Value | None, list[PastTrial]] = {}
+        """Keep what the model learns from: all configurations, by the largest resource that enough trials had."""
+        by_amount: dict[float, list[PastTrial]] = {}
         for trial in trials:
             amount = self._amount(trial)
-            if trial.outcome in _ENDED and (amount is not None or self._parameter is None):
-                by_resource.setdefault(amount, []).append(trial)
+            if trial.outcome in _ENDED and amount is not None:
+                by_amount.setdefault(amount, []).append(trial)
         amounts = [
             amount
-            for amount, found in by_resource.items()
+            for amount, found in by_amount.items()
             if sum(trial.outcome is Outcome.MEASURED for trial in found) >= self._enough
         ]
         self._known = []
         if amounts:
             pending = (t for t in trials if t.outcome is Outcome.PENDING and not t.labels.get(self.labels.parent))
-            self._known = [*by_resource[max(amounts, key=_number)], *pending]
+            self._known = [*evidence_at(max(amounts), by_amount, self._resource.name), *pending]
 
     @override
     def draw(self, k: int) -> Point:
@@ -99,15 +100,11 @@ class Bohb(Hyperband):
         if self._known:
             self._known.append(PastTrial(f"/{k}", Outcome.PENDING, self.problem.space.format(point)))
 
-    def _amount(self, trial: PastTrial) -> Value | None:
+    def _amount(self, trial: PastTrial) -> float | None:
         """Return the resource that a trial had; None where it is not known."""
         if self._parameter is None:
-            return None
+            return 0.0
         try:
-            return self._parameter.nearest(trial.assignments.get(self._parameter.name, ""))
+            return float(self._parameter.nearest(trial.assignments.get(self._parameter.name, "")))
         except ValueError:
             return None
-
-
-def _number(amount: Value | None) -> float:
-    return -1.0 if amount is None else float(amount)

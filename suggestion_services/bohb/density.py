@@ -5,7 +5,9 @@ Source: [Falkner2018] BOHB, ICML 2018, section 3.2 and appendix: l and g are pro
 the trials and at least d + 1; candidates are drawn around good trials with a wider kernel, and the one with the largest
 l / g is taken. Kernels of categories: [Aitchison1976] Multivariate binary discrimination by the kernel method.
 Differs from the paper: trials that failed belong to g, and so do configurations that are under way, so that those asked
-for together spread.
+for together spread. Kernels are cut off at the bounds, or g would seem thin in corners; both densities have the same
+share of a uniform one, so that l / g is 1, not anything, where no trial was; and few trials keep kernels wide
+([Bergstra2011] Algorithms for Hyper-Parameter Optimization, NeurIPS 24), or the first good ones would be repeated.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from typing_extensions import override
 
 from katib.space import Point
@@ -24,8 +27,9 @@ from suggestion_services.hyperband.rungs import rank_of
 _GOOD_SHARE = 0.15
 _CANDIDATES = 64
 _WIDER = 3.0
-_LEAST_BANDWIDTH = 1e-3
-_SMALLEST = 1e-300
+_LEAST_BANDWIDTH = 1e-3  # of categories
+_FINEST = 100  # a kernel of n trials is at least 1 / (n + 1) wide, and 1 / 100
+_UNIFORM = 0.1
 
 Rows = NDArray[np.float64]
 
@@ -101,19 +105,21 @@ class DensityModel(Algorithm):
         d = len(self._categories)
         scale = max(len(rows), 1) ** (-1 / (d + 4))
         spread = rows.std(axis=0) if len(rows) > 1 else np.full(d, 0.3)
-        numbers = np.maximum(spread * scale, _LEAST_BANDWIDTH)
+        numbers = np.maximum(spread * scale, 1 / min(_FINEST, len(rows) + 1))
         categories = np.minimum(scale, 1.0) * (1 - 1 / np.maximum(self._categories, 1))
         widths: Rows = np.where(self._categories > 0, np.maximum(categories, _LEAST_BANDWIDTH), numbers)
         return widths
 
     def _density(self, at: Rows, rows: Rows, widths: Rows) -> Rows:
-        """Return the mean of the kernels of the rows at each point, shape (m,); 1 where there are no rows."""
+        """Return the density at each point, shape (m,): the mean of their kernels, mixed with a uniform one."""
+        uniform: float = np.prod(1 / np.maximum(self._categories, 1))
         if not len(rows):
-            return np.ones(len(at))
+            return np.full(len(at), uniform)
         distance = at[:, None, :] - rows[None, :, :]
-        numbers = np.exp(-0.5 * (distance / widths) ** 2) / (widths * np.sqrt(2 * np.pi))
+        inside = ndtr((1 - rows) / widths) - ndtr(-rows / widths)
+        numbers = np.exp(-0.5 * (distance / widths) ** 2) / (widths * np.sqrt(2 * np.pi) * inside)
         differs = np.abs(distance) > _LEAST_BANDWIDTH / np.maximum(self._categories, 1)
         categories = np.where(differs, widths / np.maximum(self._categories - 1, 1), 1 - widths)
         kernels = np.where(self._categories > 0, categories, numbers)
-        density: Rows = np.maximum(kernels.prod(axis=2).mean(axis=1), _SMALLEST)
+        density: Rows = (1 - _UNIFORM) * kernels.prod(axis=2).mean(axis=1) + _UNIFORM * uniform
         return density

@@ -119,7 +119,7 @@ class CmaEs(Algorithm):
                 return self._kept[-1]
             self._kept.pop()
         start = self._start(earlier)
-        strategy = self.problem.settings.text("restart_strategy", "none").lower()
+        strategy = self.problem.settings.text("restart_strategy", "ipop").lower()
         return _Search(Restarts(strategy, start), self.distribution(start), (), 0)
 
     def distribution(self, start: Start) -> Distribution:

@@ -192,7 +192,7 @@ def _shape_of(problem: Problem, operations: int) -> Shape:
 def _training_of(problem: Problem) -> Training:
     settings = problem.settings
     return Training(
-        entropy_weight=settings.optional_number("controller_entropy_weight", 1e-5) or 0.0,
+        entropy_weight=settings.optional_number("controller_entropy_weight", 0.1) or 0.0,
         baseline_decay=settings.number("controller_baseline_decay", 0.999),
         learning_rate=settings.number("controller_learning_rate", 5e-5),
         skip_target=settings.number("controller_skip_target", 0.4),

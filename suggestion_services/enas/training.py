@@ -1,8 +1,9 @@
-"""How the controller learns: one trial after the other, each by some steps of Adam on the architecture that it tried.
+"""How the controller learns: one trial after the other, by some steps of Adam on the newest architectures in turn.
 
-Notation: a, an architecture; R, its reward, higher is better; b, the baseline. A step minimizes
+Notation: a, an architecture; A, its advantage: what its choices explain of its reward, in standard deviations of the
+rewards and above the baseline, higher is better. A step minimizes
 
-    (b - R) log P(a) - entropy_weight H + skip_weight K
+    -A log P(a) - entropy_weight H + skip_weight K
 
 where P is the controller's probability, H the sum of the entropies of its choices on the way to a, and K the mean
 divergence of its links from the share that is wanted.
@@ -11,14 +12,18 @@ Sources: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing; 
 Learning 8; [Kingma2015] Adam, ICLR.
 
 Differs from the paper: an architecture is learned from when its trial has ended, perhaps after others have changed the
-weights. The baseline is a moving average that is corrected for its start, as Adam's are, so that the first trials are
-not all better than zero. The entropy enters with its gradient in place of being added to the reward. The number of
-steps decreases after many trials, so that a restarted service has replayed them within a request's time.
+weights. The published code averages the gradients of 20 rewards in each of thousands of steps; trials are too expensive
+for that, and Adam's steps are as long for a chance as for a reason, so a hundred rewards of pure noise ended in one
+architecture. Hence rewards are smoothed first (`credit`), steps take turns among the newest 20, and the weight of the
+entropy is in deviations of the reward, not the paper's 1e-4. The baseline is a moving average of the newest 100, in
+which the first trials count from the start. The entropy enters with its gradient in place of being added to the reward.
+The number of steps decreases after many trials, so that a restarted service has replayed them within a request's time.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,9 +38,13 @@ from suggestion_services.enas.controller import (
     replay,
     softmax,
 )
+from suggestion_services.enas.credit import explained
 
 _UNDIMINISHED = 50
 """Trials that get all steps; the n-th one after them gets this divided by n of them."""
+_BATCH = 20
+_REMEMBERED = 100  # trials whose rewards are smoothed together
+_LARGEST = 1e100  # squares of rewards must stay finite
 _DECAYS = 0.9, 0.999  # of Adam's two averages
 _TINY = 1e-8
 _CERTAIN = 1e-6  # a wanted share of 0 or 1 would make the divergence infinite
@@ -54,7 +63,7 @@ class Training:
         steps: Of Adam, for each trial.
     """
 
-    entropy_weight: float = 1e-5
+    entropy_weight: float = 0.1
     baseline_decay: float = 0.999
     learning_rate: float = 5e-5
     skip_target: float = 0.4
@@ -72,8 +81,7 @@ class Learned:
         square: Adam's average of their squares.
         steps: Steps of Adam so far.
         trials: Trials learned from.
-        baseline_sum: Decayed sum of rewards.
-        baseline_weight: Decayed sum of ones.
+        recent: The newest architectures with their rewards.
         worst: The worst reward of a trial that was measured; NaN while there is none.
     """
 
@@ -82,8 +90,7 @@ class Learned:
     square: FloatArray
     steps: int = 0
     trials: int = 0
-    baseline_sum: float = 0.0
-    baseline_weight: float = 0.0
+    recent: tuple[tuple[Architecture, float], ...] = ()
     worst: float = math.nan
 
     @classmethod
@@ -109,16 +116,16 @@ def learn(shape: Shape, training: Training, before: Learned, architecture: Archi
             return before
         reward = worst
     else:
+        reward = min(max(reward, -_LARGEST), _LARGEST)
         worst = reward if math.isnan(worst) else min(worst, reward)
-    rate = 1.0 - training.baseline_decay or _TINY  # a decay of 1 is the plain mean
-    total = training.baseline_decay * before.baseline_sum + rate * reward
-    weight = training.baseline_decay * before.baseline_weight + rate
-    advantage = reward - total / weight
+    recent = (*before.recent, (architecture, reward))[-_REMEMBERED:]
+    newest = list(zip(recent, _advantages(recent, training.baseline_decay), strict=True))[-_BATCH:]
     trials = before.trials + 1
     steps = math.ceil(training.steps * min(1.0, _UNDIMINISHED / trials))
     theta, mean, square = before.theta.copy(), before.mean.copy(), before.square.copy()
     for step in range(before.steps + 1, before.steps + steps + 1):
-        slope = loss_gradient(shape, training, theta, architecture, advantage)
+        (tried, _), advantage = newest[step % len(newest)]
+        slope = loss_gradient(shape, training, theta, tried, advantage)
         _adam(training.learning_rate, step, slope, theta, mean, square)
     return replace(
         before,
@@ -127,16 +134,24 @@ def learn(shape: Shape, training: Training, before: Learned, architecture: Archi
         square=square,
         steps=before.steps + steps,
         trials=trials,
-        baseline_sum=total,
-        baseline_weight=weight,
+        recent=recent,
         worst=worst,
     )
+
+
+def _advantages(recent: Sequence[tuple[Architecture, float]], decay: float) -> list[float]:
+    """Return what the choices of each trial explain of its reward, above the average, in which older ones decay."""
+    choices = np.array([[choice for layer in architecture for choice in layer] for architecture, _ in recent])
+    found = explained(choices, np.array([reward for _, reward in recent]))
+    weights = decay ** np.arange(len(recent) - 1, -1, -1.0)
+    above: list[float] = (found - np.average(found, weights=weights)).tolist()
+    return above
 
 
 def loss_gradient(
     shape: Shape, training: Training, theta: FloatArray, architecture: Architecture, advantage: float
 ) -> FloatArray:
-    """Return the derivative by theta of what a step minimizes; the advantage is R - b."""
+    """Return the derivative by theta of what a step minimizes."""
     passed = replay(shape, theta, architecture)
     return gradient(shape, theta, passed, *_by_scores(training, passed, advantage))
 

@@ -13,7 +13,7 @@ from katib.runtime.objects import ObjectStore
 from katib.runtime.testing import VirtualClock
 from katib.stores.sql import SqlStore
 from tests.support.faulty_store import FaultyStore
-from tests.support.object_stores import BackDoor, Home, bodies, kubernetes_home
+from tests.support.object_stores import BackDoor, Home, bodies, kube_api_home, kubernetes_home
 from tests.support.stores import STATUS_KINDS, memory_store
 from tests.support.suggestion import Service, each_served_here
 
@@ -30,13 +30,13 @@ def clock() -> VirtualClock:
     return VirtualClock(datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC))
 
 
-@pytest.fixture(params=["memory", "sql", "wrapped", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+@pytest.fixture(params=["memory", "sql", "wrapped", "kube_api", pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def home(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Home]:
     """A store that keeps few changes, where that can be chosen."""
     if request.param == "kubernetes":
         yield from kubernetes_home(request.getfixturevalue("api_server"))
         return
-    if request.param != "sql":
+    if request.param not in ("sql", "kube_api"):
         memory = memory_store(clock, kept_changes=20, longest_backlog=30)
         store = memory if request.param == "memory" else FaultyStore(memory)  # without faults it has to be transparent
         yield Home(
@@ -45,6 +45,9 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) ->
         return
     path = tmp_path / "objects.db"
     with open_database(path) as database:
+        if request.param == "kube_api":
+            yield from kube_api_home(SqlStore(database, STATUS_KINDS, kept_changes=20), tmp_path)
+            return
         store = SqlStore(database, STATUS_KINDS, clock=clock, kept_changes=20, longest_backlog=30)
         yield Home(store, lambda: bodies(path), clock.now)
 

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from katib.certificates import Certificate, CertificateSource, authorities_in, issue
 from katib.cluster.admission.certificate_sources import MUTATING, SECRET, VALIDATING, CaBundle, CertificateSecret, Terms
-from katib.cluster.admission.certificates import Certificate, CertificateSource, authorities_in, issue
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.cluster.store import KubernetesStore
 from katib.cluster.webhooks.experiments import ExperimentAdmission

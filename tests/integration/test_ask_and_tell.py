@@ -202,7 +202,7 @@ from katib.errors import UnavailableError
 def resumed():
     while True:
         try:
-            return katib.open("demo", server=sys.argv[1]).resume(lease_seconds=1)
+            return katib.open("demo", server=sys.argv[1]).resume(lease_seconds=5)
         except UnavailableError:  # the server is down just now
             time.sleep(0.1)
 

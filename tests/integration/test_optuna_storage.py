@@ -255,6 +255,59 @@ def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path) -> None:
     assert sum(not trial.state.is_finished() for trial in found) <= 6
 
 
+VANISHING = """
+import optuna
+from katib.integrations.optuna import storage
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.load_study(study_name="vanishing", storage=storage())
+def objective(trial):
+    x = trial.suggest_float("x", 0, 1)
+    for step in range(3):
+        trial.report(x, step)
+    return x
+print("ready", flush=True)
+study.optimize(objective)
+"""
+
+
+@pytest.mark.slow
+def test_clients_that_vanish_lose_no_trial_and_double_none(engine: Engine, storage: BaseStorage) -> None:
+    study = optuna.create_study(study_name="vanishing", storage=storage)
+    command = [sys.executable, "-W", "ignore", "-c", VANISHING]
+    for number in range(12):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
+            time.sleep(0.02 * number)
+            program.kill()
+    found = study.trials
+
+    ended = [trial for trial in found if trial.state.is_finished()]
+    assert [trial.number for trial in found] == list(range(len(found)))
+    assert len(ended) > 12
+    assert len(found) - len(ended) <= 12
+    for trial in ended:
+        assert trial.values == [trial.params["x"]]
+        assert trial.intermediate_values == dict.fromkeys(range(3), trial.params["x"])
+    assert len(trials(engine, "vanishing")) == len(found)
+
+
+@pytest.mark.slow
+def test_many_readings_and_large_attributes_are_kept(engine: Engine, storage: BaseStorage) -> None:
+    study = optuna.create_study(study_name="large", storage=storage)
+    trial = study.ask()
+    text = "ü" * 5_000_000  # ten megabytes
+    trial.set_user_attr("large", text)
+    for step in range(10_000):
+        trial.report(10_000 - step, step)
+    study.tell(trial, 0.5)
+
+    (found,) = optuna.load_study(study_name="large", storage=client()).trials
+    assert found.intermediate_values == {step: 10_000.0 - step for step in range(10_000)}
+    assert found.user_attrs == {"large": text}
+    assert len(engine.service.metrics("default", "large-0")) == 10_001
+
+
 def test_two_writers_with_different_distributions_of_one_name(engine: Engine, storage: BaseStorage) -> None:
     study = optuna.create_study(study_name="two", storage=storage)
     first, second = study.ask(), optuna.load_study(study_name="two", storage=client()).ask()

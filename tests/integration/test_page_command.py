@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from html import unescape
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,9 @@ from tests.support.waiting import eventually
 LINK = re.compile(r"http://\S+/katib/open\?ticket=\S+")
 
 
-def test_the_page_of_an_experiment_opens_though_no_server_ran(launch: Launch, tmp_path: Path) -> None:
+def test_the_page_of_an_experiment_opens_though_no_server_ran_and_has_the_line_for_optuna(
+    launch: Launch, tmp_path: Path
+) -> None:
     with open_engine(data_dir=tmp_path / "data"):
         pass  # a data directory is there, as after any run
     printed = tmp_path / "printed"
@@ -30,11 +33,13 @@ def test_the_page_of_an_experiment_opens_though_no_server_ran(launch: Launch, tm
     found = eventually(lambda: LINK.search(printed.read_text()))
     assert found is not None
     address = httpx.URL(found[0])
-    answer = httpx.get(
-        address.copy_with(host="127.0.0.1"),
-        headers={"host": f"{address.host}:{address.port}", "sec-fetch-site": "none"},
-        trust_env=False,
-    )
+    here = address.copy_with(host="127.0.0.1", query=None, path="/katib/")
+    headers = {"host": f"{address.host}:{address.port}", "sec-fetch-site": "none"}
+    with httpx.Client(base_url=here, headers=headers, trust_env=False) as http:
+        answer = http.get("open", params=address.params)
+        cookie = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+        line = f'GrpcStorageProxy(host="unix:{tmp_path}/data/optuna.sock", port=13000)'
+        eventually(lambda: line in unescape(http.get("new", headers=cookie).text))
     program.send_signal(signal.SIGTERM)
 
     assert answer.status_code == 303

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import yaml
 
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 from tests.support.processes import Launch
-from tests.support.scripts import GOOD, experiments, run, trials, write
+from tests.support.scripts import GOOD, experiments, program, run, trials, write
 
 FAILING = "import sys\nprint('reads its data')\nraise ValueError('no such column')\n"
 
@@ -120,6 +121,27 @@ def test_a_larger_budget_in_the_file_goes_on_whatever_the_resume_policy(director
 
     assert raw["spec"].get("resumePolicy", "Never") == "Never"
     assert "its budget is 2 trials larger now, so it goes on" in done.stderr
+    assert experiments(directory) == {"demo": ("Succeeded", 6)}
+
+
+@pytest.mark.slow
+def test_a_budget_of_time_stops_what_runs_and_the_remedy_goes_on_as_printed(directory: Path) -> None:
+    write(directory, maxTrialCount=6, parallelTrialCount=2)
+    program(directory, "import time\ntime.sleep(60)\n" + GOOD)
+    spent = run(directory, "--budget", "2s")
+    first = trials(directory)
+    why = katib_here("why", "demo", cwd=directory).stdout
+    refused = run(directory, "--more", "1").stderr
+    program(directory, GOOD)
+    remedy = shlex.split(why.partition("`katib ")[2].partition("`")[0])
+    done = katib(*remedy, cwd=directory)
+
+    assert (spent.returncode, done.returncode) == (1, 0)
+    assert why.startswith("demo failed: its budget of 2s is spent, and no trial brought a value.")
+    assert [state for state, _ in first.values()] == ["Killed", "Killed"]
+    assert "it spent its budget; use a larger --budget" in refused
+    assert "demo had spent its budget, which is 4s now, so it goes on" in done.stderr
+    assert "s of 4s" in katib_here("get", "-o", "wide", cwd=directory).stdout
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
 

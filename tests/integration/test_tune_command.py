@@ -41,6 +41,40 @@ def test_a_line_runs_trials_and_writes_the_data_directory_only(directory: Path) 
     assert sorted(path.name for path in directory.iterdir()) == [".katib", "train.py"]
 
 
+@pytest.mark.parametrize(
+    ("place", "package"),
+    [
+        ("tensorboard:runs", "tensorboardX"),
+        pytest.param("mlflow:sqlite:///mlflow.db", "mlflow", marks=pytest.mark.slow),
+    ],
+)
+def test_trials_are_logged_elsewhere_as_they_end(directory: Path, place: str, package: str) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
+    done = tune(*X, "--log-to", place, "--", sys.executable, "train.py", "{x}", cwd=directory)
+
+    assert done.returncode == 0
+    assert "--log-to" not in done.stderr
+    form, _, where = place.partition(":")
+    again = katib("export", "train", "--to", form, "-o", where, cwd=directory)
+    assert again.stdout == f"{where}: 0 trials written\n"
+    assert form == "mlflow" or len(list((directory / "runs").iterdir())) == 3
+
+
+def test_a_place_that_takes_no_trials_is_named_and_the_run_goes_on(directory: Path) -> None:
+    (directory / "runs").write_text("a file")
+    done = tune(*X, "--log-to", "tensorboard:runs", "--", sys.executable, "train.py", "{x}", cwd=directory)
+    wrong = tune(*X, "--log-to", "wandb", "--", "true", "{x}", cwd=directory)
+
+    assert done.returncode == 0
+    assert "note: --log-to: runs/train-" in done.stderr
+    assert "cannot be written: not a directory; the same line again writes what is missing" in done.stderr
+    (directory / "runs").unlink()
+    tune(*X, "--log-to", "tensorboard:runs", "--", sys.executable, "train.py", "{x}", cwd=directory)
+    assert len(list((directory / "runs").iterdir())) == 3
+    assert wrong.returncode == 2
+    assert '"wandb" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]' in wrong.stderr
+
+
 def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_the_next_one(directory: Path) -> None:
     line = (*X, "-q", "--", sys.executable, "train.py", "{x}")
     for more in ((), (), ("-p", "y=1..2")):

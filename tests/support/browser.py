@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SCREENSHOTS = Path(__file__).parents[2] / ".screenshots"
 """Pictures for a person to look at; not part of the repository."""
 
+OPTUNA = 'GrpcStorageProxy(host="unix:/home/me/<work>/.katib/optuna.sock", port=13000)'
+"""What the pages have Optuna's users copy."""
 WIDTHS = {"phone": 360, "tablet": 800, "desktop": 1440}
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _LOCAL = frozenset({"127.0.0.1", "localhost", ""})

@@ -38,8 +38,8 @@ class FakeEngine:
         data_dir: Path | None = None,
     ) -> None:
         self.service = service
-        self.chosen_trials = None
-        """No client of Optuna calls."""
+        self.chosen_trials = self.objects = None
+        """No client of Optuna or of Kubernetes calls."""
         self._data_dir = data_dir
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False

@@ -11,10 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from katib.cluster.client import open_connection
 from katib.cluster.store import KubernetesStore
-from katib.runtime.objects import ObjectStore, Watch, WatchEvent
+from katib.kube_api.columns import AGE
+from katib.kube_api.resources import RESOURCES, Resource
+from katib.kube_api.server import KubernetesServer
+from katib.runtime.objects import Object, ObjectStore, Watch, WatchEvent
+from katib.stores.sql import SqlStore
+from katib.tuning.object_home import AdmittedObject, ObjectHome
 from tests.support.api_server import ApiServer
+from tests.support.kube import config_map
 from tests.support.server_kinds import await_garbage_collection, clear_test_kinds, objects_of_tests
+from tests.support.stores import GADGET, NOTE, STATUS_KINDS, WIDGET
 from tests.support.waiting import eventually
 
 BackDoor = Callable[[], list[dict[str, Any]]]
@@ -32,6 +40,7 @@ class Home:
         expire: Makes it forget all changes but the last twenty.
         await_collector: Waits until its garbage collector has seen all changes so far.
         is_kubernetes: Whether the semantics are those of the API server itself: JSON of Go, its words in errors.
+        is_ours: Whether it is our own server of that API, whose words are ours and whose pages show what is there now.
     """
 
     store: ObjectStore
@@ -41,6 +50,7 @@ class Home:
     expire: Callable[[], None] = lambda: None
     await_collector: Callable[[], None] = lambda: None
     is_kubernetes: bool = False
+    is_ours: bool = False
 
     def settled(self, check: Callable[[], object]) -> None:
         """Assert that a check holds, at once or as soon as the store may need."""
@@ -83,6 +93,42 @@ def kubernetes_home(server: ApiServer) -> Iterator[Home]:
         is_kubernetes=True,
     )
     clear_test_kinds(server)
+
+
+class _AnyObject:
+    """Admits everything."""
+
+    def new(self, obj: dict[str, Any]) -> AdmittedObject:
+        return AdmittedObject(obj)
+
+    def changed(self, _old: Object, new: dict[str, Any]) -> AdmittedObject:
+        return AdmittedObject(new)
+
+
+def kube_api_home(store: SqlStore, directory: Path) -> Iterator[Home]:
+    """A store behind the Kubernetes API of one machine, through the client for clusters."""
+    nothing: Any = None
+    home = ObjectHome(store, store, _AnyObject(), STATUS_KINDS, nothing, nothing, lambda _namespace: ())
+    kinds = [(kind, STATUS_KINDS) for kind in (WIDGET, GADGET, NOTE)]
+    served = [
+        *RESOURCES,
+        *(
+            Resource(kind, f"{kind.kind.lower()}s", (AGE,), subresources=("status",) if kind in having else ())
+            for kind, having in kinds
+        ),
+    ]
+    with KubernetesServer(home, directory, host="127.0.0.1", token="of-tests", resources=served) as server:
+        store.create(config_map("first"))  # from revision 0, which no API server is ever at, clients get everything
+        connection = open_connection(server.kubeconfig)
+        yield Home(
+            KubernetesStore(connection),
+            lambda: [body for body in bodies(directory / "objects.db") if body["kind"] != "ConfigMap"],
+            lambda: datetime.now(UTC),
+            patience_seconds=10.0,
+            is_kubernetes=True,
+            is_ours=True,
+        )
+        connection.close()
 
 
 def bodies(path: Path) -> list[dict[str, Any]]:

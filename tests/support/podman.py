@@ -77,7 +77,7 @@ def environment(oci_runtime: str = "") -> dict[str, str]:
     Raises:
         LookupError: It does not; with the reason.
     """
-    for program in filter(None, ("podman", oci_runtime)):
+    for program in filter(None, ("podman", "iptables", oci_runtime)):
         if shutil.which(program) is None:
             raise LookupError(f"{program} is not installed (apt-get install {program})")
     make_images("podman")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from katib.rest.server import Server
 from katib.ui import ui_routes
-from tests.support.browser import Watched, open_browser, watch, why_not
+from tests.support.browser import OPTUNA, Watched, open_browser, watch, why_not
 from tests.support.tuning import MemoryTuningService
 
 if TYPE_CHECKING:
@@ -78,5 +79,6 @@ def service() -> MemoryTuningService:
 @pytest.fixture
 def root(service: MemoryTuningService) -> Iterator[str]:
     """The address of the list of experiments of a server that answers for `service`, with a slash at the end."""
-    with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server:
+    ui = partial(ui_routes, optuna_line=lambda: OPTUNA)
+    with Server(service, host="127.0.0.1", port=0, ui=ui) as server:
         yield f"{server.url}/katib/"

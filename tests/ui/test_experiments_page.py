@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from katib.api.marks import marks_of
 from katib.api.types import Experiment
-from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
+from tests.support.browser import OPTUNA, WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ def test_an_empty_list_says_what_to_do_first(root: str, page: Page, service: Mem
     page.goto(root)
     page.get_by_text("No experiment yet.").wait_for()
     assert page.get_by_role("link", name="Start one here").get_attribute("href") == "new"
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy: A study of Optuna").click()
+    page.get_by_text("Copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").endswith("storage = " + OPTUNA)
 
     service.submit(document("demo"), source="demo.yaml")
 

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         format_time,
     )
     from katib.api.types.resources import (
+        BudgetUsage,
         Condition,
         EarlierTrialsStatus,
         Experiment,
@@ -103,6 +104,7 @@ __all__ = [
     "VERSION",
     "AlgorithmSetting",
     "AlgorithmSpec",
+    "BudgetUsage",
     "CollectorKind",
     "CollectorSpec",
     "ComparisonType",

@@ -150,6 +150,20 @@ class ParetoSet(OpenModel, frozen=True):
     reference_point: tuple[MetricValue, ...] = ()
 
 
+class BudgetUsage(OpenModel, frozen=True):
+    """How much of one limit of a budget is used. Amounts are numbers as text, in units of `unit`.
+
+    Attributes:
+        unit: `hours`, `$`, or a resource, `gpu`, `cpu` or `trial`: then in hours of it.
+        used: When the status was written.
+        limit: What may be used.
+    """
+
+    unit: str = ""
+    used: str = ""
+    limit: str = ""
+
+
 class ExperimentSpec(Model, frozen=True):
     """One tuning run, as the user asks for it."""
 
@@ -193,6 +207,7 @@ class ExperimentStatus(OpenModel, frozen=True):
     trials_early_stopped: int = 0
     trial_metrics_unavailable: int = 0
     trials_infeasible: int = 0
+    budget_usage: tuple[BudgetUsage, ...] = ()
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, with the object that Katib writes even when it is empty."""

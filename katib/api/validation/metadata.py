@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from katib.api.budgets import budget_errors
 from katib.api.names import FIRST_FAILURES_ANNOTATION, MAX_EXPERIMENT_NAME
 from katib.api.types import ObjectMeta
 from katib.api.wording import path_to, shown
@@ -36,6 +37,7 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
         cause = f"{shown(namespace)} is not a valid namespace"
         yield FieldError("metadata.namespace", cause, remedy, "namespace-format")
     yield from _check_labels(metadata.labels)
+    yield from budget_errors(metadata.annotations)
     count = metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "0")
     if not (count.isascii() and count.isdigit()):
         where = path_to("metadata.annotations", FIRST_FAILURES_ANNOTATION)

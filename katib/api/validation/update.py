@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from katib.api.conditions import find_condition, has_ended, is_true
+from katib.api.names import BUDGET_ANNOTATION
 from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.api.validation.counts import check_counts
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
+BUDGET_SPENT = "ExperimentBudgetSpent"
 COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
 """The fields of a spec that may change."""
 
@@ -59,14 +61,17 @@ def is_restartable(experiment: Experiment) -> bool:
     return (
         succeeded is not None
         and is_true([succeeded], ExperimentCondition.SUCCEEDED)
-        and succeeded.reason == MAX_TRIALS_REACHED
+        and succeeded.reason in (MAX_TRIALS_REACHED, BUDGET_SPENT)
         and experiment.spec.resume_policy in _RESUMABLE_POLICIES
     )
 
 
 def awaits_restart(experiment: Experiment) -> bool:
     """Return whether an experiment that has ended has got a larger budget since and is about to go on."""
-    budget = experiment.spec.max_trial_count
+    budget, spent = experiment.spec.max_trial_count, experiment.metadata.annotations.get(BUDGET_ANNOTATION)
+    succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
+    if succeeded is None or (succeeded.reason == BUDGET_SPENT and f"budget of {spent} is spent" in succeeded.message):
+        return False
     return is_restartable(experiment) and (budget is None or budget > experiment.status.trials)
 
 
@@ -99,7 +104,7 @@ def _ending(old: Experiment) -> str:
     if is_true(old.status.conditions, ExperimentCondition.FAILED):
         return "has failed and cannot go on"
     succeeded = find_condition(old.status.conditions, ExperimentCondition.SUCCEEDED)
-    if succeeded is not None and succeeded.reason == MAX_TRIALS_REACHED:
+    if succeeded is not None and succeeded.reason in (MAX_TRIALS_REACHED, BUDGET_SPENT):
         return f"has ended, and resume policy {old.spec.resume_policy or ResumePolicy.NEVER} does not let it go on"
     return "has reached its end before its budget and cannot go on"
 

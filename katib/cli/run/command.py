@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from katib.api.loading import FileText
+from katib.api.loading import FileText, with_annotations
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -53,6 +53,7 @@ _OF_AN_ENGINE = ("config", "containers", "place")
     metavar="FILE",
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
+@options.budget
 @again.choice_options
 @options.detach
 @options.data_dir
@@ -63,12 +64,14 @@ _OF_AN_ENGINE = ("config", "containers", "place")
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
 @options.cluster
+@options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
 def run(
     file: str,
     warm_start: str | None,
+    budget: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
@@ -103,8 +106,9 @@ def run(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
-        return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    document = with_earlier(FileText(*options.read_file(file)), warm_start)
+    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start), budget)
+    if cluster:
+        return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
     try:
         check_runs_by_itself(document)
     except InvalidError as error:
@@ -169,6 +173,7 @@ def run_here(
     if detach:
         from katib.cli.run.detached import run_detached
 
+        options.refuse_beside("--detach, but for the command that watches", "log_to")
         options.refuse_beside("--detach", "place")
         return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     if (note := next(iter(running_servers(directory)), None)) is not None:
@@ -307,8 +312,7 @@ def _run_at(
 
 
 def _run_in_cluster(
-    file: str,
-    warm_start: str | None,
+    read: FileText,
     namespace: str | None,
     cluster: options.Cluster,
     *,
@@ -320,7 +324,6 @@ def _run_in_cluster(
     from katib.tuning.asking import check_runs_by_itself
 
     interrupt = Interrupt()
-    read = with_earlier(FileText(*options.read_file(file)), warm_start)
     with open_cluster(cluster) as opened:
         try:
             check_runs_by_itself(read)
@@ -333,11 +336,11 @@ def _run_in_cluster(
         run.follow()
         place = options_of(run.progress.experiment, opened.namespace, str(cluster))
         if interrupt.requested and not run.progress.finished:
-            click.echo(left_line(run.progress.experiment, file, run.progress.done, place), err=True)
+            click.echo(left_line(run.progress.experiment, read.source, run.progress.done, place), err=True)
             return INTERRUPTED
         code = run.report(place)
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, file, place), err=form is not None)
+            click.echo(run_again_line(run.progress.experiment, read.source, place), err=form is not None)
         return code
 
 

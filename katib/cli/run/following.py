@@ -6,22 +6,29 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
 from katib.api.types import Experiment, Trial
+from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.printing import print_object
 from katib.cli.run.summary import ended_lines
 from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.explaining.lines import Lines, Silence
-from katib.explaining.progress import Moment, Progress, savings_of, with_remedy
+from katib.explaining.progress import Moment, Progress, TrialEnded, savings_of, with_remedy
 from katib.tuning.reading import condition_of, shortened
 from katib.tuning.service import Change, TuningService
+
+if TYPE_CHECKING:
+    from katib.histories.live import LiveLogs
 
 _WAIT_SECONDS = 0.25
 _WIND_DOWN_SECONDS = 15.0
@@ -85,9 +92,9 @@ class Run:
         """Show every change until the experiment has ended or the user interrupts."""
         changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
-        with self._display() as display:
+        with self._display() as display, self._logs() as logs:
             while not self._interrupt.requested and not self._is_over():
-                self._take(changes, display)
+                self._take(changes, display, logs)
                 display.tick()
 
     def _is_over(self) -> bool:
@@ -101,7 +108,31 @@ class Run:
             return progress.all_reported or now - self._finished_at > _LAST_CHANGES_SECONDS
         return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS
 
-    def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display) -> None:
+    @contextmanager
+    def _logs(self) -> Iterator[LiveLogs | None]:
+        """Give what writes the trials that end, where `--log-to` asks for it."""
+        places = options.log_places()
+        if not places:
+            yield None
+            return
+        from katib.histories.live import LiveLogs
+        from katib.histories.written import open_log
+
+        experiment, problems = self.progress.experiment, queue.SimpleQueue[str]()
+        logs = LiveLogs(
+            self._service,
+            experiment,
+            [partial(open_log, experiment, form, place) for form, place in places],
+            problems.put,
+        )
+        try:
+            yield logs
+        finally:
+            logs.close()
+            while not problems.empty():
+                click.echo(f"note: --log-to: {problems.get()}; the same line again writes what is missing", err=True)
+
+    def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display, logs: LiveLogs | None) -> None:
         try:
             change = changes.get(timeout=_WAIT_SECONDS)
         except queue.Empty:
@@ -110,6 +141,8 @@ class Run:
             raise change
         for moment in self.progress.observe(change):
             display.tell(with_remedy(moment, self._service))
+            if logs is not None and isinstance(moment, TrialEnded):
+                logs.add(moment.trial)
 
     def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
         while True:

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from katib.api.metrics import PROGRESS
 from katib.api.trials import waiting_words
 from katib.api.types import Trial
 from katib.errors import KatibError
@@ -28,6 +29,7 @@ from katib.explaining.progress import (
     TrialRetried,
 )
 from katib.tuning.reading import (
+    budget_words,
     duration_of,
     format_duration,
     has_several_objectives,
@@ -65,6 +67,7 @@ class LiveTable:
         self._service = service
         self._began = time.monotonic()
         self._readings: dict[str, str] = {}
+        self._done: dict[str, str] = {}
         self._readings_at = 0.0
         self._replicas: dict[str, str] = {}
         self._live = Live(
@@ -84,6 +87,7 @@ class LiveTable:
         """Print a line for whatever is lost, fails or waits; everything else is in the table."""
         if isinstance(moment, TrialEnded):
             self._readings.pop(moment.trial.name, None)
+            self._done.pop(moment.trial.name, None)
         lost = isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST
         if lost or isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp | FailingAlike):
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
@@ -99,10 +103,13 @@ class LiveTable:
             name = trial.name
             try:
                 readings = self._service.metrics(trial.namespace, name, metric=metric, limit=1)
+                done = self._service.metrics(trial.namespace, name, metric=PROGRESS, limit=1)
             except KatibError:
                 continue  # it may have been deleted meanwhile; the next change says so
             if readings:
                 self._readings[name] = f"{metric}={short(readings[-1].value)}"
+            if done:
+                self._done[name] = f"{done[-1].value} %"
         if may_have_replicas(self._progress.experiment):
             with suppress(KatibError):
                 experiment = self._progress.experiment
@@ -128,6 +135,8 @@ class LiveTable:
         left = progress.seconds_left(elapsed)
         of = f"/{progress.limit}" if progress.limit is not None else ""
         words = [f"{progress.done}{of} trials", format_duration(elapsed)]
+        if budget := budget_words(progress.experiment):
+            words.append(f"budget {budget}")
         lost = lost_count(progress.experiment)
         if lost:
             words.append(f"{lost} failed")
@@ -142,13 +151,14 @@ class LiveTable:
 
     def _trials(self, running: list[Trial]) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        replicas = self._replicas
-        for heading in ("running", "for", *(["replicas"] if replicas else []), "latest", "parameters"):
+        replicas, done = self._replicas, self._done
+        more = [*(["done"] if done else []), *(["replicas"] if replicas else [])]
+        for heading in ("running", "for", *more, "latest", "parameters"):
             table.add_column(heading, no_wrap=True)
         for trial in running[:_SHOWN_TRIALS]:
             name = trial.name
             elapsed = duration_of(trial)
-            count = [replicas.get(name, "-")] if replicas else []
+            count = [*([done.get(name, "-")] if done else []), *([replicas.get(name, "-")] if replicas else [])]
             cells = (name, elapsed, *count, self._readings.get(name, "-"), parameters_of(trial))
             table.add_row(*map(Text, cells))
         if len(running) > _SHOWN_TRIALS:

@@ -25,7 +25,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from katib.cluster.admission.certificates import (
+from katib.certificates import (
     BACKDATE,
     Certificate,
     authorities_in,

@@ -11,7 +11,7 @@ from typing import Self
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from katib.cluster.admission.certificates import Certificate, CertificateSource
+from katib.certificates import Certificate, CertificateSource
 from katib.cluster.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
 from katib.cluster.listener import TEXT, Answer, Listener
 from katib.errors import InvalidError, KatibError, TerminalError

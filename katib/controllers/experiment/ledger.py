@@ -18,7 +18,7 @@ from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION
 from katib.api.pareto import Point
 from katib.api.trials import (
     ACTIVE,
@@ -31,6 +31,7 @@ from katib.api.trials import (
 )
 from katib.api.types import Trial
 from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
+from katib.controllers.experiment.spending import Spending, Uses
 from katib.runtime.objects import Key
 
 LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
@@ -54,6 +55,7 @@ class TrialCounts:
         pareto: The trials of several objectives that none beats in everything; None with one objective.
         pareto_trials: Those that it names.
         infeasible: Number of measured trials that do not satisfy the constraints; they cannot be best.
+        uses: What the trials have used of a budget; None where none is counted.
         lost: The trials that failed or have no metrics, the newest ones, as long as none has ended otherwise.
         owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
             while trials of a deleted experiment of the same name are still going.
@@ -66,6 +68,7 @@ class TrialCounts:
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
     infeasible: int = 0
+    uses: Uses | None = None
     lost: tuple[Trial, ...] = ()
     owners: frozenset[str] = frozenset()
 
@@ -98,6 +101,7 @@ class _Account:
     infeasible: set[str] = field(default_factory=set)
     pareto: ParetoSet = field(default_factory=ParetoSet)
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
+    spending: Spending | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> int | None:
@@ -112,6 +116,8 @@ class _Account:
             state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
+        if self.spending is not None:
+            self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
@@ -120,6 +126,9 @@ class _Account:
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
         self.owners.update(_owners_of(trial))
+        if HOLDS_ANNOTATION in trial.metadata.annotations:
+            self.spending = self.spending or Spending()
+            self.spending.add(trial)
         insort(self.by_state.setdefault(state, []), (order, name))
         rank = self._enter(trial, name, order) if state in ELIGIBLE else None
         self.places[name] = (state, order, rank)
@@ -212,6 +221,7 @@ class TrialLedger:
                 names=names,
                 active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
                 infeasible=len(account.infeasible),
+                uses=None if account.spending is None else account.spending.uses(),
                 owners=frozenset(account.owners),
             )
             best = account.best()

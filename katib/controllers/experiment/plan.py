@@ -15,12 +15,14 @@ where an assignment would know no more for being made later, some are kept ahead
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from msgspec import structs
 
+from katib.api.budgets import Budget, budget_of
 from katib.api.conditions import (
     find_condition,
     has_ended,
@@ -32,6 +34,7 @@ from katib.api.conditions import (
 from katib.api.failure_text import TRIAL_HAS_FAILED
 from katib.api.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.api.names import (
+    BUDGET_ANNOTATION,
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
     FIRST_FAILURES_ANNOTATION,
@@ -42,6 +45,7 @@ from katib.api.names import (
 )
 from katib.api.trials import ELIGIBLE, TrialState, cost, objective_costs, reaches_goals, trial_state
 from katib.api.types import (
+    BudgetUsage,
     CollectorKind,
     ConditionStatus,
     Experiment,
@@ -58,7 +62,7 @@ from katib.api.types import (
     TrialAssignment,
     TrialCondition,
 )
-from katib.api.validation.update import MAX_TRIALS_REACHED, awaits_restart
+from katib.api.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import LOST, TrialCounts
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
 from katib.controllers.suggestion.replies import initial_trials_left
@@ -106,6 +110,7 @@ class ExperimentPlan:
         stop_trials: Trials to kill because the experiment is over.
         close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
         restart_suggestion: Whether the Suggestion is to be opened again.
+        again_after_seconds: When to look again although nothing changes.
         status: The new status; the very same object when nothing changed.
     """
 
@@ -116,6 +121,7 @@ class ExperimentPlan:
     stop_trials: tuple[str, ...] = ()
     close_suggestion: bool = False
     restart_suggestion: bool = False
+    again_after_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +142,17 @@ class Observed:
     is_summary_due: bool = True
     now: datetime = field(kw_only=True)
 
+    @property
+    def budget(self) -> Budget | None:
+        """What the trials may use, where any use is counted."""
+        return None if self.counts.uses is None else budget_of(self.experiment.metadata.annotations)
+
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
+    if seen.counts.uses is not None:
+        plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
     if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
         return replace(plan, status=_with_summary(plan.status, seen))
     return plan
@@ -191,6 +204,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
         "current_optimal_trial": optimal_trial(counts.best),
         "pareto_set": _pareto_set(seen),
         "trials_infeasible": counts.infeasible,
+        "budget_usage": () if seen.counts.uses is None else _budget_usage(seen),
     }
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
@@ -217,6 +231,17 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
         best_trial_name=best.name,
         parameter_assignments=best.spec.parameter_assignments,
         observation=best.status.observation or Observation(),
+    )
+
+
+def _budget_usage(seen: Observed) -> tuple[BudgetUsage, ...]:
+    """Return what an experiment's status says of its budget."""
+    uses, budget = seen.counts.uses, seen.budget
+    if uses is None or budget is None:
+        return ()
+    return tuple(
+        BudgetUsage(unit=unit, used=f"{uses.used(budget, unit, seen.now):.9g}", limit=f"{limit:.9g}")
+        for unit, limit in budget.limits.items()
     )
 
 
@@ -301,7 +326,37 @@ def _ending(seen: Observed) -> Ending | None:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
     if first := _first_failures(seen):
         return first
-    return None if counts.active else _dead_end(seen)
+    return _budget_spent(seen) or (None if counts.active else _dead_end(seen))
+
+
+def _budget_spent(seen: Observed) -> Ending | None:
+    """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
+    uses, budget = seen.counts.uses, seen.budget
+    if uses is None or budget is None:
+        return None
+    cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
+    if not uses.is_spent(budget, seen.now):
+        if seen.counts.active or uses.room(budget, seen.now) >= 1:
+            return None
+        cause += ": what is left is less than a trial takes"
+    if seen.counts.best is None and _is_measured(seen.experiment):
+        return _failed(f"Experiment has failed because {cause}, and no trial brought a value", BUDGET_SPENT)
+    return _succeeded(BUDGET_SPENT, cause)
+
+
+def _within_budget(seen: Observed, slots: int) -> int:
+    """Return how many of these trials can end within the budget."""
+    uses, budget = seen.counts.uses, seen.budget
+    return slots if uses is None or budget is None else int(min(slots, uses.room(budget, seen.now)))
+
+
+def _seconds_of_budget(seen: Observed, status: ExperimentStatus) -> float | None:
+    """Return after how many seconds the budget is spent; None without one, or where nothing runs."""
+    uses, budget = seen.counts.uses, seen.budget
+    if uses is None or budget is None or has_ended(status.conditions):
+        return None
+    left = uses.seconds_left(budget, seen.now)
+    return left if math.isfinite(left) else None
 
 
 def _first_failures(seen: Observed) -> Ending | None:
@@ -333,10 +388,14 @@ def _cause_of(trial: Trial) -> str:
 def _without_value(seen: Observed) -> Ending | None:
     """Return the end of an experiment none of whose trials brought a value, although it has an objective."""
     objective, counts = seen.experiment.spec.objective, seen.counts
-    collector = seen.experiment.spec.metrics_collector_spec
-    measured = collector is None or collector.kind != CollectorKind.NONE
     ended = counts.count(*LOST, *ELIGIBLE)
-    if objective is None or not measured or counts.best is not None or counts.infeasible or not ended:
+    if (
+        objective is None
+        or not _is_measured(seen.experiment)
+        or counts.best is not None
+        or counts.infeasible
+        or not ended
+    ):
         return None
     names = " and ".join(term.name for term in objective.terms)
     cause = (
@@ -345,6 +404,11 @@ def _without_value(seen: Observed) -> Ending | None:
         else f"its trial brought no value of {names}"
     )
     return _failed(f"Experiment has failed because {cause}", NO_USABLE_TRIAL)
+
+
+def _is_measured(experiment: Experiment) -> bool:
+    collector = experiment.spec.metrics_collector_spec
+    return experiment.spec.objective is not None and (collector is None or collector.kind != CollectorKind.NONE)
 
 
 def _goal_is_reached(seen: Observed) -> bool:
@@ -434,6 +498,8 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
+    if seen.counts.uses is not None:
+        slots = _within_budget(seen, slots)
     create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

@@ -127,6 +127,8 @@ class ExperimentReconciler:
             plan, trials = plan_experiment(seen), []
         self._apply(experiment, suggestion, plan, trials)
         result = self._write_status(experiment, plan, seconds_to_summary)
+        if plan.again_after_seconds is not None:
+            result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:

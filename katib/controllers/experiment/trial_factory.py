@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from katib.api.budgets import holds_of, holds_text
 from katib.api.leases import is_asked
 from katib.api.names import (
+    BUDGET_ANNOTATION,
     BY_CALLER,
     EVALUATED_BY_LABEL,
     EXPERIMENT_LABEL,
+    HOLDS_ANNOTATION,
     LOST_LEASES_ANNOTATION,
     TRIAL_FINALIZER,
 )
@@ -109,11 +112,17 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
             **assignment.labels,
             **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
         },
-        annotations=_lost_leases(experiment) if asked else {},
+        annotations={**(_lost_leases(experiment) if asked else {}), **_holds(experiment, run_spec)},
         owner_references=(owned_by(experiment),),
         finalizers=(TRIAL_FINALIZER,),
     )
     return Trial(metadata=metadata, spec=spec)
+
+
+def _holds(experiment: Experiment, run_spec: dict[str, Any] | None) -> dict[str, str]:
+    """Return the annotation of trials whose use is counted: what each has while it runs."""
+    counted = BUDGET_ANNOTATION in experiment.metadata.annotations
+    return {HOLDS_ANNOTATION: holds_text(holds_of(run_spec))} if counted else {}
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:

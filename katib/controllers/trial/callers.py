@@ -4,7 +4,8 @@ Theory of operation. Such a trial has no job. It is Created and waits until a re
 annotations says; from then on it is Running. Its caller ends it by an outcome there: it is Succeeded when its
 objective was reported, Failed or EarlyStopped when the caller says so. A lease that ends without a sign of life makes
 it wait again, for another caller, or fail, as the experiment has chosen. Which of two writers came first is decided by
-the store, for each of them compares the revision.
+the store, for each of them compares the revision. While no server ran, no sign of life could arrive: every lease lasts
+for its whole time after the start of the one that reads it.
 
 A trial that was evaluated elsewhere is created with its outcome, and has the times of that.
 
@@ -21,7 +22,7 @@ from msgspec import structs
 
 from katib.api.conditions import find_condition, whole_second
 from katib.api.failure_text import TRIAL_HAS_FAILED
-from katib.api.leases import Lease, Outcome, fails_when_lost, lease_of, outcome_of
+from katib.api.leases import LONG_AGO, Lease, Outcome, fails_when_lost, lease_of, outcome_of
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
 from katib.api.types import CollectorKind, Observation, Trial, TrialCondition, TrialStatus
 from katib.controllers.trial.plan import (
@@ -51,19 +52,21 @@ class CallersTrial:
     Attributes:
         observation: What the log says; read only where the trial is about to end.
         verdict: Why its early stopping service wants it stopped; empty while it may go on.
+        since: From when on signs of life could arrive.
     """
 
     trial: Trial
     observation: Observation | None = None
     verdict: str = ""
+    since: datetime = LONG_AGO
     now: datetime = field(kw_only=True)
 
 
-def comes_to_its_end(trial: Trial, now: datetime) -> bool:
+def comes_to_its_end(trial: Trial, now: datetime, since: datetime = LONG_AGO) -> bool:
     """Return whether the plan needs the observation of a trial, because it ends now."""
     if trial_state(trial) not in ACTIVE:
         return False
-    return outcome_of(trial) is not None or (is_stopping(trial) and not _is_held(lease_of(trial), now))
+    return outcome_of(trial) is not None or (is_stopping(trial) and _seconds_left(lease_of(trial), since, now) <= 0)
 
 
 def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
@@ -82,17 +85,16 @@ def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
         return _ended_by_caller(seen, status, outcome)
     if lease is None:
         return TrialPlan(status=status)
-    if not _is_held(lease, seen.now):
-        return _lost(seen, status, lease)
-    return _under_way(seen, status, lease)
+    left = _seconds_left(lease, seen.since, seen.now)
+    return _lost(seen, status, lease) if left <= 0 else _under_way(seen, status, lease, left)
 
 
-def _is_held(lease: Lease | None, now: datetime) -> bool:
-    return lease is not None and lease.until > now
+def _seconds_left(lease: Lease | None, since: datetime, now: datetime) -> float:
+    """Return how much longer a caller is waited for."""
+    return 0.0 if lease is None else (max(lease.until, lease.renewed(since).until) - now).total_seconds()
 
 
-def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease) -> TrialPlan:
-    left = (lease.until - seen.now).total_seconds()
+def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease, left: float) -> TrialPlan:
     if is_stopping(seen.trial):
         return TrialPlan(status=status, again_after_seconds=left)
     reason, message = ASKED_REASON, f"Trial is running: {lease.client} evaluates it"

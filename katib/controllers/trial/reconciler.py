@@ -110,7 +110,7 @@ class TrialReconciler:
         self._jobs = Jobs(store, caches.jobs)
         self._observations = observations
         self._events = events
-        self._clock = clock
+        self._clock, self._started = clock, clock.now()
         self._settings = settings
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
@@ -202,10 +202,12 @@ class TrialReconciler:
 
     def _follow_caller(self, trial: Trial, now: datetime) -> Result:
         """Move a trial that a caller evaluates a step closer to its end."""
-        report = self._observations.conclude(trial) if comes_to_its_end(trial, now) else _NO_REPORT
+        report = self._observations.conclude(trial) if comes_to_its_end(trial, now, self._started) else _NO_REPORT
         if report is None:
             return DONE  # the answer wakes us
-        plan = plan_callers_trial(CallersTrial(trial, report.observation, self._verdict_of(trial), now=now))
+        plan = plan_callers_trial(
+            CallersTrial(trial, report.observation, self._verdict_of(trial), self._started, now=now)
+        )
         result = self._apply(trial, plan, None)
         if not takes_no_more_readings(plan.status, None):
             return result

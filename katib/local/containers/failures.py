@@ -55,6 +55,7 @@ _NO_DAEMON = re.compile(
 _LIMITS = re.compile(r"cgroup|rlimit|controller .* is not available|resource limits", re.IGNORECASE)
 _IDS = re.compile(r"newuidmap|newgidmap|insufficient UIDs|subuid|subgid|lchown", re.IGNORECASE)
 _GPU = re.compile(r"CDI|nvidia|device driver", re.IGNORECASE)
+_NETWORK = re.compile(r"netavark|aardvark", re.IGNORECASE)
 _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
 
 
@@ -118,7 +119,7 @@ def _explained(program: Program, run: ImageRun, code: int, said: str) -> SpawnEr
     if _NO_DAEMON.search(said):
         return runtime_down(program, said)
     found = _image_error(program, run, said)
-    if found is None and code in _NOT_EXECUTED:
+    if found is None and code in _NOT_EXECUTED and not _NETWORK.search(said):
         found = _program_error(run, said)
     return found or _machine_error(program, run, said)
 
@@ -131,6 +132,11 @@ def _machine_error(program: Program, run: ImageRun, said: str) -> SpawnError:
     if _GPU.search(said) and run.gpus:
         remedy = "install nvidia-container-toolkit and run `nvidia-ctk cdi generate`, as docs/how-to/containers.md says"
         return SpawnError(f'{program} cannot give its GPUs to image "{image}": {said}', remedy, "container-gpu")
+    if _NETWORK.search(said):
+        remedy = "install iptables, which it needs, as docs/how-to/containers.md says"
+        return SpawnError(
+            f'{program} cannot set up the network of image "{image}": {said}', remedy, "container-network"
+        )
     if _LIMITS.search(said):
         remedy = "leave the limits out, or let this account limit resources, as docs/how-to/containers.md says"
         return SpawnError(f'{program} cannot limit image "{image}": {said}', remedy, "container-limits")

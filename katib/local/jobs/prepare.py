@@ -85,11 +85,15 @@ def begin_directory(root: Path, job: Object) -> None:
 
 def trial_name(job: Object) -> str:
     """Return the name of the Trial that controls a job, the job's own name when none does."""
-    metadata = job["metadata"]
-    for owner in metadata.get("ownerReferences") or ():
+    return trial_owner(job) or str(job["metadata"]["name"])
+
+
+def trial_owner(job: Object) -> str | None:
+    """Return the name of the Trial that controls a job; None where none does."""
+    for owner in job["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == TRIAL_KIND:
             return str(owner["name"])
-    return str(metadata["name"])
+    return None
 
 
 def prepare_pod(

@@ -208,6 +208,7 @@ def _container_status(
     status: Json = {
         "name": container.name,
         "image": images.get(container.name, ""),
+        "imageID": "",
         "ready": container.is_running,
         "restartCount": container.restarts,
     }

@@ -17,10 +17,11 @@ from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.trial.plan import is_stopping
 from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.controller import JobController
-from katib.local.jobs.prepare import trial_name
+from katib.local.jobs.prepare import trial_name, trial_owner
 from katib.local.layout import Layout
 from katib.local.pods.objects import pulling_words
 from katib.local.pods.pulls import PullNews
+from katib.local.trials.files import TrialFiles
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object
 from katib.tuning.reading import format_duration
@@ -32,6 +33,7 @@ class TrialJobs:
     """The trials that jobs belong to, each of which has the name of its job. Fits `katib.local.jobs.owner.JobOwner`.
 
     Args:
+        files: What jobs leave; those of a job without a trial go with it.
         layout: Where checkpoints are.
         trials: Where the trial of a job is found.
         experiments: Where its experiment is found.
@@ -41,12 +43,14 @@ class TrialJobs:
 
     def __init__(
         self,
+        files: TrialFiles,
         layout: Layout,
         trials: Informer[Trial],
         experiments: Informer[Experiment],
         events: EventRecorder,
         wake: Callable[[Key], None],
     ) -> None:
+        self._files = files
         self._layout = layout
         self._trials = trials
         self._experiments = experiments
@@ -91,6 +95,8 @@ class TrialJobs:
 
     def gone(self, job: Object) -> None:
         """Have the controller look at the trial: nothing of its deleted job runs any more."""
+        if trial_owner(job) is None and self._trial_of(job) is None:
+            self._files.remove(Key.of(job))
         self._wake(Key.of(job))
 
     def pulled(self, job: Object, news: PullNews) -> None:

@@ -22,9 +22,9 @@ from katib.local.services.files import SocketDirectory
 from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
 
 if TYPE_CHECKING:
+    from katib.rest.status_server import StatusServer
     from katib.rpc.db_manager import DbManagerServer
     from katib.rpc.log_guard import LogGuard
-    from katib.rpc.trainer_status import StatusServer
 
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
 _KEY_BYTES = 32
@@ -146,15 +146,17 @@ class LogServers:
             return self._others.address
 
     def _status_server(self) -> StatusServer:
-        from katib.rpc.trainer_status import StatusServer
+        from katib.rest.status_server import StatusServer
+        from katib.rpc.trainer_status import StatusReceiver
 
-        return StatusServer(
+        receiver = StatusReceiver(
             self._log,
             self._guard(),
             lambda trial_name: self._stored_names.get(trial_name, ()),
             lambda: datetime.now(UTC),
             self._stored,
         )
+        return StatusServer(receiver)
 
     def _guard(self) -> LogGuard:
         from katib.rpc.log_guard import LogGuard

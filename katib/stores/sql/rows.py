@@ -46,7 +46,7 @@ _INSERT_OWNER = "INSERT INTO object_owners SELECT ?, id FROM objects WHERE uid =
 
 
 @cache
-def _select_listed(*, namespaced: bool, label_count: int, owned: bool) -> str:
+def _select_listed(*, namespaced: bool, label_count: int, owned: bool, sliced: bool = False) -> str:
     """Return the statement of a list call with these conditions.
 
     Where objects are found by label or owner, a unary plus keeps SQLite from searching by kind: it knows no numbers
@@ -59,6 +59,9 @@ def _select_listed(*, namespaced: bool, label_count: int, owned: bool) -> str:
     plus = "+" if searched else ""
     plain = ("kind", "api_version", "namespace") if namespaced else ("kind", "api_version")
     conditions = [*searched, *(f"{plus}{column} = :{column}" for column in plain)]
+    if sliced:  # ids are sorted without the bodies, of which only those of the slice are read
+        ids = f"SELECT id FROM objects WHERE {' AND '.join(conditions)} AND id > :place ORDER BY id LIMIT :limit"  # noqa: S608 - of constants
+        return f"SELECT id, body FROM objects WHERE id IN ({ids}) ORDER BY id"  # noqa: S608 - of constants
     return f"SELECT body FROM objects WHERE {' AND '.join(conditions)} ORDER BY id"  # noqa: S608 - of constants
 
 
@@ -114,6 +117,28 @@ def object_pages(
             return
 
 
+def slice_objects(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    namespace: str | None,
+    labels: Mapping[str, str],
+    limit: int,
+    place: str,
+) -> tuple[tuple[Object, ...], str]:
+    """Return at most so many objects of a kind behind a place, and the place behind them, empty when they are the last.
+
+    Raises:
+        InvalidError: The place is none.
+    """
+    if place and not (place.isascii() and place.isdecimal() and len(place) < _LONGEST_ID):
+        raise foreign_cursor(place)
+    statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=False, sliced=True)
+    values = {**_listed_values(kind, namespace, labels), "place": int(place or 0), "limit": limit + 1}
+    found = connection.execute(statement, values).fetchall()
+    items = tuple([semantics.decode(body) for _, body in found[:limit]])
+    return items, str(found[limit - 1][0]) if len(found) > limit else ""
+
+
 def _decoded(bodies: Iterable[tuple[str]]) -> tuple[Object, ...]:
     return tuple([semantics.decode(body) for (body,) in bodies])
 
@@ -126,10 +151,14 @@ def _bodies(
     owner_uid: str | None,
 ) -> sqlite3.Cursor:
     statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=owner_uid is not None)
-    values = {**kind._asdict(), "namespace": namespace, "owner": owner_uid}
+    return connection.execute(statement, {**_listed_values(kind, namespace, labels), "owner": owner_uid})
+
+
+def _listed_values(kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {**kind._asdict(), "namespace": namespace}
     for number, (label, value) in enumerate(labels.items()):
         values |= {f"label_{number}": label, f"value_{number}": value}
-    return connection.execute(statement, values)
+    return values
 
 
 def search(connection: sqlite3.Connection, query: Query) -> Found:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from katib.databases.sqlite import Database
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.objects import Key, Kind, Object, ObjectList, Slice
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
@@ -104,6 +104,20 @@ class SqlStore(TransactedStore):
             revision = str(rows.read_revision(driver))
             for items in rows.object_pages(driver, kind, namespace, labels or {}, PAGE_SIZE):
                 yield ObjectList(items, revision, in_order=True)
+
+    def slice(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        limit: int,
+        place: str = "",
+    ) -> Slice:
+        """Return objects behind a place: `katib.runtime.objects.SlicedStore`."""
+        with self._database.snapshot() as driver:
+            items, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
+            return Slice(items, str(rows.read_revision(driver)), following)
 
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
         return self._database.transact(lambda driver: action(rows.SqlRows(driver, self._facts)), on_commit)

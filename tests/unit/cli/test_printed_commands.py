@@ -27,6 +27,7 @@ EXAMPLES = {
     "katib {}": "katib run",
     "katib --help": "katib --help",
     "katib algorithms": "katib algorithms",
+    "katib algorithms NAME": "katib algorithms tpe",
     "katib ask": "katib ask",
     "katib ask {}": "katib ask demo",
     "katib best {}": "katib best demo",

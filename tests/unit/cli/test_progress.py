@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from katib.api.metrics import PROGRESS, MetricLog
 from katib.api.types import Experiment, Trial
+from katib.cli.run.live import LiveTable
 from katib.explaining.lines import moment_line
 from katib.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
 from katib.tuning.service import Change, Diagnosis
@@ -165,6 +169,20 @@ def test_moments_carry_what_they_are_about(progress: Progress) -> None:
 
     assert list(progress.observe(Change("ADDED", trial.encode()))) == [TrialStarted(trial)]
     assert TrialEnded(trial, 1) != BestChanged("t", "1")
+
+
+def test_the_table_shows_what_programs_say_is_done(service: MemoryTuningService, progress: Progress) -> None:
+    see(progress, make_trial("demo-0", condition("Running")))
+    service.put(make_trial("demo-0", condition("Running")))
+    console = Console(file=StringIO(), width=120)
+    for shown, reading in (("demo-0", MetricLog(START, "loss", "0.5")), ("45 %", MetricLog(START, PROGRESS, "45"))):
+        service.store_readings("demo-0", reading)
+        table = LiveTable(progress, service, console)
+        table.tick()
+        with console.capture() as drawn:
+            console.print(table._draw())
+        assert shown in drawn.get()
+        assert ("done" in drawn.get()) == (reading.name == PROGRESS)
 
 
 def failed(name: str, cause: str, *, index: int = 0) -> Trial:

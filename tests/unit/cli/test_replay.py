@@ -114,3 +114,41 @@ def test_an_experiment_without_readings_is_sent_to_why(katib: Katib, service: Me
 
     assert (code, out) == (0, "")
     assert "katib why demo" in err
+
+
+def test_all_algorithms_are_compared_and_the_one_that_saves_without_a_loss_is_named(
+    katib: Katib, service: MemoryTuningService
+) -> None:
+    """Of six trials the last two are hopeless from the first reading on; the best turns only at its end."""
+    curves = {f"t{i}": [0.5 - 0.05 * i] * 4 for i in range(4)} | {"t4": [9.0] * 4, "t5": [9.0] * 4}
+    curves["t3"] = [0.6, 0.6, 0.6, 0.01]
+    service.put(make_experiment("demo", condition("Succeeded")))
+    for index, (name, values) in enumerate(curves.items()):
+        service.put(make_trial(name, condition("Succeeded"), loss=str(min(values)), index=index))
+        for second, value in enumerate(values, 1):
+            service.store_readings(name, MetricLog(START + timedelta(seconds=10 * index + second), "loss", str(value)))
+
+    code, out, _ = katib("replay", "demo", "--compare")
+    found = {one["algorithm"]: one for one in json.loads(katib("replay", "demo", "--compare", "-o", "json").out)}
+
+    assert code == 0
+    assert (found["medianstop"]["trials"], found["medianstop"]["lost"], found["medianstop"]["kept"]) == (6, 0, 1)
+    assert found["asha"]["lost"] > 0
+    assert found["asha"]["kept"] == 0
+    best = max((one for one in found.values() if one["lost"] <= 0.01), key=lambda one: one["saved"])
+    assert f"`--early-stopping {best['algorithm']}`" in out
+    assert out.splitlines()[0].split() == ["ALGORITHM", "STOPPED", "SAVED", "LOST", "BEST-KEPT"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("demo", "other"), "several experiments need --compare"),
+        (("demo", "--compare", "-s", "a=1"), "--compare takes all algorithms"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(katib: Katib, options: tuple[str, ...], said: str) -> None:
+    code, _, err = katib("replay", *options)
+
+    assert code == 2
+    assert said in err

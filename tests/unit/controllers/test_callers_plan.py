@@ -130,7 +130,17 @@ def test_a_stopped_trial_whose_caller_is_lost_ends_with_what_it_reported() -> No
     assert state(after(lost, observation=OBSERVED)) is TrialState.EARLY_STOPPED
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null", '{"until": 5, "seconds": "x"}'])
+def test_a_lease_lasts_for_its_whole_time_after_the_server_came_back() -> None:
+    back = NOW - timedelta(seconds=ENDED.seconds / 2)
+    waiting = plan(a_trial(ENDED), since=back)
+
+    assert waiting.again_after_seconds == ENDED.seconds / 2
+    assert waiting.status.conditions[-1].status == "True"
+    assert state(after(after(a_trial(HELD)), since=NOW)) is TrialState.RUNNING
+    assert state(structs.replace(a_trial(ENDED), status=plan(a_trial(ENDED)).status)) is TrialState.PENDING
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null", '{"until": 5, "seconds": "x"}', '{"seconds": 1e300}'])
 def test_annotations_that_a_user_broke_are_a_lease_that_ended(text: str) -> None:
     trial = a_trial(**{LEASE_ANNOTATION: text, OUTCOME_ANNOTATION: text})
 

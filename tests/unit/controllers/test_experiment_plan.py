@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, FIRST_FAILURES_ANNOTATION
+from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
 from katib.api.trials import TrialState
 from katib.api.types import ParameterAssignment, Trial, TrialAssignment
 from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
+from katib.controllers.experiment.spending import Uses
 from katib.controllers.settings import FINISH_ANNOTATION
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.states import EXHAUSTED
@@ -592,3 +593,56 @@ def test_goals_end_an_experiment_when_one_trial_reaches_all() -> None:
     assert not is_reached(accuracy=0.9, seconds=5)
     assert is_reached(seconds=5)
     assert not is_reached()
+
+
+# --- a budget of time and money ---------------------------------------------------------------------------------------
+
+
+def uses(hours: float, *, running: int = 0, median: float | None = None) -> Uses:
+    """Return what trials used: hours that are over, and trials that have just started."""
+    return Uses(3600 * hours, {}, ((LATER, {"trial": 1.0}),) * running, median and 3600 * median, {"trial": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("used", "trials", "created", "again"),
+    [
+        pytest.param(uses(1), {"succeeded": 1}, 3, None, id="much is left"),
+        pytest.param(uses(1, running=1), {"running": 1}, 2, 3 * 3600, id="it is spent in three hours"),
+        pytest.param(uses(3, running=1, median=1.5), {"running": 1}, 0, 3600, id="too little for one more"),
+    ],
+)
+def test_trials_start_as_long_as_they_can_end_within_the_budget(
+    used: Uses, trials: dict[str, int], created: int, again: float | None
+) -> None:
+    seen: dict[str, Any] = {"counts": replace(counts(**trials), uses=used), "waiting": assignments("a", "b", "c")}
+    seen["annotations"] = {BUDGET_ANNOTATION: "4h"}
+    planned = plan(seen=seen, maxTrialCount=20, parallelTrialCount=3)
+
+    assert len(planned.create_trials) == created
+    assert planned.again_after_seconds == again
+    assert [(u.unit, u.limit) for u in planned.status.budget_usage] == [("hours", "4")]
+
+
+@pytest.mark.parametrize("used", [uses(4, running=1), uses(3, median=1.5)], ids=["spent", "too little for one more"])
+def test_a_budget_that_is_spent_ends_it_and_stops_what_runs(used: Uses) -> None:
+    made = replace(counts(best="0.5", succeeded=3, running=len(used.running)), uses=used)
+    planned = plan(CREATED, RUNNING, seen={"counts": made, "annotations": {BUDGET_ANNOTATION: "4h"}}, maxTrialCount=20)
+    end = planned.status.conditions[-1]
+
+    assert (end.type, end.status, end.reason) == ("Succeeded", "True", "ExperimentBudgetSpent")
+    assert "its budget of 4h is spent" in end.message
+    assert planned.stop_trials == made.active
+    assert planned.again_after_seconds is None
+
+
+def test_a_larger_budget_lets_it_go_on_and_the_same_does_not() -> None:
+    spent = holding("Succeeded", "ExperimentBudgetSpent", message="because its budget of 4h is spent")
+
+    def planned(budget: str, policy: str) -> list[tuple[str, str, str]]:
+        made = replace(counts(best="0.5", succeeded=3), uses=uses(4))
+        seen = {"counts": made, "annotations": {BUDGET_ANNOTATION: budget}}
+        found = plan(CREATED, spent, seen=seen, maxTrialCount=20, resumePolicy=policy)
+        return story(found.status.conditions)[-1:]
+
+    assert planned("8h", "LongRunning") == [("Running", "True", "ExperimentRunning")]
+    assert planned("4h", "LongRunning") == planned("8h", "Never") == story([spent])

@@ -102,6 +102,10 @@ def test_a_reading_without_a_time_has_no_age() -> None:
     assert diagnosis.findings == ("Latest loss is 0.3, 1 reading so far.",)
 
 
+def test_a_running_trial_tells_what_its_program_says_is_done() -> None:
+    assert "Its program says that 45 % are done." in diagnose(RUNNING, progress={"t": "45"}).findings
+
+
 def test_a_running_trial_without_readings_points_to_its_output() -> None:
     assert diagnose(RUNNING).remedies == ("`katib logs t -f` shows its output.",)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.cluster.admission.certificates import Issued, issue
+from katib.certificates import Issued, issue
 from katib.errors import InvalidError, UnavailableError
 from katib.rpc.credentials import Credentials, server_credentials
 from katib.rpc.db_manager import DbManagerServer

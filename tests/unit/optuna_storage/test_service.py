@@ -213,6 +213,16 @@ def test_a_trial_that_has_ended_takes_nothing_more(world: World, state: int) -> 
         world.call("SetTrialUserAttribute", trial_id=trial, key="k", value="1")
 
 
+def test_what_has_ended_takes_little_memory(world: World) -> None:
+    study = world.study()
+    ended, going_on = world.begin(study), world.begin(study)
+    world.turn(ended, COMPLETE, 1.0)
+
+    known = next(iter(world.trials._known.values())).trials
+    assert [known[number].stored is None for number in (0, 1)] == [True, False]
+    assert world.trial(going_on).number == 1
+
+
 def test_a_trial_that_its_user_ended_has_failed(world: World) -> None:
     study = world.study()
     noticed, unnoticed = world.begin(study), world.begin(study)

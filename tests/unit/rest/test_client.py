@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from katib.api.types import Experiment
-from katib.cluster.admission.certificates import issue
+from katib.certificates import issue
 from katib.errors import (
     ERROR_CODES,
     FieldError,

@@ -15,7 +15,7 @@ import pytest
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.errors import ForbiddenError, UnavailableError
 from katib.sdk.push_program import PushedReadings
-from katib.sdk.reporting import report
+from katib.sdk.reporting import have_received_by, report
 from metrics_collector.parsers import TextParser
 
 HEAVY = ("pydantic", "grpc", "google.protobuf", "sqlalchemy", "numpy", "re2", "yaml", "subprocess", "katib.api")
@@ -176,3 +176,16 @@ def test_what_is_refused_is_told_once_and_counted() -> None:
         "metrics are refused: the token is another trial's",
         "2 readings were refused: the token is another trial's",
     ]
+
+
+def test_a_function_may_take_what_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    taken: list[tuple[Any, int | None]] = []
+    have_received_by(lambda readings, step: taken.append((readings, step)))
+    try:
+        report({"val/loss": np.float32(0.5)}, step=2)
+    finally:
+        have_received_by(None)
+    report(loss=1)
+
+    assert taken == [({"val/loss": 0.5}, 2)]
+    assert capsys.readouterr().out == "loss=1.0\n"

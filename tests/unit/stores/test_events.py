@@ -12,7 +12,8 @@ import pytest
 from katib.databases.sqlite import Database, open_database
 from katib.runtime.testing import VirtualClock
 from katib.stores import event_queue, events
-from katib.stores.events import EventLog, EventSubject
+from katib.stores.event_queue import EventSubject
+from katib.stores.events import EventLog
 from tests.support.waiting import eventually
 
 DEMO = EventSubject("Experiment", "default", "demo", "demo")

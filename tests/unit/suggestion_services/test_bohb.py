@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from statistics import fmean, median
 
 import pytest
 
+from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.bohb.evidence import evidence_at
 from tests.support.halving import SETTINGS, SPACE, Run, a_learning_curve, algorithm_of, halving_problem
 from tests.support.refusals import refusal
-from tests.support.suggestion import an_experiment, served_here
+from tests.support.suggestion import a_parameter, an_experiment, served_here
 
 
 def test_it_goes_on_with_further_rounds_until_its_budget_is_used() -> None:
@@ -41,6 +45,49 @@ def test_later_configurations_are_better_than_random_ones() -> None:
     losses = [a_learning_curve({**t.assignments, "epochs": "9"}) - 1 / 9 for t in begun]
 
     assert median(losses[-40:]) < 0.1 * median(losses[:17])
+
+
+@pytest.mark.slow
+def test_it_beats_the_same_brackets_without_a_model_on_a_noisy_bowl() -> None:
+    """The model that saw survivors alone did not: it went to corners, and repeated the first good trials."""
+    optimum = {"x": 0.7, "y": -1.1, "z": 1.6}
+    space = [a_parameter(name, min="-3", max="3") for name in optimum]
+    space.append(a_parameter("epochs", pb.INT, min="1", max="27"))
+
+    def loss(trial: PastTrial) -> float:
+        return sum((float(trial.assignments[name]) - best) ** 2 for name, best in optimum.items())
+
+    def end(trial: PastTrial) -> PastTrial:
+        epochs = int(trial.assignments["epochs"])
+        noise = Random(str(trial)).gauss(0, 1) / epochs**0.5
+        return replace(trial, outcome=Outcome.MEASURED, objective=loss(trial) + 4 / epochs + noise)
+
+    def best_of(name: str, seed: int) -> float:
+        problem = halving_problem(name, space, r_l=27, rounds=5, random_state=seed)
+        trials = Run(problem, name, end=end).to_the_end().trials
+        full = (trial for trial in trials if trial.assignments["epochs"] == "27")
+        return loss(min(full, key=lambda trial: trial.objective))
+
+    ours = median(best_of("bohb", seed) for seed in range(5))
+    theirs = median(best_of("hyperband", seed) for seed in range(5))
+
+    assert ours < theirs / 3
+
+
+def test_configurations_that_ended_below_count_unless_their_resource_misleads() -> None:
+    def past(x: float, epochs: int, loss: float) -> PastTrial:
+        return PastTrial(f"{x}/{epochs}", Outcome.MEASURED, {"x": str(x), "epochs": str(epochs)}, loss)
+
+    def evidence(low: list[float], high: list[float]) -> list[float]:
+        trials = {
+            1.0: [past(i, 1, loss) for i, loss in enumerate(low)],
+            3.0: [past(i, 3, loss) for i, loss in enumerate(high)],
+        }
+        return [trial.objective for trial in evidence_at(3.0, trials, "epochs")]
+
+    assert evidence([2, 3, 4, 5, 6, 9], [1, 2, 3]) == [1, 2, 3, 4, 5, 8]
+    assert evidence([1, 2, 3, 4, 5, 6, 7, 9], [7, 6, 5, 4, 3, 2, 1]) == [7, 6, 5, 4, 3, 2, 1]
+    assert evidence([2, 3, 4], [1]) == [1]
 
 
 def test_the_model_learns_from_the_largest_resource_that_enough_trials_had() -> None:

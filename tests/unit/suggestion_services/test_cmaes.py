@@ -240,6 +240,19 @@ def test_without_restarts_there_are_none() -> None:
     assert {t.labels[RESTARTS_LABEL] for t in a_converged_search("none", 300)} == {"0"}
 
 
+def test_by_default_trials_after_convergence_are_used_for_another_search() -> None:
+    """Of a wave in a bowl, the first search finds one of many valleys."""
+
+    def waves(point: Mapping[str, str]) -> float:
+        x = [float(value) - 1 for value in point.values()]
+        return sum(10 + a * a - 10 * math.cos(2 * math.pi * a) for a in x)
+
+    def losses(**settings: object) -> list[float]:
+        return [best(run(a_search(CUBE[:2], random_state=seed, **settings), waves, budget=1000)) for seed in range(3)]
+
+    assert sum(losses()) < 0.5 * sum(losses(restart_strategy="None"))
+
+
 def populations(strategy: str, count: int) -> list[int]:
     """Return the populations of the searches that follow each other, each ended after 100 trials."""
     restarts, found = Restarts(strategy, Start(np.full(2, 0.5), 0.2, 6)), []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from katib.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from katib.cluster.admission.certificate_sources import (
     MUTATING,
     SECRET,
@@ -17,7 +18,6 @@ from katib.cluster.admission.certificate_sources import (
     Terms,
     read,
 )
-from katib.cluster.admission.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.testing import VirtualClock

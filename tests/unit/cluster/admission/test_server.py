@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from katib.certificates import Certificate, Issued, issue
 from katib.cluster import listener
 from katib.cluster.admission import server as server_module
 from katib.cluster.admission.certificate_sources import CertificateFiles
-from katib.cluster.admission.certificates import Certificate, Issued, issue
 from katib.cluster.admission.reviews import ALLOWED, Review, Verdict
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError

@@ -101,6 +101,12 @@ FAILURES = {
         "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied\n",
         LIMITS,
     ),
+    "podman, no program for its network": (
+        PODMAN,
+        126,
+        "Error: netavark: No such file or directory (os error 2)\n",
+        ("container-network", 'podman cannot set up the network of image "train:1": netavark: No such file'),
+    ),
     "podman, no controller": (
         PODMAN,
         126,

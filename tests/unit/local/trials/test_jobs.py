@@ -12,6 +12,7 @@ from katib.controllers.ports import PodUpdate
 from katib.local.jobs.run import Standing
 from katib.local.layout import Layout
 from katib.local.pods.pulls import PullNews
+from katib.local.trials.files import TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
 from katib.runtime.objects import Key
 
@@ -43,7 +44,7 @@ JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"na
 
 
 def trial_jobs(trials: dict[Key, Trial], events: Events, woken: list[Key]) -> TrialJobs:
-    return TrialJobs(Layout(Path()), cast(Any, trials), cast(Any, {}), events, woken.append)
+    return TrialJobs(TrialFiles(Layout(Path())), Layout(Path()), cast(Any, trials), cast(Any, {}), events, woken.append)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `kubectl explain` says about each field, and which fields take more than text (used by `generate_crds.py`)."""
+"""What `kubectl explain` says about each field, and which fields take more than text."""
 
 from __future__ import annotations
 
@@ -182,6 +182,10 @@ DESCRIPTIONS = {
     "ParetoSet.referencePoint": (
         "Values a little worse than the worst of the first ten measured trials, one for each objective."
     ),
+    "BudgetUsage.unit": "`hours`, `$`, or a resource (`gpu`, `cpu`, `trial`), then in hours of it.",
+    "BudgetUsage.used": "How much is used, when the status was written.",
+    "BudgetUsage.limit": "How much may be used.",
+    "ExperimentStatus.budgetUsage": "What the trials have used of each limit of the budget.",
     "ExperimentStatus.trialsInfeasible": "Measured trials that do not satisfy the constraints.",
     "OptimalTrial.bestTrialName": "Its name.",
     "OptimalTrial.parameterAssignments": "The values it tried.",

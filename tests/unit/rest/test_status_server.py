@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import LogAccess, MetricLog
+from katib.api.metrics import PROGRESS, LogAccess, MetricLog
+from katib.rest.status_server import StatusServer
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Tokens, trial_token
-from katib.rpc.trainer_status import PROGRESS, StatusServer
+from katib.rpc.trainer_status import StatusReceiver
 from tests.support.observations import MemoryObservationLog
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -26,7 +27,8 @@ class Bench:
         self.log, self.access, self.stored = MemoryObservationLog(), MemoryAccessList(), list[str]()
         self.access.keep("mine", LogAccess("default"))
         guard = LogGuard(TOKENS, self.access, trusts_loopback=False)
-        self.server = StatusServer(self.log, guard, lambda _trial: {"loss", "acc"}, lambda: NOW, self.stored.append)
+        receiver = StatusReceiver(self.log, guard, lambda _trial: {"loss", "acc"}, lambda: NOW, self.stored.append)
+        self.server = StatusServer(receiver)
 
     def post(self, content: Any, *, token: str = "", trial: str = "mine", url: str = "") -> tuple[int, str]:
         """Post as Transformers does; return the status and the message."""

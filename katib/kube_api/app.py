@@ -1,0 +1,349 @@
+"""The application: from a path to the verb that is meant, and from what it returns to a response."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from http import HTTPStatus
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from katib.controllers.metrics import Page
+from katib.errors import KatibError
+from katib.kube_api import discovery, openapi, openapi_v2_wire
+from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
+from katib.kube_api.columns import value_at
+from katib.kube_api.logs import log_chunks
+from katib.kube_api.objects import Answer, Objects, Options, Target
+from katib.kube_api.patches import APPLY_PATCH
+from katib.kube_api.representations import Form, form_of
+from katib.kube_api.resources import RESOURCES, Resource, by_path
+from katib.kube_api.reviews import review
+from katib.kube_api.selectors import Selector, selector_of
+from katib.kube_api.statuses import StatusError, bad_request, status_of
+from katib.kube_api.watching import Wishes, watch_lines
+from katib.rest.streams import Closing, byte_stream
+from katib.runtime.objects import Object
+from katib.stores.semantics import encode
+from katib.tuning.object_home import ObjectHome
+
+Json = dict[str, Any]
+
+_METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
+_VERBS: Mapping[tuple[str, bool], str] = {
+    ("GET", True): "get",
+    ("GET", False): "list",
+    ("POST", False): "create",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+    ("DELETE", False): "deletecollection",
+}
+"""By method, and whether the path names one object."""
+
+
+def create_app(
+    home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[Resource] = RESOURCES
+) -> Starlette:
+    """Return the application.
+
+    Args:
+        home: Whose objects.
+        closing: Ends all streams.
+        pages: What monitoring reads; `/readyz` is asked.
+        resources: The kinds that are served.
+    """
+    api = _Api(Objects(home), closing, by_path(resources))
+    routes = [
+        Route("/version", _answering(lambda _request: discovery.version())),
+        Route("/api", _answering(partial(_groups, resources, core=True))),
+        Route("/apis", _answering(partial(_groups, resources, core=False))),
+        Route("/api/v1", _answering(lambda _request: discovery.resource_list(resources, "v1"))),
+        Route("/apis/{group}", _answering(lambda request: discovery.group(resources, request.path_params["group"]))),
+        Route("/apis/{group}/{version}", _answering(partial(_resource_list, resources))),
+        Route("/openapi/v2", _swagger),
+        Route("/openapi/v3", _openapi_index),
+        Route("/openapi/v3/{path:path}", _openapi),
+        Route("/api/v1/{path:path}", api.answer, methods=_METHODS),
+        Route("/apis/{group}/{version}/{path:path}", api.answer, methods=_METHODS),
+        *(Route(path, _health(pages)) for path in ("/healthz", "/livez", "/readyz")),
+    ]
+    handlers: Any = {KatibError: _on_error, HTTPException: _on_http_error, Exception: _on_error}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Api:
+    objects: Objects
+    closing: Closing
+    resources: Mapping[tuple[str, str], Resource]
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request about objects."""
+        api_version = "v1"
+        if "group" in request.path_params:
+            api_version = f"{request.path_params['group']}/{request.path_params['version']}"
+        path = [part for part in request.path_params["path"].split("/") if part]
+        if request.method == "POST" and len(path) == 1 and discovery.is_review(api_version, path[0]):
+            with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
+                spec = (await _body(request))[0].get("spec", {})
+                return respond(review(path[0], spec), HTTPStatus.CREATED)
+            return respond(review(path[0], {}), HTTPStatus.CREATED)
+        target = target_of(self.resources, api_version, path)
+        try:
+            return await self._answer(request, target)
+        except Exception as error:
+            if not isinstance(error, KatibError):
+                raise
+            return _refusal(error, target.resource, target.name or getattr(request.state, "name", ""))
+
+    async def _answer(self, request: Request, target: Target) -> Response:
+        verb = _VERBS.get((request.method, bool(target.name)), "")
+        if verb == "list" and flag(request.query_params, "watch"):
+            verb = "watch"
+        _require_verb(target, verb, request.method)
+        if target.subresource == "log":
+            return await self._log(request, target)
+        handlers: Mapping[str, Callable[[Request, Target], Awaitable[Response]]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_all,
+        }
+        return await handlers[verb](request, target)
+
+    async def _get(self, request: Request, target: Target) -> Response:
+        obj = await run_in_threadpool(self.objects.get, target)
+        return _respond_with(request, target, obj)
+
+    async def _list(self, request: Request, target: Target) -> Response:
+        query = request.query_params
+        selector, form, limit = _selector(request, target), _form(request), number(query, "limit") or 0
+
+        def read() -> str:
+            items, metadata = self.objects.list(target, selector, limit=limit, token=query.get("continue", ""))
+            return encode(form.many(target.resource, items, metadata, datetime.now(UTC)))
+
+        return Response(await run_in_threadpool(read), media_type="application/json")
+
+    async def _watch(self, request: Request, target: Target) -> Response:
+        query, selector = request.query_params, _selector(request, target)
+        wishes = Wishes(
+            query.get("resourceVersion", ""),
+            flag(query, "sendInitialEvents"),
+            flag(query, "allowWatchBookmarks"),
+            number(query, "timeoutSeconds"),
+        )
+        lines = watch_lines(self.objects, target, selector, _form(request), wishes, self.closing)
+        return StreamingResponse(lines, media_type="application/json")
+
+    async def _create(self, request: Request, target: Target) -> Response:
+        body, _ = await _body(request)
+        request.state.name = value_at(body, "metadata", "name") or ""  # for errors
+        answer = await run_in_threadpool(self.objects.create, target, body, _options(request))
+        return _respond_with(request, target, answer.body, HTTPStatus.CREATED, answer)
+
+    async def _update(self, request: Request, target: Target) -> Response:
+        body, _ = await _body(request)
+        answer = await run_in_threadpool(self.objects.update, target, body, _options(request))
+        return _respond_with(request, target, answer.body, HTTPStatus.OK, answer)
+
+    async def _patch(self, request: Request, target: Target) -> Response:
+        require_patch_type(media_type_of(request.headers.get("content-type", "")))
+        body, media_type = await _body(request)
+        options = _options(request)
+        if media_type == APPLY_PATCH:
+            answer = await run_in_threadpool(self.objects.apply, target, body, options_of(request.query_params))
+        else:
+            answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
+        status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
+        return _respond_with(request, target, answer.body, status, answer)
+
+    async def _delete(self, request: Request, target: Target) -> Response:
+        wishes = await _delete_options(request)
+        options = options_of(request.query_params, wishes)
+        answer = await run_in_threadpool(self.objects.delete, target, wishes, options)
+        return respond(answer.body)
+
+    async def _delete_all(self, request: Request, target: Target) -> Response:
+        wishes, selector = await _delete_options(request), _selector(request, target)
+        options = options_of(request.query_params, wishes)
+        found = await run_in_threadpool(self.objects.delete_all, target, selector, wishes, options)
+        return respond(_form(request).many(target.resource, found, {"resourceVersion": ""}, datetime.now(UTC)))
+
+    async def _log(self, request: Request, target: Target) -> Response:
+        chunks = await run_in_threadpool(log_chunks, self.objects, target, request.query_params)
+        return StreamingResponse(byte_stream(lambda: chunks, self.closing), media_type="text/plain")
+
+
+def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, path: list[str]) -> Target:
+    """Return what a path is about.
+
+    Args:
+        resources: What is served.
+        api_version: The group and version that it begins with.
+        path: The parts behind.
+
+    Raises:
+        StatusError: It leads nowhere.
+    """
+    namespace = ""
+    if path[:1] == ["namespaces"] and len(path) > 2:  # noqa: PLR2004 - before the name of a kind in it
+        namespace, path = path[1], path[2:]
+    plural, name, subresource = (*path, "", "", "")[:3]
+    resource = resources.get((api_version, plural))
+    if resource is None or len(path) > 3 or (namespace and not resource.is_namespaced):  # noqa: PLR2004 - those three
+        raise StatusError(404, _not_served(api_version, plural))
+    if subresource and subresource not in resource.subresources:
+        raise StatusError(404, f"{resource.title} has no subresource {subresource}")
+    if name and resource.is_namespaced and not namespace:
+        raise StatusError(404, f"{resource.title} are in namespaces; name one in the path")
+    return Target(resource, namespace, name, subresource)
+
+
+def _not_served(api_version: str, plural: str) -> str:
+    reason = "this is one machine and not a cluster; /apis lists what there is"
+    return f"the server could not find the requested resource: {plural} of {api_version} is not served here, {reason}"
+
+
+def _require_verb(target: Target, verb: str, method: str) -> None:
+    resource = target.resource
+    allowed = discovery.verbs_of(resource, target.subresource) if target.subresource else list(resource.verbs)
+    if verb not in allowed or (verb == "create" and resource.is_namespaced and not target.namespace):
+        what = f"{resource.title}/{target.subresource}" if target.subresource else resource.title
+        raise StatusError(405, f"{method} of {what} is not possible here; possible are {', '.join(allowed)}")
+
+
+def _options(request: Request) -> Options:
+    """Return how to write; who names no manager is called by its program."""
+    options = options_of(request.query_params)
+    program = request.headers.get("user-agent", "").partition("/")[0].strip()
+    return options if options.manager else replace(options, manager=program or "unknown")
+
+
+def _selector(request: Request, target: Target) -> Selector:
+    query = request.query_params
+    return selector_of(target.resource.kind.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+
+def _form(request: Request) -> Form:
+    return form_of(request.headers.get("accept", ""), request.query_params.get("includeObject", ""))
+
+
+async def _body(request: Request) -> tuple[Any, str]:
+    media_type = media_type_of(request.headers.get("content-type", ""))
+    return read_body(await request.body(), media_type), media_type
+
+
+async def _delete_options(request: Request) -> Json:
+    """Return the DeleteOptions of a request, from its body and its parameters."""
+    raw = await request.body()
+    wishes = read_body(raw, media_type_of(request.headers.get("content-type", ""))) if raw.strip() else {}
+    if not isinstance(wishes, dict):
+        raise bad_request("the body is not DeleteOptions")
+    named = {name: request.query_params[name] for name in ("propagationPolicy",) if name in request.query_params}
+    return {**wishes, **named}
+
+
+def _respond_with(
+    request: Request, target: Target, obj: Object, status: int = HTTPStatus.OK, answer: Answer | None = None
+) -> Response:
+    shown = obj if obj.get("kind") == "Status" else _form(request).one(target.resource, obj, datetime.now(UTC))
+    return respond(shown, status, answer.warnings if answer is not None else ())
+
+
+def respond(body: Object, status: int = HTTPStatus.OK, warnings: tuple[str, ...] = ()) -> Response:
+    """Return a response of JSON, with warnings as Kubernetes sends them."""
+    response = Response(encode(body), status, media_type="application/json")
+    for text in warnings:
+        plain = " ".join(text.split()).encode("ascii", "replace").decode().replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.append("warning", f'299 - "{plain}"')
+    return response
+
+
+def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        body = read(request)
+        if body is None:
+            raise StatusError(404, "the server could not find the requested resource")
+        if body.get("kind") == discovery.AGGREGATED:
+            version = body["apiVersion"].rpartition("/")[2]
+            media_type = f"application/json;g=apidiscovery.k8s.io;v={version};as={discovery.AGGREGATED}"
+            return Response(encode(body), headers={"content-type": media_type, "vary": "Accept"})
+        return respond(body)
+
+    return answer
+
+
+def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> Json:
+    for choice in request.headers.get("accept", "").split(","):
+        given = dict(part.strip().partition("=")[::2] for part in choice.split(";")[1:])
+        if given.get("as") == discovery.AGGREGATED and given.get("v") in ("v2", "v2beta1"):
+            return discovery.aggregated(resources, core=core, version_=given["v"])
+    return discovery.api_versions() if core else discovery.group_list(resources)
+
+
+def _resource_list(resources: Sequence[Resource], request: Request) -> Json | None:
+    return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
+
+
+async def _swagger(request: Request) -> Response:
+    if "protobuf" in request.headers.get("accept", ""):
+        return Response(await run_in_threadpool(_swagger_bytes), media_type=openapi_v2_wire.MEDIA_TYPE)
+    return respond(await run_in_threadpool(openapi.swagger))
+
+
+@cache
+def _swagger_bytes() -> bytes:
+    return openapi_v2_wire.document(openapi.swagger())
+
+
+async def _openapi_index(_request: Request) -> Response:
+    return Response(await run_in_threadpool(openapi.index), media_type="application/json")
+
+
+async def _openapi(request: Request) -> Response:
+    root, _, api_version = request.path_params["path"].partition("/")
+    found = await run_in_threadpool(openapi.document, api_version) if root in ("api", "apis") else None
+    if found is None:
+        raise StatusError(404, "the server could not find the requested resource")
+    return Response(found, media_type="application/json")
+
+
+def _health(pages: Mapping[str, Page]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        page = pages.get(request.url.path)
+        status = HTTPStatus.OK if page is None else (await run_in_threadpool(page))[0]
+        return PlainTextResponse("ok" if status == HTTPStatus.OK else "not ready", status)
+
+    return answer
+
+
+def _refusal(error: BaseException, resource: Resource | None = None, name: str = "") -> Response:
+    status = status_of(error, resource, name)
+    response = respond(status, status["code"])
+    if seconds := status.get("details", {}).get("retryAfterSeconds"):
+        response.headers["retry-after"] = str(seconds)
+    return response
+
+
+async def _on_error(_request: Request, error: Exception) -> Response:
+    return _refusal(error)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    code = error.status_code if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
+    return _refusal(StatusError(code, f"{request.method} {request.url.path}: {HTTPStatus(code).phrase.lower()}"))

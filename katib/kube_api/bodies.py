@@ -1,0 +1,109 @@
+"""What comes in the body and the query of a request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from katib.api.yaml_text import parse_yaml
+from katib.errors import InvalidError
+from katib.kube_api.objects import Options
+from katib.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from katib.kube_api.protobuf import MEDIA_TYPE, read_protobuf
+from katib.kube_api.statuses import StatusError, bad_request
+
+MAX_BYTES = 3 * 2**20
+"""As an API server takes it."""
+
+_JSON, _YAML = "application/json", "application/yaml"
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+_LONGEST_TIMEOUT = 1e6
+
+Query = Mapping[str, str]
+
+
+def media_type_of(content_type: str) -> str:
+    """Return the media type of a Content-Type header; JSON where there is none."""
+    return content_type.partition(";")[0].strip().lower() or _JSON
+
+
+def read_body(body: bytes, media_type: str) -> Any:
+    """Return the value of a body.
+
+    Raises:
+        StatusError: It is too large, of a media type that is not understood, or malformed.
+    """
+    if len(body) > MAX_BYTES:
+        raise StatusError(413, f"the body has {len(body)} bytes, the limit is {MAX_BYTES}")
+    if media_type in (_YAML, APPLY_PATCH):
+        return _read_yaml(body)
+    if media_type == MEDIA_TYPE:
+        return read_protobuf(body)
+    if media_type not in (_JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+        raise StatusError(415, f"a body of {media_type} is not understood; send {_JSON} or {_YAML}")
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"the body is not JSON: {error}") from error
+
+
+def _read_yaml(body: bytes) -> Any:
+    try:
+        documents = parse_yaml(body, "body")
+    except InvalidError as error:
+        raise bad_request(f"the body is not YAML: {error}") from error
+    if len(documents) != 1:
+        raise bad_request(f"the body holds {len(documents)} objects; send one")
+    return documents[0].data
+
+
+def require_patch_type(media_type: str) -> None:
+    """Raise unless a media type is one of a patch.
+
+    Raises:
+        StatusError: It is another.
+    """
+    known = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+    if media_type not in known:
+        raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(known)}")
+
+
+def options_of(query: Query, wishes: Any = None) -> Options:
+    """Return how to write.
+
+    Args:
+        query: The parameters of the request.
+        wishes: DeleteOptions, which may name a dry run too.
+
+    Raises:
+        StatusError: A parameter has a value that it cannot have.
+    """
+    dry_run = query.get("dryRun", "")
+    named = wishes.get("dryRun") if isinstance(wishes, dict) else None
+    if dry_run not in ("", "All"):
+        raise bad_request(f'dryRun: {dry_run!r} is not known; "All" is')
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATIONS:
+        raise bad_request(f"fieldValidation: {validation!r} is not one of {', '.join(_VALIDATIONS)}")
+    return Options(bool(dry_run or named), validation, query.get("fieldManager", ""), flag(query, "force"))
+
+
+def flag(query: Query, name: str) -> bool:
+    """Return whether a parameter is set."""
+    return query.get(name, "").lower() in ("1", "true")
+
+
+def number(query: Query, name: str) -> int | None:
+    """Return a whole number, None where there is none.
+
+    Raises:
+        StatusError: It is no such number.
+    """
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or float(text) > _LONGEST_TIMEOUT:
+        raise bad_request(f"{name}: {text[:40]!r} is not a number from 0 to {_LONGEST_TIMEOUT:.0f}")
+    return int(text)

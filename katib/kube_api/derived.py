@@ -1,0 +1,134 @@
+"""Kinds that a home does not store as objects, made of what it knows: events, namespaces, service accounts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.api.types import API_VERSION, format_time
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import NotFoundError
+from katib.kube_api.resources import EVENT, NAMESPACE, SERVICE_ACCOUNT
+from katib.runtime.objects import Key, Kind, Object
+from katib.stores.event_queue import StoredEvent
+from katib.tuning.object_home import ObjectHome
+from katib.tuning.service import DEFAULT_NAMESPACE
+
+Json = dict[str, Any]
+
+DERIVED = frozenset({EVENT, NAMESPACE, SERVICE_ACCOUNT})
+_DIGITS = 16
+
+
+def derived_objects(home: ObjectHome, kind: Kind, namespace: str | None) -> list[Object]:
+    """Return the objects of a derived kind in order of creation."""
+    if kind == EVENT:
+        return list(_events(home, namespace))
+    found = _namespaces(home)
+    if kind == NAMESPACE:
+        return list(found.values())
+    return [_service_account(name) for name in found if namespace in (None, name)]
+
+
+def derived_object(home: ObjectHome, kind: Kind, key: Key) -> Object:
+    """Return one object of a derived kind.
+
+    Raises:
+        NotFoundError: There is none of that name.
+    """
+    for obj in derived_objects(home, kind, key.namespace or None):
+        if Key.of(obj) == key:
+            return obj
+    raise NotFoundError(f"{kind.kind} {key}: not found")
+
+
+def _namespaces(home: ObjectHome) -> dict[str, Object]:
+    """Return the namespaces that were created, and those in which there is an experiment."""
+    stored = {Key.of(obj).name: obj for obj in home.objects.list(NAMESPACE).items}
+    used = {Key.of(obj).namespace for obj in home.objects.list(EXPERIMENT).items}
+    names = sorted({DEFAULT_NAMESPACE, *used, *stored})
+    return {name: stored.get(name) or _namespace(name) for name in names}
+
+
+def _namespace(name: str) -> Json:
+    labels = {"kubernetes.io/metadata.name": name}
+    return {**_header(NAMESPACE, name, labels=labels), "spec": {}, "status": {"phase": "Active"}}
+
+
+def _service_account(namespace: str) -> Json:
+    return _header(SERVICE_ACCOUNT, "default", namespace=namespace)
+
+
+def _header(kind: Kind, name: str, **metadata: Any) -> Json:
+    uid = _uid_of(kind.kind, metadata.get("namespace", ""), name)
+    header = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return {**header, "metadata": {"name": name, "uid": uid, "resourceVersion": "1", **metadata}}
+
+
+def _uid_of(*parts: str) -> str:
+    """Return a uid that is always the same for the same parts."""
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+
+
+def _events(home: ObjectHome, namespace: str | None) -> Iterator[Object]:
+    uids: dict[tuple[str, Key], str] = {}
+    for event in home.events(namespace):
+        about = (event.subject.kind, Key(event.subject.namespace, event.subject.name))
+        if about not in uids:
+            uids[about] = _uid_of_object(home, *about)
+        yield _event(event, uids[about])
+
+
+def _uid_of_object(home: ObjectHome, kind: str, key: Key) -> str:
+    try:
+        uid: str = home.objects.get(Kind(API_VERSION, kind), key)["metadata"]["uid"]
+    except NotFoundError:
+        return ""
+    return uid
+
+
+def _event(event: StoredEvent, uid: str) -> Json:
+    subject = event.subject
+    identity = _uid_of(subject.kind, subject.namespace, subject.name, event.reason, event.message)
+    involved: Mapping[str, str] = {
+        "apiVersion": API_VERSION,
+        "kind": subject.kind,
+        "namespace": subject.namespace,
+        "name": subject.name,
+        **({"uid": uid} if uid else {}),
+    }
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {
+            "name": f"{subject.name}.{identity.replace('-', '')[:_DIGITS]}",
+            "namespace": subject.namespace,
+            "uid": identity,
+            "resourceVersion": str(version_at(event.last_time)),
+            "creationTimestamp": format_time(event.first_time),
+        },
+        "involvedObject": involved,
+        "reason": event.reason,
+        "message": event.message,
+        "type": "Warning" if event.warning else "Normal",
+        "count": event.count,
+        "firstTimestamp": format_time(event.first_time),
+        "lastTimestamp": format_time(event.last_time),
+        "eventTime": None,
+        "source": {"component": "katib"},
+        "reportingComponent": "katib",
+        "reportingInstance": "",
+    }
+
+
+def version_at(moment: datetime) -> int:
+    """Return the revision of events at a moment: microseconds, because they are stored without one."""
+    return int(moment.astimezone(UTC).timestamp() * 1e6)
+
+
+def newer_than(objects: Sequence[Object], version: int) -> list[Object]:
+    """Return the events that happened, or happened again, after a revision."""
+    return [obj for obj in objects if int(obj["metadata"]["resourceVersion"]) > version]

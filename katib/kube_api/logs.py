@@ -1,0 +1,86 @@
+"""The output of the containers of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+from katib.api.types import ObjectMeta, Trial
+from katib.controllers.kinds import TRIAL
+from katib.errors import NotFoundError
+from katib.kube_api.bodies import flag, number
+from katib.kube_api.objects import Objects, Target
+from katib.kube_api.statuses import StatusError, bad_request
+from katib.runtime.objects import Key, Object
+from katib.tuning.replicas import COLLECTORS, is_over, trial_of
+
+_TIMED = ("timestamps", "sinceSeconds", "sinceTime")
+
+
+def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> Iterator[bytes]:
+    """Return the output of a container in chunks.
+
+    Raises:
+        NotFoundError: There is no such pod, or no output of it.
+        StatusError: What is asked for is not kept.
+    """
+    pod = objects.get(target)
+    if named := [name for name in _TIMED if query.get(name) not in (None, "", "false", "0")]:
+        raise bad_request(f"{named[0]}: lines are kept as they were printed, without their times; leave it out")
+    container = _container(pod, query.get("container", ""))
+    if flag(query, "previous"):
+        message = (
+            f'previous terminated container "{container}" in pod "{target.name}" not found: one log has all restarts'
+        )
+        raise bad_request(message)
+    chunks = objects.home.output.read(
+        _trial_of(objects, pod),
+        follow=partial(_goes_on, objects, target) if flag(query, "follow") else None,
+        tail_lines=number(query, "tailLines"),
+        replica=target.name,
+        container=container,
+    )
+    limit = number(query, "limitBytes")
+    return chunks if limit is None else _cut(chunks, limit)
+
+
+def _trial_of(objects: Objects, pod: Object) -> Trial:
+    """Return the trial of a pod; for the pod of a job without one, what stands for it where output is looked for."""
+    key = Key(Key.of(pod).namespace, trial_of(pod))
+    with suppress(NotFoundError):
+        return Trial.read(objects.home.objects.get(TRIAL, key))
+    return Trial(metadata=ObjectMeta(name=key.name, namespace=key.namespace))
+
+
+def _goes_on(objects: Objects, target: Target) -> bool:
+    with suppress(NotFoundError):
+        return not is_over(dict(objects.get(target)))
+    return False
+
+
+def _container(pod: Object, wanted: str) -> str:
+    """Return the name of a container; that of the only one where none is named, empty for the primary one.
+
+    Katib's SDK asks for the output of the collector's container, which on a cluster prints what the primary one wrote.
+    """
+    spec = pod.get("spec") or {}
+    names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
+    if wanted in COLLECTORS and wanted not in names:
+        return ""
+    if wanted and wanted not in names:
+        raise bad_request(
+            f"container {wanted} is not valid for pod {pod['metadata']['name']}; it has {', '.join(names)}"
+        )
+    if not wanted and len(spec.get("containers") or ()) > 1:
+        raise StatusError(400, f"a container name must be specified, choose one of: {', '.join(names)}")
+    return wanted or (names[0] if names else "")
+
+
+def _cut(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    left = limit
+    for chunk in chunks:
+        if left <= 0:
+            return
+        yield chunk[:left]
+        left -= len(chunk)

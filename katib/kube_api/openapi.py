@@ -1,0 +1,253 @@
+"""The description of the API, made of the types: OpenAPI v3 for each group and version, and v2 for all of them.
+
+What `kubectl explain` shows, what `kubectl apply` checks before it sends, and where clients look whether a server knows
+`dryRun` and `fieldValidation`. A schema is written once, with references that have a description beside them, which v2
+allows; v3 wraps these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.structural import kind_schema
+from katib.kube_api.resources import JOB, RESOURCES, Resource
+from katib.runtime.objects import Kind
+from katib.stores.semantics import encode
+from katib.templates.job_schema import job_schema
+from katib.tuning.replicas import POD
+from katib.version import __version__
+
+Json = dict[str, Any]
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+_ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_V2, _V3 = "#/definitions/", "#/components/schemas/"
+_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial)}
+_SCALARS: Mapping[str, Json] = {
+    "text": {"type": "string"},
+    "integer": {"type": "integer", "format": "int64"},
+    "boolean": {"type": "boolean"},
+    "integer-or-text": {"type": "string", "format": "int-or-string"},
+    "quantity": {"type": "string", "format": "int-or-string"},
+    "any": {"x-kubernetes-preserve-unknown-fields": True},
+}
+_TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
+_METADATA: Mapping[str, tuple[str, Json]] = {
+    "annotations": ("Texts that programs and people keep with the object.", _TEXTS),
+    "creationTimestamp": ("When it was created; set by the server.", {"type": "string", "format": "date-time"}),
+    "deletionTimestamp": (
+        "When it was deleted, while it waits for finalizers.",
+        {"type": "string", "format": "date-time"},
+    ),
+    "finalizers": ("Who has to act before it goes.", {"type": "array", "items": {"type": "string"}}),
+    "generateName": ("Beginning of a name that the server completes.", {"type": "string"}),
+    "generation": ("Counts the changes of the spec; set by the server.", {"type": "integer", "format": "int64"}),
+    "labels": ("Texts by which the object is selected.", _TEXTS),
+    "managedFields": ("Who applied which fields; set by the server.", {"type": "array", "items": _ANYTHING}),
+    "name": ("Unique among the objects of this kind in the namespace.", {"type": "string"}),
+    "namespace": ("Where it is.", {"type": "string"}),
+    "ownerReferences": ("Objects with which it goes.", {"type": "array", "items": _ANYTHING}),
+    "resourceVersion": ("Changes with every write; set by the server.", {"type": "string"}),
+    "uid": ("Its identity; set by the server.", {"type": "string"}),
+}
+_WRITING = ("dryRun", "fieldManager", "fieldValidation")
+_LISTING = (
+    *("allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion"),
+    *("resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch"),
+)
+_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "get": ("get", ()),
+    "list": ("get", _LISTING),
+    "create": ("post", _WRITING),
+    "update": ("put", _WRITING),
+    "patch": ("patch", (*_WRITING, "force")),
+    "delete": ("delete", ("dryRun", "propagationPolicy")),
+    "deletecollection": ("delete", ("dryRun", "fieldSelector", "labelSelector")),
+}
+"""By verb, the method and the parameters."""
+
+
+@cache
+def index() -> bytes:
+    """Return where the descriptions of all groups are, as JSON text."""
+    paths = {}
+    for api_version in dict.fromkeys(resource.kind.api_version for resource in RESOURCES):
+        digest = hashlib.sha256(document(api_version) or b"").hexdigest()[:32].upper()
+        root = _root(api_version)
+        paths[root.lstrip("/")] = {"serverRelativeURL": f"/openapi/v3{root}?hash={digest}"}
+    return encode({"paths": paths}).encode()
+
+
+@cache
+def document(api_version: str) -> bytes | None:
+    """Return the description of a group's version by OpenAPI 3, as JSON text; None where there is none."""
+    resources = [resource for resource in RESOURCES if resource.kind.api_version == api_version]
+    if not resources:
+        return None
+    found: Json = {
+        "openapi": "3.0.0",
+        "info": {"title": "Katib", "version": __version__},
+        "paths": {path: item for resource in resources for path, item in _paths(resource, is_v3=True)},
+        "components": {"schemas": _wrapped(_definitions(resources, _V3))},
+    }
+    return encode(found).encode()
+
+
+@cache
+def swagger() -> Json:
+    """Return the description of everything by OpenAPI 2."""
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Katib", "version": __version__},
+        "paths": {path: item for resource in RESOURCES for path, item in _paths(resource, is_v3=False)},
+        "definitions": _definitions(RESOURCES, _V2),
+    }
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _definitions(resources: Any, prefix: str) -> Json:
+    found: Json = {_META: _object({name: {"description": d, **s} for name, (d, s) in _METADATA.items()})}
+    for resource in resources:
+        found[_name_of(resource.kind)] = _described(resource, prefix)
+    if any(resource.kind in (JOB, POD) for resource in resources):
+        found |= {_pod_name(key): _modelled(key, prefix) for key in job_schema().models}
+    return found
+
+
+def _described(resource: Resource, prefix: str) -> Json:
+    kind = resource.kind
+    schema = dict(_schema(kind, prefix))
+    own = {
+        "apiVersion": {"description": f"Always {kind.api_version}.", "type": "string"},
+        "kind": {"description": f"Always {kind.kind}.", "type": "string"},
+        "metadata": {"description": "Name, labels and what the server notes.", "$ref": prefix + _META},
+    }
+    schema["properties"] = own | {name: field for name, field in schema["properties"].items() if name not in own}
+    group_version_kind = {"group": resource.group, "version": resource.version, "kind": kind.kind}
+    return {**schema, _GROUP_VERSION_KIND: [group_version_kind]}
+
+
+def _schema(kind: Kind, prefix: str) -> Json:
+    if kind.kind in _MODELS:
+        return kind_schema(_MODELS[kind.kind])
+    if kind == JOB:
+        return _modelled(job_schema().root, prefix)
+    fields: Json = {"spec": _ANYTHING, "status": _ANYTHING}
+    if kind == POD:
+        fields["spec"] = {"$ref": prefix + _pod_name("V1PodSpec")}
+    if kind.kind in ("ConfigMap", "Secret"):
+        fields = {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}}
+    if kind.kind == "Secret":
+        fields = {"data": _TEXTS, "stringData": _TEXTS, "immutable": {"type": "boolean"}, "type": {"type": "string"}}
+    if kind.kind == "Event":
+        fields = {
+            **{name: {"type": "string"} for name in ("reason", "message", "type", "firstTimestamp", "lastTimestamp")},
+            "count": {"type": "integer"},
+            "involvedObject": _ANYTHING,
+            "source": _ANYTHING,
+        }
+    return _object(fields)
+
+
+def _object(fields: Mapping[str, Json]) -> Json:
+    return {"type": "object", "properties": dict(fields)}
+
+
+def _modelled(key: str, prefix: str) -> Json:
+    """Return the schema of a part of a Job."""
+    model = job_schema().models[key]
+    schema = _object({name: _typed(kind, prefix) for name, kind in sorted(model.fields.items())})
+    return {**schema, "required": list(model.required)} if model.required else schema
+
+
+def _typed(kind: str, prefix: str) -> Json:
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if kind.startswith("[]"):
+        return {"type": "array", "items": _typed(kind[2:], prefix)}
+    if kind.startswith("{}"):
+        return {"type": "object", "additionalProperties": _typed(kind[2:], prefix)}
+    return {"$ref": prefix + (_META if kind == "V1ObjectMeta" else _pod_name(kind))}
+
+
+def _pod_name(key: str) -> str:
+    return f"io.k8s.api.core.{key}"
+
+
+def _name_of(kind: Kind) -> str:
+    group, _, version = kind.api_version.rpartition("/")
+    return ".".join([*reversed((group or "core.api.k8s.io").split(".")), version, kind.kind])
+
+
+def _wrapped(schema: Any) -> Any:
+    """Return a schema in which no reference has anything beside it, as OpenAPI 3.0 wants it."""
+    if isinstance(schema, list):
+        return [_wrapped(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _wrapped(part) for name, part in schema.items()}
+    if len(found) > 1 and isinstance(found.get("$ref"), str):
+        found["allOf"] = [{"$ref": found.pop("$ref")}]
+    return found
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _paths(resource: Resource, *, is_v3: bool) -> Iterator[tuple[str, Json]]:
+    base = _root(resource.kind.api_version)
+    whole = (
+        f"{base}/namespaces/{{namespace}}/{resource.plural}" if resource.is_namespaced else f"{base}/{resource.plural}"
+    )
+    yield whole, _item(resource, ("list", "create", "deletecollection"), whole, is_v3=is_v3)
+    one = f"{whole}/{{name}}"
+    yield one, _item(resource, ("get", "update", "patch", "delete"), one, is_v3=is_v3)
+    if "status" in resource.subresources and "update" in resource.verbs:
+        yield f"{one}/status", _item(resource, ("get", "update", "patch"), f"{one}/status", is_v3=is_v3)
+
+
+def _item(resource: Resource, verbs: tuple[str, ...], path: str, *, is_v3: bool) -> Json:
+    names = [name for name in ("namespace", "name") if f"{{{name}}}" in path]
+    item: Json = {"parameters": [_parameter(name, "path", is_v3=is_v3) for name in names]}
+    for verb in verbs:
+        if verb in resource.verbs:
+            method, parameters = _ACTIONS[verb]
+            item[method] = _operation(resource, verb, parameters, path, is_v3=is_v3)
+    return item
+
+
+def _operation(resource: Resource, verb: str, parameters: tuple[str, ...], path: str, *, is_v3: bool) -> Json:
+    of_status = "Status" if path.endswith("/status") else ""
+    title = "".join(part.title() for part in resource.kind.api_version.replace("/", ".").split("."))
+    operation: Json = {
+        "operationId": f"{verb}{title}{resource.kind.kind}{of_status}",
+        "parameters": [_parameter(name, "query", is_v3=is_v3) for name in parameters],
+        "responses": {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}},
+        "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
+        _GROUP_VERSION_KIND: {"group": resource.group, "version": resource.version, "kind": resource.kind.kind},
+    }
+    if verb in ("create", "update", "patch"):
+        media_type = "application/merge-patch+json" if verb == "patch" else "application/json"
+        schema = {"$ref": (_V3 if is_v3 else _V2) + _name_of(resource.kind)}
+        if is_v3:
+            operation["requestBody"] = {"content": {media_type: {"schema": schema}}}
+        else:
+            operation["consumes"] = [media_type]
+            operation["parameters"].append({"in": "body", "name": "body", "required": True, "schema": schema})
+    return operation
+
+
+def _parameter(name: str, place: str, *, is_v3: bool) -> Json:
+    found: Json = {"name": name, "in": place, **({"required": True} if place == "path" else {})}
+    return {**found, **({"schema": {"type": "string"}} if is_v3 else {"type": "string"})}

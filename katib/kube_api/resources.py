@@ -1,0 +1,149 @@
+"""What the Kubernetes API serves: one list that can be read, from which paths, discovery and columns follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.kube_api import columns
+from katib.kube_api.columns import AGE, Column
+from katib.runtime.objects import Kind
+from katib.tuning.replicas import POD
+
+_ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_READ = ("get", "list", "watch")
+
+EVENT = Kind("v1", "Event")
+NAMESPACE = Kind("v1", "Namespace")
+SECRET = Kind("v1", "Secret")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
+JOB = Kind("batch/v1", "Job")
+
+_TRAINING, _TRAINER = "kubeflow.org/v1", "trainer.kubeflow.org/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of objects.
+
+    Attributes:
+        kind: Its apiVersion and kind.
+        plural: Its name in paths.
+        verbs: What may be done with it.
+        columns: What `kubectl get` shows beside the name.
+        short_names: Further names for kubectl.
+        categories: Words by which kubectl lists several kinds.
+        is_namespaced: Whether objects are in namespaces.
+        subresources: `status` or `log`.
+        is_custom: Whether a cluster has it from a CustomResourceDefinition, which takes no strategic merge patch.
+    """
+
+    kind: Kind
+    plural: str
+    columns: tuple[Column, ...]
+    verbs: tuple[str, ...] = _ALL
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    is_namespaced: bool = True
+    subresources: tuple[str, ...] = ("status",)
+    is_custom: bool = True
+
+    @property
+    def group(self) -> str:
+        """Its API group; empty for the core."""
+        return self.kind.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The version within the group."""
+        return self.kind.api_version.rpartition("/")[2]
+
+    @property
+    def singular(self) -> str:
+        """Its name for one object."""
+        return self.kind.kind.lower()
+
+    @property
+    def title(self) -> str:
+        """How messages of Kubernetes name it: `experiments.kubeflow.org`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+_KATIB = ("all", "kubeflow", "katib")
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
+    Resource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
+    Resource(TRIAL, "trials", columns.EXPERIMENT, categories=_KATIB),
+    *(
+        Resource(Kind(_TRAINING, kind), f"{kind.lower()}s", columns.STATE)
+        for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
+    ),
+    Resource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
+    Resource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
+    Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
+    Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
+    Resource(
+        Kind(_TRAINER, "ClusterTrainingRuntime"),
+        "clustertrainingruntimes",
+        (AGE,),
+        is_namespaced=False,
+        subresources=(),
+    ),
+    Resource(Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), "jobsets", columns.JOB_SET),
+    Resource(
+        POD,
+        "pods",
+        columns.POD,
+        _READ,
+        short_names=("po",),
+        categories=("all",),
+        subresources=("log", "status"),
+        is_custom=False,
+    ),
+    Resource(CONFIG_MAP, "configmaps", columns.CONFIG_MAP, short_names=("cm",), subresources=(), is_custom=False),
+    Resource(SECRET, "secrets", columns.SECRET, subresources=(), is_custom=False),
+    Resource(EVENT, "events", columns.EVENT, _READ, short_names=("ev",), subresources=(), is_custom=False),
+    Resource(
+        NAMESPACE,
+        "namespaces",
+        columns.NAMESPACE,
+        ("create", *_READ),
+        short_names=("ns",),
+        is_namespaced=False,
+        subresources=(),
+        is_custom=False,
+    ),
+    Resource(
+        SERVICE_ACCOUNT,
+        "serviceaccounts",
+        columns.SERVICE_ACCOUNT,
+        _READ,
+        short_names=("sa",),
+        subresources=(),
+        is_custom=False,
+    ),
+)
+
+
+def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:
+    """Return the resources by apiVersion and plural.
+
+    Raises:
+        ValueError: Two of them are the same.
+    """
+    found = {(resource.kind.api_version, resource.plural): resource for resource in resources}
+    if len(found) < len(resources):
+        raise ValueError("a resource is listed twice")
+    return found
+
+
+def group_versions(resources: Sequence[Resource]) -> dict[str, list[str]]:
+    """Return the versions of each group, in the order of the list; the first one is preferred."""
+    found: dict[str, list[str]] = {}
+    for resource in resources:
+        versions = found.setdefault(resource.group, [])
+        if resource.version not in versions:
+            versions.append(resource.version)
+    return found

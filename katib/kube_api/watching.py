@@ -1,0 +1,269 @@
+"""Watches as streams of JSON lines, without a thread for each.
+
+The store's watch queues changes, each of which is one object that all readers share, and wakes the event loop. A reader
+that is slow is waited for by its own stream alone; one that falls too far behind gets 410 and lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from katib.errors import ExpiredError, InternalError, KatibError
+from katib.kube_api.derived import DERIVED, newer_than
+from katib.kube_api.objects import Objects, Target
+from katib.kube_api.representations import Form
+from katib.kube_api.resources import EVENT
+from katib.kube_api.selectors import Selector
+from katib.kube_api.statuses import status_of
+from katib.rest.streams import Closing
+from katib.runtime.objects import EventType, Object, TellingWatch, WatchEvent
+from katib.stores.semantics import encode
+
+BOOKMARK_SECONDS = 60.0
+SHORTEST_DEFAULT_SECONDS = 1_800
+_LOOK_SECONDS = 1.0
+"""How soon a stream ends that says nothing when the server stops, and how often events are looked at."""
+
+_CHUNK_BYTES = 64 << 10
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a watch is asked for.
+
+    Attributes:
+        since: Revision after which changes are sent; empty or `0`: the objects that there are first.
+        initial: Whether the objects that there are come first in any case, and a bookmark behind them.
+        bookmarks: Whether to send bookmarks.
+        seconds: How long; None: half an hour or more.
+    """
+
+    since: str = ""
+    initial: bool = False
+    bookmarks: bool = False
+    seconds: float | None = None
+
+
+async def watch_lines(
+    objects: Objects, target: Target, selector: Selector, form: Form, wishes: Wishes, closing: Closing
+) -> AsyncIterator[bytes]:
+    """Yield the changes of what a selector selects, one JSON object on each line."""
+    lines = _Lines(target, form)
+    try:
+        kind = target.resource.kind
+        changes = _derived_changes if kind in DERIVED else _changes
+        async for chunk in changes(objects, target, selector, wishes, lines, closing):
+            yield chunk
+    except KatibError as error:
+        yield lines.line("ERROR", status_of(error))
+
+
+class _Lines:
+    """Changes as text; the headings of a table come once."""
+
+    def __init__(self, target: Target, form: Form) -> None:
+        self._resource = target.resource
+        self._form = form
+        self._is_first = True
+
+    def of(self, change: str, obj: Object) -> bytes:
+        shown = self._form.one(self._resource, obj, datetime.now(UTC), headings=self._is_first)
+        self._is_first = False
+        return self.line(change, shown)
+
+    def bookmark(self, revision: str, annotations: dict[str, str] | None = None) -> bytes:
+        kind = self._resource.kind
+        metadata: dict[str, Any] = {"resourceVersion": revision, "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        if self._form.name:
+            kind = kind._replace(api_version="meta.k8s.io/v1", kind=self._form.name)
+        obj: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        if self._form.name == "Table":
+            obj |= {"columnDefinitions": None, "rows": []}
+        return self.line("BOOKMARK", obj)
+
+    @staticmethod
+    def line(change: str, obj: Object) -> bytes:
+        return f'{{"type":"{change}","object":{encode(obj)}}}\n'.encode()
+
+
+class _View:
+    """What a watch with a selector sees of changes: an object that comes to fit is added, one that ceases is deleted.
+
+    Args:
+        target: Its namespace limits what is seen.
+        selector: What is wanted.
+        seen: The uids of the objects that fit when it begins.
+    """
+
+    def __init__(self, target: Target, selector: Selector, seen: Iterable[str]) -> None:
+        self._namespace = target.namespace
+        self._selector = selector
+        self._seen = set(seen)
+
+    def of(self, event: WatchEvent) -> str:
+        """Return what a change is in this view; empty when it is none."""
+        metadata = event.object["metadata"]
+        if self._namespace and metadata.get("namespace") != self._namespace:
+            return ""
+        fits = self._selector.fits(event.object)
+        if not self._selector.may_change:
+            return event.type.value if fits else ""
+        uid, was_seen = metadata["uid"], metadata["uid"] in self._seen
+        if event.type is EventType.DELETED or not fits:
+            self._seen.discard(uid)
+            return "DELETED" if was_seen or (fits and event.type is EventType.DELETED) else ""
+        self._seen.add(uid)
+        return "MODIFIED" if was_seen else "ADDED"
+
+
+class _Alarm:
+    """Wakes a coroutine from other threads; many wakings before it looks are one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._is_set = False
+
+    def ring(self) -> None:
+        """Wake it. Never blocks; from any thread."""
+        if not self._is_set:
+            self._is_set = True
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> None:
+        """Return when it rang, or after so long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)
+        self._event.clear()
+        self._is_set = False
+
+
+def _end_of(wishes: Wishes) -> float:
+    default = SHORTEST_DEFAULT_SECONDS * random.uniform(1, 2)
+    return time.monotonic() + (default if wishes.seconds is None else wishes.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a watch begins.
+
+    Attributes:
+        since: Revision after which changes are sent.
+        now: Revision of the store.
+        found: The objects that fit, where they have to be known.
+        sends: Whether they are sent first.
+    """
+
+    since: str
+    now: str
+    found: Sequence[Object]
+    sends: bool
+
+
+def _start(objects: Objects, target: Target, selector: Selector, wishes: Wishes) -> _Start:
+    sends = wishes.initial or wishes.since in ("", "0")
+    if sends or selector.may_change:
+        found, metadata = objects.list(target, selector)
+        now = metadata["resourceVersion"]
+    else:
+        found, now = (), objects.revision(target)
+    if not sends and (not wishes.since.isdecimal() or int(wishes.since) > int(now)):
+        raise ExpiredError(f"revision {wishes.since} is none of this server, which is at {now}; list again")
+    return _Start(now if sends else wishes.since, now, found, sends)
+
+
+async def _changes(
+    objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
+) -> AsyncIterator[bytes]:
+    start = await run_in_threadpool(_start, objects, target, selector, wishes)
+    with objects.home.objects.watch(target.resource.kind, start.since) as watch:
+        if not isinstance(watch, TellingWatch):
+            raise InternalError("this store has no watches that an event loop can wait for")
+        for chunk in _chunks(lines.of("ADDED", obj) for obj in start.found if start.sends):
+            yield chunk
+        if wishes.initial:
+            yield lines.bookmark(start.since, _INITIAL_END)
+        view = _View(target, selector, (obj["metadata"]["uid"] for obj in start.found))
+        since, mark = start.since, start.now
+        del start
+        alarm, end, marked_at = _Alarm(), _end_of(wishes), time.monotonic()
+        watch.tell(alarm.ring)
+        while not closing.begun and (left := end - time.monotonic()) > 0:
+            events = list(watch.take())
+            for chunk in _chunks(_seen(view, lines, events)):
+                yield chunk
+            since = events[-1].resource_version if events else since
+            if wishes.bookmarks and time.monotonic() - marked_at > BOOKMARK_SECONDS:
+                yield lines.bookmark(max(since, mark, key=int))  # what was written before the last mark has been sent
+                marked_at, mark = time.monotonic(), await run_in_threadpool(objects.revision, target)
+            await alarm.wait(min(left, _LOOK_SECONDS))
+
+
+def _seen(view: _View, lines: _Lines, events: Sequence[WatchEvent]) -> Iterable[bytes]:
+    for event in events:
+        if change := view.of(event):
+            yield lines.of(change, event.object)
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield lines together, up to the size of a chunk."""
+    waiting: list[bytes] = []
+    size = 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+async def _derived_changes(
+    objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
+) -> AsyncIterator[bytes]:
+    """Yield the changes of a kind that is looked at now and then, because nothing says that it has changed."""
+    items, metadata = await run_in_threadpool(objects.list, target, selector)
+    revision = metadata["resourceVersion"]
+    new: Sequence[Object] = items
+    if not wishes.initial and wishes.since not in ("", "0"):
+        if not wishes.since.isdecimal():
+            raise ExpiredError(f"revision {wishes.since} is none of this server; list again")
+        new = newer_than(items, int(wishes.since)) if target.resource.kind == EVENT else ()
+    known = {obj["metadata"]["uid"]: obj for obj in items}
+    for chunk in _chunks(lines.of("ADDED", obj) for obj in new):
+        yield chunk
+    if wishes.initial:
+        yield lines.bookmark(revision, _INITIAL_END)
+    end = _end_of(wishes)
+    while not closing.begun and (left := end - time.monotonic()) > 0:
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
+        items, _ = await run_in_threadpool(objects.list, target, selector)
+        for chunk in _chunks(_differences(known, items, lines)):
+            yield chunk
+        known = {obj["metadata"]["uid"]: obj for obj in items}
+
+
+def _differences(known: dict[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:
+    left = dict(known)
+    for obj in items:
+        before = left.pop(obj["metadata"]["uid"], None)
+        if before is None:
+            yield lines.of("ADDED", obj)
+        elif before["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+            yield lines.of("MODIFIED", obj)
+    for obj in left.values():
+        yield lines.of("DELETED", obj)

@@ -1,0 +1,33 @@
+"""A uvicorn server whose end does not wait for clients that keep a connection which they do not use.
+
+By TLS, a connection is closed when its client agrees, and an idle client does not look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+
+_CUT_SECONDS = 0.05
+
+
+class PromptServer(uvicorn.Server):
+    """Cuts idle connections while it shuts down; requests that are under way finish."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, let requests finish, and close all connections."""
+        cutting = asyncio.create_task(self._cut_idle())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_idle(self) -> None:
+        while True:
+            for connection in list(self.server_state.connections):
+                cycle, transport = getattr(connection, "cycle", None), connection.transport
+                if (cycle is None or cycle.response_complete) and not transport.get_write_buffer_size():
+                    transport.abort()
+            await asyncio.sleep(_CUT_SECONDS)

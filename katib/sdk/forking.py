@@ -1,0 +1,260 @@
+"""Trials that this program asks for, evaluated by jobs in forked processes, several at once.
+
+Each slot is a process without threads, which forks one for each of its jobs: a job that is killed is a failed trial,
+and what it leaves behind in memory goes with it. Jobs report through a pipe (`katib.report`), which answers whether to
+stop. The next trial is asked for as soon as a job ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, Protocol
+
+from katib.errors import KatibError, one_line
+from katib.sdk import reporting
+from katib.sdk.asking import AskedTrial, Experiment, StopTrial
+
+_FORKS = multiprocessing.get_context("fork")
+_LOOK_SECONDS = 1.0
+"""How soon a search that is interrupted while it waits for a trial ends."""
+
+Readings = Mapping[str, float]
+
+
+class Outcome(NamedTuple):
+    """How a job ended.
+
+    Attributes:
+        values: What it returned, by name of the metric; empty where its reports count.
+        failure: Why it failed; empty where it did not.
+    """
+
+    values: Readings
+    failure: str = ""
+
+
+Run = Callable[[Any], Outcome]
+"""Runs a job, which is whatever can be pickled; raises StopTrial where a report did."""
+
+
+class Runner(Protocol):
+    """Runs jobs, one after the other."""
+
+    def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
+        """Return how a job ended; None where `close` ended it, or what runs it is gone."""
+
+    def close(self) -> None:
+        """End the job that runs, if any."""
+
+
+class Here:
+    """Runs jobs in this program."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def run(self, job: Any, report: reporting.Receiver) -> Outcome:
+        """Return how a job ended."""
+        reporting.have_received_by(report)
+        try:
+            return _outcome(self._run, job)
+        finally:
+            reporting.have_received_by(None)
+
+    def close(self) -> None:
+        """Do nothing: the job is on the stack."""
+
+
+class Slot:
+    """Runs jobs in processes that another process forks (`serve_jobs`).
+
+    Args:
+        pipe: To that process.
+        end: Ends it, and its job; called once.
+    """
+
+    def __init__(self, pipe: Connection, end: Callable[[], None]) -> None:
+        self.pipe = pipe
+        self._end = end
+
+    def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
+        """Return how a job ended; None where `close` ended it, or what forks it is gone."""
+        with suppress(EOFError, OSError):
+            self.pipe.send(job)
+            while not isinstance(message := self.pipe.recv(), Outcome):
+                self.pipe.send(_answered(report, *message))
+            return message
+        return None
+
+    def close(self) -> None:
+        """End the job that runs, if any."""
+        self._end()
+        self.pipe.close()
+
+
+def forked_slots(run: Run, count: int) -> list[Slot]:
+    """Return slots that are forks of this program, which has no threads yet."""
+    slots: list[Slot] = []
+    for _ in range(count):
+        pipe, theirs = _FORKS.Pipe()
+        inherited = [*(slot.pipe for slot in slots), pipe]
+        slots.append(Slot(pipe, partial(_end, fork_slot(theirs, inherited, run))))
+        theirs.close()
+    return slots
+
+
+def fork_slot(pipe: Connection, inherited: Sequence[Connection], run: Run) -> Any:
+    """Return a process that serves jobs.
+
+    Args:
+        pipe: Where they come from.
+        inherited: What it closes, since it is none of its own.
+        run: Runs one.
+    """
+    process = _FORKS.Process(target=serve_jobs, args=(pipe, inherited, run), name="katib-jobs")
+    process.start()
+    return process
+
+
+def _end(process: Any) -> None:
+    process.terminate()
+    process.join()
+
+
+def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> None:
+    """Fork a process for each job that comes through a pipe, until it is closed. This process has no threads."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the jobs, too: at Ctrl-C the program ends this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    for one in inherited:
+        one.close()
+    with suppress(EOFError, OSError):
+        while True:
+            task = pipe.recv()
+            ours, theirs = _FORKS.Pipe()
+            job = _FORKS.Process(target=_run_job, args=(theirs, (ours, pipe), run, task))
+            job.start()
+            theirs.close()
+            try:
+                outcome = _relayed(ours, pipe, job.sentinel)
+            except BaseException:
+                job.terminate()
+                raise
+            ours.close()
+            job.join()
+            pipe.send(outcome or Outcome({}, f"its process ended with exit code {job.exitcode}"))
+
+
+def _relayed(job: Connection, pipe: Connection, sentinel: int) -> Outcome | None:
+    """Pass messages of a job on, and the answers back, until it ends; return how, or None where it did not say."""
+    while True:
+        ready = wait([job, pipe, sentinel])
+        if pipe in ready:
+            job.send(pipe.recv())
+        elif job in ready:
+            try:
+                message = job.recv()
+            except EOFError:
+                return None
+            if isinstance(message, Outcome):
+                return message
+            pipe.send(message)
+        else:
+            return None
+
+
+def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for one in inherited:
+        one.close()
+
+    def report(readings: Readings, step: int | None) -> None:
+        pipe.send((readings, step))
+        if stop := pipe.recv():
+            raise StopTrial(stop)
+
+    reporting.have_received_by(report)
+    pipe.send(_outcome(run, job))
+
+
+def _outcome(run: Run, job: Any) -> Outcome:
+    try:
+        return run(job)
+    except StopTrial:
+        return Outcome({})
+
+
+def _answered(report: reporting.Receiver, readings: Readings, step: int | None) -> str:
+    """Report for a job; return why it should stop, empty while it may go on."""
+    try:
+        report(readings, step)
+    except StopTrial as stop:
+        return str(stop)
+    return ""
+
+
+# --- asking and telling -----------------------------------------------------------------------------------------------
+
+
+def evaluate(experiment: Experiment, runners: Sequence[Runner], job_of: Callable[[AskedTrial], Any]) -> None:
+    """Ask for trials and run a job for each, by all runners at once, until the experiment has ended.
+
+    What goes wrong with one runner ends all. The trial of a job that is interrupted, as by Ctrl-C, is asked for again
+    once its lease has ended.
+
+    Args:
+        experiment: Whose trials.
+        runners: Run the jobs.
+        job_of: Returns the job of a trial.
+    """
+    if len(runners) == 1:
+        _evaluate(experiment, runners[0], job_of)
+        return
+    with ThreadPoolExecutor(len(runners)) as pool:
+        work = [pool.submit(_evaluate, experiment, runner, job_of) for runner in runners]
+        try:
+            for done in as_completed(work):
+                done.result()
+        except BaseException:
+            for runner in runners:
+                runner.close()
+            raise
+
+
+def _evaluate(experiment: Experiment, runner: Runner, job_of: Callable[[AskedTrial], Any]) -> None:
+    while True:
+        trial = experiment.ask(_LOOK_SECONDS)
+        if trial is None:
+            if experiment.has_ended:
+                return
+            continue
+        try:
+            outcome = runner.run(job_of(trial), partial(_report, trial))
+        except Exception as error:
+            trial.fail(one_line(error))
+            raise
+        if outcome is None:
+            return
+        _tell(trial, outcome)
+
+
+def _report(trial: AskedTrial, readings: Readings, step: int | None) -> None:
+    trial.report(readings, step=step)
+
+
+def _tell(trial: AskedTrial, outcome: Outcome) -> None:
+    if trial.has_ended:
+        return
+    if outcome.failure:
+        trial.fail(outcome.failure)
+        return
+    try:
+        trial.tell(outcome.values)
+    except KatibError as error:
+        trial.fail(one_line(error))

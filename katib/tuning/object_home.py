@@ -1,0 +1,216 @@
+"""The objects of a home as they are: for those who write any kind of object, and not only submit experiments.
+
+The rules are those of every other way in: an experiment passes the gate of submissions, a job what the home says of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.job_kinds import suspend_field
+from katib.api.json_values import check_plain, same_json
+from katib.api.loading import FileText, LoadedDocument, Submission, decode_experiment
+from katib.api.validation.update import changed_counts
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.errors import FieldError, InvalidError, invalid
+from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
+from katib.stores.event_queue import StoredEvent
+from katib.stores.semantics import merged
+from katib.templates.job_schema import check_job_schema
+from katib.tuning.ports import TrialOutput
+from katib.tuning.service import TuningService
+from katib.tuning.submission import JOB, Gate, Home
+
+Json = dict[str, Any]
+
+SECRET = Kind("v1", "Secret")
+NAMESPACE = Kind("v1", "Namespace")
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
+
+_UNKNOWN = "field-unknown"
+_KEPT = ("finalizers", "managedFields", "ownerReferences")
+"""Metadata of a new experiment that its author may set, but a submitted file may not."""
+
+_CHANGEABLE = ("activeDeadlineSeconds", "backoffLimit", "parallelism", "suspend", "ttlSecondsAfterFinished")
+"""Fields in the spec of a job that may change while it is there; `runPolicy` of the training kinds as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedObject:
+    """An object that may be stored as it is.
+
+    Attributes:
+        obj: With defaults.
+        notices: Sentences that its author should know.
+        unknown: Fields that no type knows. They are not stored.
+    """
+
+    obj: Json
+    notices: tuple[str, ...] = ()
+    unknown: tuple[FieldError, ...] = ()
+
+
+class Admission(Protocol):
+    """The rules by which objects are written. Thread-safe."""
+
+    def new(self, obj: Json) -> AdmittedObject:
+        """Return a new object, which has a name and where its kind has them a namespace.
+
+        Raises:
+            InvalidError: It may not be stored, with everything that is wrong.
+        """
+
+    def changed(self, old: Object, new: Json) -> AdmittedObject:
+        """Return an object that may take the place of its stored state. Raises as `new`."""
+
+
+class SlicedObjects(ObjectStore, SlicedStore, Protocol):
+    """Objects, also a slice at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHome:
+    """What a home gives to those who read and write its objects.
+
+    Attributes:
+        objects: All objects, to be read and watched.
+        written: Where users write them.
+        admission: The rules.
+        status_kinds: Kinds whose status is written apart from the rest.
+        service: Deletes an experiment with all that it leaves.
+        output: What containers print.
+        events: Returns the newest notable moments of a namespace, or of all for None, oldest first.
+    """
+
+    objects: SlicedObjects
+    written: ObjectStore
+    admission: Admission
+    status_kinds: frozenset[Kind]
+    service: TuningService
+    output: TrialOutput
+    events: Callable[[str | None], Sequence[StoredEvent]]
+
+
+class ObjectAdmission:
+    """Fits `Admission` for a home with a gate.
+
+    Args:
+        gate: Admits experiments and runtimes.
+        home: What the home says of jobs.
+        find: Finds what objects refer to.
+    """
+
+    def __init__(self, gate: Gate, home: Home, find: Callable[[Kind, Key], Object | None]) -> None:
+        self._gate = gate
+        self._home = home
+        self._find = find
+
+    def new(self, obj: Json) -> AdmittedObject:
+        """Admit a new object by the rules of its kind."""
+        if errors := check_plain(obj):
+            raise InvalidError(errors)
+        kind = Kind.of(obj)
+        if kind == EXPERIMENT:
+            return self._new_experiment(obj)
+        if kind in (TRIAL, SUGGESTION):
+            remedy = "create the Experiment" + (", or use katib trial" if kind == TRIAL else "")
+            raise invalid("kind", f"a {kind.kind} is made by its experiment", remedy, "kind-made")
+        return self._admitted(obj)
+
+    def changed(self, old: Object, new: Json) -> AdmittedObject:
+        """Admit a changed object by the rules of its kind."""
+        if errors := check_plain(new):
+            raise InvalidError(errors)
+        if same_json(old.get("spec"), new.get("spec")) and Kind.of(old) not in (CONFIG_MAP, SECRET):
+            return AdmittedObject(new)  # labels, finalizers: these may change whatever else would be refused by now
+        kind = Kind.of(old)
+        if kind == EXPERIMENT:
+            return self._changed_experiment(old, new)
+        if kind in (TRIAL, SUGGESTION):
+            raise invalid("spec", "it is written by the controllers alone", "undo the change", "update-immutable")
+        if kind not in (CONFIG_MAP, SECRET) and kind.kind not in RUNTIME_KINDS:
+            _check_job_change(old, new)
+        return self._admitted(new)
+
+    def _new_experiment(self, raw: Json) -> AdmittedObject:
+        submission, unknown = _read(raw)
+        submission = self._gate.received(submission)
+        admitted = self._gate.admit(submission)
+        obj = admitted.experiment.encode()
+        obj["metadata"] |= {name: value for name, value in raw["metadata"].items() if name in _KEPT}
+        return AdmittedObject(obj, admitted.notices, unknown)
+
+    def _changed_experiment(self, stored: Object, raw: Json) -> AdmittedObject:
+        submission, unknown = _read(raw)
+        old = with_defaults(decode_stored(stored))
+        new = self._gate.admit_update(submission, old)
+        spec = merged(stored.get("spec"), changed_counts(old, new))
+        return AdmittedObject({**raw, "spec": spec}, unknown=unknown)
+
+    def _admitted(self, obj: Json) -> AdmittedObject:
+        kind = Kind.of(obj)
+        if kind.kind in RUNTIME_KINDS:
+            document = LoadedDocument(kind.kind, 1, obj)
+            self._gate.runtimes(FileText.of([document], kind.kind), source=kind.kind, namespace=Key.of(obj).namespace)
+            return AdmittedObject(obj)
+        if kind in (CONFIG_MAP, SECRET):
+            return AdmittedObject(_with_data(obj))
+        if kind == NAMESPACE:
+            return AdmittedObject({**obj, "spec": {}, "status": {"phase": "Active"}})
+        structure = check_job_schema(obj, "") if kind == JOB else []
+        errors, notices = self._home.check_job(obj, self._find)
+        found = [replace(error, path=error.path.lstrip(".")) for error in dict.fromkeys([*structure, *errors])]
+        if wrong := [error for error in found if error.origin != _UNKNOWN]:
+            raise InvalidError(wrong)
+        if kind == JOB and not obj.get("spec", {}).get("selector"):
+            # As the API server does, so that clients find its pods; the name is known before the uid.
+            selector = {"matchLabels": {JOB_NAME_LABEL: Key.of(obj).name}}
+            obj = {**obj, "spec": {**obj["spec"], "selector": selector}}
+        return AdmittedObject(obj, tuple(notices), tuple(found))
+
+
+def _read(raw: Json) -> tuple[Submission, tuple[FieldError, ...]]:
+    """Return an experiment as it was read, and apart from it the fields that no type knows."""
+    submission = decode_experiment(raw, Key.of(raw).namespace)
+    unknown = tuple(error for error in submission.errors if error.origin == _UNKNOWN)
+    wrong = tuple(error for error in submission.errors if error.origin != _UNKNOWN)
+    return replace(submission, errors=wrong), unknown
+
+
+def _with_data(obj: Json) -> Json:
+    """Return a ConfigMap or Secret with the plain texts of a Secret among its data, as an API server keeps them."""
+    errors = [
+        FieldError(f"{field}[{key}]", f"{value!r:.100} is not text", "put it in quotes", "value-type")
+        for field in ("data", "binaryData", "stringData")
+        for key, value in (obj.get(field) or {}).items()
+        if not isinstance(value, str)
+    ]
+    if errors:
+        raise InvalidError(errors)
+    plain: Mapping[str, str] = obj.get("stringData") or {}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
+    rest = {name: value for name, value in obj.items() if name != "stringData"}
+    if Kind.of(obj) == SECRET:
+        rest.setdefault("type", "Opaque")
+    return {**rest, "data": {**(obj.get("data") or {}), **encoded}} if encoded else rest
+
+
+def _check_job_change(old: Object, new: Json) -> None:
+    """Raise unless only such fields of a job changed as may change while it is there."""
+    field = suspend_field(old)
+    changeable = {*_CHANGEABLE, *(field[1:2] if field else ())}
+    before, after = old.get("spec") or {}, new.get("spec")
+    after = after if isinstance(after, dict) else {}
+    errors = [
+        FieldError(f"spec.{name}", "it cannot be changed", "delete the job and create it again", "update-immutable")
+        for name in {**before, **after}
+        if name not in changeable and not same_json(before.get(name), after.get(name))
+    ]
+    if errors:
+        raise InvalidError(errors)

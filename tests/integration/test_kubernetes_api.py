@@ -1,0 +1,461 @@
+"""The Kubernetes API of one machine, request by request. The engine is open, and its controllers rest."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from katib.kube_api.kubeconfig import line_to_copy
+from katib.kube_api.server import KubernetesServer
+from katib.runtime.objects import Kind
+from tests.support.experiments import an_experiment
+from tests.support.kube import (
+    CONFIG_MAPS,
+    EXPERIMENTS,
+    TOKEN,
+    TRIALS,
+    World,
+    client_of,
+    config_map,
+    kube_world,
+    lines_of,
+)
+from tests.support.waiting import eventually
+
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+MERGE = {"content-type": "application/merge-patch+json"}
+STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with kube_world(tmp_path_factory.mktemp("data"), starts=False) as made:
+        yield made
+
+
+@pytest.fixture
+def http(world: World) -> Iterator[httpx.Client]:
+    yield world.http
+    for path in (EXPERIMENTS, CONFIG_MAPS):
+        world.http.delete(path)
+
+
+def demo(name: str = "demo", namespace: str = "default", **spec: Any) -> Json:
+    return an_experiment(name=name, namespace=namespace, **spec)
+
+
+def created(http: httpx.Client, path: str, obj: Json, **parameters: str) -> Json:
+    answer = http.post(path, json=obj, params=parameters)
+    assert answer.status_code == 201, answer.text
+    found: Json = answer.json()
+    return found
+
+
+def trial_of(world: World, name: str, **labels: str) -> Json:
+    """Store a trial as the controllers do."""
+    owner = world.http.get(f"{EXPERIMENTS}/demo").json()
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": "Experiment",
+        "name": "demo",
+        "uid": owner["metadata"]["uid"],
+    }
+    metadata = {"name": name, "namespace": "default", "labels": labels, "ownerReferences": [reference]}
+    trial = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "metadata": metadata, "spec": {}}
+    return dict(world.engine.objects.objects.create(trial))
+
+
+def test_the_kubeconfig_leads_to_the_server_and_is_for_its_owner_alone(world: World) -> None:
+    path = world.server.kubeconfig
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert line_to_copy(path.parent) == f"export KUBECONFIG={path}"
+    assert f"server: {world.server.url}" in path.read_text()
+    assert f"token: {TOKEN}" in path.read_text()
+
+
+def test_a_restart_keeps_port_and_certificate_so_that_copies_stay_good(world: World, tmp_path: Path) -> None:
+    starts = []
+    for _ in range(2):
+        with KubernetesServer(world.engine.objects, tmp_path, host="127.0.0.1", token=TOKEN) as server:
+            starts.append((server.url, server.kubeconfig.read_text()))
+
+    assert starts[0] == starts[1]
+
+
+@pytest.mark.parametrize("token", ["none", "wrong"])
+def test_without_the_token_nothing_is_answered_but_probes(world: World, token: str) -> None:
+    with client_of(world.server, token) as stranger:
+        refused = stranger.get("/api")
+
+        assert refused.status_code == 401
+        assert (refused.json()["kind"], refused.json()["reason"]) == ("Status", "Unauthorized")
+        assert stranger.get("/healthz").text == "ok"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_probes_answer_ok(http: httpx.Client, path: str) -> None:
+    assert http.get(path).text == "ok"
+
+
+def test_discovery_says_the_same_in_both_forms(http: httpx.Client) -> None:
+    aggregated = {
+        (group["metadata"]["name"], version["version"], resource["resource"])
+        for path in ("/api", "/apis")
+        for group in http.get(
+            path, headers={"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+        ).json()["items"]
+        for version in group["versions"]
+        for resource in version["resources"]
+    }
+    groups = {group["name"]: [v["version"] for v in group["versions"]] for group in http.get("/apis").json()["groups"]}
+    listed = {
+        (group, version, resource["name"])
+        for group, versions in {"": ["v1"], **groups}.items()
+        for version in versions
+        for resource in http.get(f"/apis/{group}/{version}" if group else "/api/v1").json()["resources"]
+        if "/" not in resource["name"]
+    }
+
+    assert aggregated == listed
+    assert ("kubeflow.org", "v1beta1", "experiments") in listed
+    assert groups["kubeflow.org"][0] == "v1beta1"
+
+
+def test_an_experiment_is_admitted_by_the_gate_with_defaults_and_all_errors(http: httpx.Client) -> None:
+    stored = created(http, EXPERIMENTS, demo(parallelTrialCount=None))
+    wrong = demo("wrong")
+    wrong["spec"]["objective"]["type"] = "best"
+    wrong["spec"]["maxTrialCount"] = -1
+    refused = http.post(EXPERIMENTS, json=wrong).json()
+    again = http.post(EXPERIMENTS, json=demo())
+
+    assert stored["spec"]["parallelTrialCount"] == 3
+    assert (refused["code"], refused["reason"]) == (422, "Invalid")
+    assert {cause["field"] for cause in refused["details"]["causes"]} >= {"spec.objective.type", "spec.maxTrialCount"}
+    assert refused["details"]["kind"] == "experiments"
+    assert (again.status_code, again.json()["reason"]) == (409, "AlreadyExists")
+    assert again.json()["message"] == 'experiments.kubeflow.org "demo" already exists'
+
+
+@pytest.mark.parametrize(
+    ("validation", "code", "warned"),
+    [("Strict", 400, False), ("Warn", 201, True), ("Ignore", 201, False), ("", 201, True)],
+)
+def test_unknown_fields_are_refused_named_or_dropped(
+    http: httpx.Client, validation: str, code: int, *, warned: bool
+) -> None:
+    obj = demo()
+    obj["spec"]["paralelTrialCount"] = 2
+    answer = http.post(EXPERIMENTS, json=obj, params={"fieldValidation": validation})
+
+    assert answer.status_code == code
+    assert ('unknown field \\"spec.paralelTrialCount\\"' in answer.headers.get("warning", "")) is warned
+    assert code == 400 or "paralelTrialCount" not in answer.json()["spec"]
+
+
+def test_a_generated_name_is_unlike_others(http: httpx.Client) -> None:
+    obj = config_map("")
+    obj["metadata"] = {"generateName": "many-"}
+    names = {created(http, CONFIG_MAPS, obj)["metadata"]["name"] for _ in range(3)}
+
+    assert len(names) == 3
+    assert all(name.startswith("many-") for name in names)
+
+
+def test_a_dry_run_answers_and_stores_nothing(http: httpx.Client) -> None:
+    answer = created(http, EXPERIMENTS, demo(), dryRun="All")
+
+    assert answer["metadata"]["uid"]
+    assert http.get(f"{EXPERIMENTS}/demo").status_code == 404
+    created(http, EXPERIMENTS, demo())
+    http.patch(f"{EXPERIMENTS}/demo", json={"spec": {"maxTrialCount": 77}}, headers=MERGE, params={"dryRun": "All"})
+    http.delete(f"{EXPERIMENTS}/demo", params={"dryRun": "All"})
+    assert http.get(f"{EXPERIMENTS}/demo").json()["spec"].get("maxTrialCount") != 77
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("application/merge-patch+json", {"spec": {"maxTrialCount": 40}}),
+        ("application/json-patch+json", [{"op": "add", "path": "/spec/maxTrialCount", "value": 40}]),
+    ],
+)
+def test_a_patch_changes_a_budget(http: httpx.Client, kind: str, patch: Any) -> None:
+    created(http, EXPERIMENTS, demo())
+    answer = http.patch(f"{EXPERIMENTS}/demo", content=json.dumps(patch), headers={"content-type": kind})
+
+    assert answer.json()["spec"]["maxTrialCount"] == 40
+    assert answer.json()["metadata"]["generation"] == 2
+
+
+def test_a_strategic_patch_is_for_built_in_kinds(http: httpx.Client) -> None:
+    created(http, CONFIG_MAPS, config_map("one", a="1"))
+    created(http, EXPERIMENTS, demo())
+
+    assert http.patch(f"{CONFIG_MAPS}/one", json={"data": {"b": "2"}}, headers=STRATEGIC).json()["data"] == {
+        "a": "1",
+        "b": "2",
+    }
+    refused = http.patch(f"{EXPERIMENTS}/demo", json={}, headers=STRATEGIC).json()
+    assert (refused["code"], "merge-patch" in refused["message"]) == (415, True)
+
+
+def test_an_edit_of_the_search_space_is_refused_by_field(http: httpx.Client) -> None:
+    created(http, EXPERIMENTS, demo())
+    answer = http.patch(f"{EXPERIMENTS}/demo", json={"spec": {"objective": {"goal": 7}}}, headers=MERGE).json()
+
+    assert [cause["field"] for cause in answer["details"]["causes"]] == ["spec.objective.goal"]
+
+
+def test_an_update_needs_the_latest_revision(http: httpx.Client) -> None:
+    read = created(http, EXPERIMENTS, demo())
+    read["metadata"]["labels"] = {"team": "a"}
+    first = http.put(f"{EXPERIMENTS}/demo", json=read)
+    second = http.put(f"{EXPERIMENTS}/demo", json=read)
+    del read["metadata"]["resourceVersion"]
+    third = http.put(f"{EXPERIMENTS}/demo", json=read)
+
+    assert first.json()["metadata"]["labels"] == {"team": "a"}
+    assert (second.status_code, second.json()["reason"]) == (409, "Conflict")
+    assert (third.status_code, third.json()["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
+
+
+def test_a_status_is_written_apart(http: httpx.Client) -> None:
+    created(http, EXPERIMENTS, demo())
+    changes = {"status": {"trials": 3}, "spec": {"maxTrialCount": 9}}
+    by_status = http.patch(f"{EXPERIMENTS}/demo/status", json=changes, headers=MERGE).json()
+    by_object = http.patch(f"{EXPERIMENTS}/demo", json={"status": {"trials": 8}}, headers=MERGE).json()
+
+    assert (by_status["status"]["trials"], by_status["spec"]["maxTrialCount"]) == (3, 3)
+    assert by_object["status"]["trials"] == 3
+
+
+def test_a_trial_is_labelled_and_not_created(http: httpx.Client, world: World) -> None:
+    created(http, EXPERIMENTS, demo())
+    trial_of(world, "demo-1")
+    labelled = http.patch(f"{TRIALS}/demo-1", json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE)
+    refused = http.post(TRIALS, json={"metadata": {"name": "mine"}, "spec": {}}).json()
+
+    assert labelled.json()["metadata"]["labels"] == {"a": "b"}
+    assert refused["message"].endswith("a Trial is made by its experiment; create the Experiment, or use katib trial")
+
+
+def test_selectors_and_pages_find_what_they_name(http: httpx.Client, world: World) -> None:
+    created(http, EXPERIMENTS, demo())
+    for number in range(7):
+        trial_of(world, f"demo-{number}", size="big" if number % 2 else "small", number=str(number))
+
+    def names(**parameters: str) -> list[str]:
+        return [item["metadata"]["name"] for item in http.get(TRIALS, params=parameters).json()["items"]]
+
+    assert names(labelSelector="size=big") == ["demo-1", "demo-3", "demo-5"]
+    assert names(labelSelector="size!=big,number in (0,2,3),!other") == ["demo-0", "demo-2"]
+    assert names(fieldSelector="metadata.name=demo-4") == ["demo-4"]
+    assert http.get(TRIALS, params={"fieldSelector": "spec.x=1"}).status_code == 422
+    first = http.get(TRIALS, params={"limit": "3"}).json()
+    token = first["metadata"]["continue"]
+    trial_of(world, "demo-7")
+    second = http.get(TRIALS, params={"limit": "3", "continue": token}).json()
+    assert [item["metadata"]["name"] for item in (*first["items"], *second["items"])] == [f"demo-{n}" for n in range(6)]
+    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
+    assert http.get(TRIALS, params={"limit": "3", "continue": "none"}).status_code == 410
+    assert len(names(limit="2", labelSelector="size!=small")) == 2
+
+
+def test_a_table_has_the_columns_of_katib(http: httpx.Client) -> None:
+    created(http, EXPERIMENTS, demo())
+    status = {"conditions": [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}]}
+    http.patch(f"{EXPERIMENTS}/demo/status", json={"status": status}, headers=MERGE)
+    table = http.get(EXPERIMENTS, headers=TABLE).json()
+
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Type", "Status", "Age"]
+    assert table["rows"][0]["cells"][:3] == ["demo", "Running", "True"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+def test_a_watch_goes_on_where_a_list_ended(http: httpx.Client) -> None:
+    created(http, CONFIG_MAPS, config_map("one"))
+    since = http.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
+    with http.stream("GET", CONFIG_MAPS, params={"watch": "1", "resourceVersion": since}) as stream:
+        created(http, CONFIG_MAPS, config_map("two"))
+        http.patch(f"{CONFIG_MAPS}/one", json={"data": {"a": "b"}}, headers=MERGE)
+        http.delete(f"{CONFIG_MAPS}/two")
+        events = lines_of(stream, 3)
+
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
+        ("ADDED", "two"),
+        ("MODIFIED", "one"),
+        ("DELETED", "two"),
+    ]
+
+
+def test_a_watch_by_label_sees_objects_come_to_fit_and_cease_to(http: httpx.Client) -> None:
+    created(http, CONFIG_MAPS, config_map("one"))
+    with http.stream(
+        "GET", CONFIG_MAPS, params={"watch": "1", "labelSelector": "a=b", "sendInitialEvents": "1"}
+    ) as stream:
+        lines = stream.iter_lines()
+        mark = json.loads(next(lines))
+        for labels in ({"a": "b"}, {"c": "d"}, {"a": None}):
+            http.patch(f"{CONFIG_MAPS}/one", json={"metadata": {"labels": labels}}, headers=MERGE)
+        events = [json.loads(next(lines)) for _ in range(3)]
+
+    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+@pytest.mark.parametrize("since", ["9999999", "x"])
+def test_a_watch_from_a_revision_that_is_not_kept_gets_410(http: httpx.Client, since: str) -> None:
+    with http.stream("GET", CONFIG_MAPS, params={"watch": "1", "resourceVersion": since}) as stream:
+        event = lines_of(stream, 1)[0]
+
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+def test_a_watch_ends_in_time_and_one_whose_client_vanished_is_forgotten(http: httpx.Client, world: World) -> None:
+    history: Any = world.engine.objects.objects
+    watches = history._history._watches.setdefault(Kind("v1", "ConfigMap"), [])
+    before = len(watches)
+    http.get(CONFIG_MAPS, params={"watch": "1", "timeoutSeconds": "1"})
+    assert len(watches) == before
+    with client_of(world.server) as other, other.stream("GET", CONFIG_MAPS, params={"watch": "1"}):
+        eventually(lambda: len(watches) == before + 1)
+
+    eventually(lambda: len(watches) == before)
+
+
+def test_a_hundred_watches_need_no_threads_and_all_see_a_change(http: httpx.Client, world: World) -> None:
+    threads = threading.active_count()
+
+    def watched(_number: int) -> str:
+        with client_of(world.server) as client, client.stream("GET", CONFIG_MAPS, params={"watch": "1"}) as stream:
+            ready.release()
+            return str(lines_of(stream, 1)[0]["object"]["metadata"]["name"])
+
+    ready = threading.Semaphore(0)
+    with ThreadPoolExecutor(30) as pool:
+        seen = pool.map(watched, range(30))
+        for _ in range(30):
+            ready.acquire()
+        assert threading.active_count() < threads + 30 + 30 // 2
+        created(http, CONFIG_MAPS, config_map("one"))
+        assert list(seen) == ["one"] * 30
+
+
+def test_deleting_an_experiment_takes_its_trials_along(http: httpx.Client, world: World) -> None:
+    uid = created(http, EXPERIMENTS, demo())["metadata"]["uid"]
+    trial_of(world, "demo-1", **{"katib.kubeflow.org/experiment": "demo"})
+    mine = {"preconditions": {"uid": "another"}}
+    refused = http.request("DELETE", f"{EXPERIMENTS}/demo", json=mine)
+    orphaning = http.delete(f"{EXPERIMENTS}/demo", params={"propagationPolicy": "Orphan"})
+    answer = http.delete(f"{EXPERIMENTS}/demo")
+
+    assert (refused.status_code, orphaning.status_code) == (409, 422)
+    assert (answer.json()["status"], answer.json()["details"]["uid"]) == ("Success", uid)
+    assert http.get(f"{TRIALS}/demo-1").status_code == 404
+    missing = http.delete(f"{EXPERIMENTS}/demo").json()
+    assert (missing["code"], missing["message"]) == (404, 'experiments.kubeflow.org "demo" not found')
+
+
+def test_an_object_with_finalizers_goes_with_the_last(http: httpx.Client) -> None:
+    obj = config_map("kept")
+    obj["metadata"]["finalizers"] = ["example.org/keep"]
+    created(http, CONFIG_MAPS, obj)
+
+    assert http.delete(f"{CONFIG_MAPS}/kept").json()["metadata"]["deletionTimestamp"]
+    http.patch(f"{CONFIG_MAPS}/kept", json={"metadata": {"finalizers": None}}, headers=MERGE)
+    assert http.get(f"{CONFIG_MAPS}/kept").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "content_type", "code"),
+    [
+        ("POST", CONFIG_MAPS, b"{", "application/json", 400),
+        ("POST", CONFIG_MAPS, b"[" * 100_000, "application/json", 400),
+        ("POST", CONFIG_MAPS, b"a: [", "application/yaml", 400),
+        ("POST", CONFIG_MAPS, b"x", "application/cbor", 415),
+        ("POST", CONFIG_MAPS, b" " * 3_200_000, "application/json", 413),
+        ("POST", CONFIG_MAPS, b" " * 4_300_000, "application/json", 413),
+        ("POST", CONFIG_MAPS, b"[]", "application/json", 400),
+        ("POST", CONFIG_MAPS, b'{"metadata": 1}', "application/json", 400),
+        ("POST", CONFIG_MAPS, b'{"metadata": {"name": "A B"}}', "application/json", 422),
+        ("POST", CONFIG_MAPS, b'{"metadata": {"name": "a", "namespace": "other"}}', "application/json", 400),
+        ("POST", CONFIG_MAPS, b'{"kind": "Secret", "metadata": {"name": "a"}}', "application/json", 400),
+        ("POST", CONFIG_MAPS, b'{"metadata": {"name": "a"}, "data": {"a": 1}}', "application/json", 422),
+        ("POST", "/api/v1/configmaps", b"{}", "application/json", 405),
+        ("GET", "/api/v1/nodes", b"", "", 404),
+        ("GET", f"{CONFIG_MAPS}/none/scale", b"", "", 404),
+        ("GET", f"{CONFIG_MAPS}?labelSelector=a%20b", b"", "", 422),
+        ("GET", f"{CONFIG_MAPS}?limit=-1", b"", "", 400),
+        ("POST", "/api/v1/namespaces/default/pods", b"{}", "application/json", 405),
+        ("PATCH", f"{CONFIG_MAPS}/none", b"{}", "application/json", 415),
+        ("GET", "/nothing", b"", "", 404),
+        ("PUT", "/version", b"", "", 405),
+    ],
+)
+def test_what_cannot_be_answered_gets_a_status_with_the_reason(
+    http: httpx.Client, method: str, path: str, body: bytes, content_type: str, code: int
+) -> None:
+    answer = http.request(method, path, content=body, headers={"content-type": content_type})
+
+    assert answer.status_code == code, answer.text
+    status = answer.json()
+    assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
+    assert status["message"]
+    assert status["reason"]
+
+
+def test_a_body_may_be_yaml(http: httpx.Client) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n"
+    answer = http.post(CONFIG_MAPS, content=text, headers={"content-type": "application/yaml"})
+
+    assert answer.json()["data"] == {"a": "b"}
+
+
+def test_texts_of_a_secret_are_kept_encoded(http: httpx.Client) -> None:
+    path = "/api/v1/namespaces/default/secrets"
+    secret = {"metadata": {"name": "mine"}, "stringData": {"a": "b"}}
+    assert created(http, path, secret)["data"] == {"a": "Yg=="}
+    http.delete(path)
+
+
+def test_namespaces_are_those_that_are_used_or_were_created(http: httpx.Client) -> None:
+    created(http, "/api/v1/namespaces", {"metadata": {"name": "mine"}})
+    created(http, EXPERIMENTS.replace("default", "used"), demo(namespace="used"))
+    names = [item["metadata"]["name"] for item in http.get("/api/v1/namespaces").json()["items"]]
+    http.delete(EXPERIMENTS.replace("default", "used"))
+
+    assert names == ["default", "mine", "used"]
+    assert http.get("/api/v1/namespaces/mine").json()["status"] == {"phase": "Active"}
+
+
+def test_a_client_may_ask_what_it_may(http: httpx.Client) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = http.post(path, json={"kind": "SelfSubjectAccessReview", "spec": {}})
+
+    assert answer.json()["status"]["allowed"] is True
+
+
+def test_the_api_is_described_by_both_versions_of_openapi(http: httpx.Client) -> None:
+    index = http.get("/openapi/v3").json()["paths"]
+    described = {root: http.get(entry["serverRelativeURL"]).json() for root, entry in index.items()}
+    swagger = http.get("/openapi/v2").json()
+
+    assert {"api/v1", "apis/batch/v1", "apis/kubeflow.org/v1beta1"} <= set(described)
+    of_v3 = {name for found in described.values() for name in found["components"]["schemas"]}
+    assert of_v3 == set(swagger["definitions"])
+    assert {path for found in described.values() for path in found["paths"]} == set(swagger["paths"])
+    experiment = described["apis/kubeflow.org/v1beta1"]["components"]["schemas"]["org.kubeflow.v1beta1.Experiment"]
+    assert experiment["properties"]["spec"]["properties"]["algorithm"]["description"]
+    assert http.get("/openapi/v3/apis/none/v1").status_code == 404

@@ -1,0 +1,98 @@
+"""Programs written for a cluster, unmodified, on the Kubernetes API of one machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.experiments import an_experiment
+from tests.support.kube import World, config_map, kube_world
+
+pytestmark = [pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with kube_world(tmp_path_factory.mktemp("data"), starts=True) as made:
+        yield made
+
+
+def test_the_official_sdk_runs_reads_resumes_tunes_and_deletes(world: World) -> None:
+    pytest.importorskip("kubeflow.katib")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.official_sdk_here", str(world.server.kubeconfig)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+
+    assert told["lines"] == ["begun", "loss"]
+    assert (told["created"], told["succeeded"]) == (True, True)
+    assert told["conditions"][-1] == "Succeeded"
+    assert told["experiments"] == ["sdk"]
+    assert len(told["trials"]) == told["suggested"] == 2
+    assert told["details"] == told["trials"]
+    assert told["best"] in told["trials"]
+    assert told["state"] == "Succeeded"
+    assert told["resumed"] == 3
+    assert told["tuned"] == [9, 0]
+
+
+def test_the_python_client_discovers_watches_and_patches(world: World) -> None:
+    kubernetes = pytest.importorskip("kubernetes")
+    from kubernetes import dynamic, watch
+
+    client = kubernetes.config.new_client_from_config(str(world.server.kubeconfig))
+    found = dynamic.DynamicClient(client)
+    experiments = found.resources.get(api_version="kubeflow.org/v1beta1", kind="Experiment")
+    core, custom = kubernetes.client.CoreV1Api(client), kubernetes.client.CustomObjectsApi(client)
+    seen: list[tuple[str, str]] = []
+
+    def follow() -> None:
+        since = core.list_namespaced_config_map("default").metadata.resource_version
+        ready.set()
+        for event in watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version=since):
+            seen.append((event["type"], event["object"].metadata.name))
+            if event["type"] == "DELETED":
+                return
+
+    ready = threading.Event()
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert ready.wait(30)
+    core.create_namespaced_config_map("default", config_map("one", a="b"))
+    core.patch_namespaced_config_map("one", "default", {"data": {"c": "d"}})
+    data = core.read_namespaced_config_map("one", "default").data
+    core.delete_namespaced_config_map("one", "default")
+    follower.join(30)
+    created = experiments.create(
+        body=an_experiment(command="sleep 60; ${trialParameters.learningRate}"), namespace="default"
+    )
+    patched = experiments.patch(
+        name="demo",
+        namespace="default",
+        body={"spec": {"maxTrialCount": 9}},
+        content_type="application/merge-patch+json",
+    )
+    listed = custom.list_namespaced_custom_object("kubeflow.org", "v1beta1", "default", "trials")
+    gone = experiments.delete(name="demo", namespace="default")
+
+    assert data == {"a": "b", "c": "d"}
+    assert seen == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one")]
+    assert created.spec.algorithm.algorithmName == "random"
+    assert patched.spec.maxTrialCount == 9
+    assert listed["kind"] == "TrialList"
+    assert gone.status == "Success"
+    assert kubernetes.client.VersionApi(client).get_code().major == "1"
