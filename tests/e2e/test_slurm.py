@@ -79,6 +79,16 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 
+def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
+    line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
+    done = katib(
+        "tune", *line, "--", "sh", "-c", "echo loss={lr} on $SLURMD_NODENAME", cwd=tmp_path, **cluster.environment
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert any("on n" in log.read_text() for log in (tmp_path / ".katib/trials").rglob("*.log"))
+
+
 def test_a_program_that_fails_is_quoted_with_its_exit_code(tmp_path: Path, cluster: SlurmCluster) -> None:
     done = run(write(tmp_path, f"{LOSS}; echo boom; exit 3", maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
 
