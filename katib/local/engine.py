@@ -47,6 +47,7 @@ from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
@@ -67,6 +68,7 @@ from katib.local.slurm.admission import SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
+from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome
 from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import EngineFacts
@@ -294,7 +296,9 @@ class Engine:
 
     @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
-        return None if self._slurm is None else SlurmGate(*self._slurm)
+        return (
+            None if self._slurm is None else SlurmGate(*self._slurm, allocation=os.environ.get(ALLOCATION_VARIABLE, ""))
+        )
 
     @cached_property
     def _host(self) -> HostCapacity:
@@ -342,7 +346,7 @@ class Engine:
             refuse_where_noted(notes)
             return None
         slurm, options = self._slurm
-        settings = SlurmSettings(slurm, options, notes, Delays())
+        settings = SlurmSettings(slurm, options, notes, Delays(), os.environ.get(ALLOCATION_VARIABLE, ""))
         return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:
@@ -487,6 +491,7 @@ class Engine:
             self.service,
             self._files,
             self._events.newest,
+            shipped_documents(),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
