@@ -48,6 +48,7 @@ _LEAST_MEASURED = 2  # values that the model wants
 _MOST_TRIALS = 400  # in the model; beyond, a subset
 _MOST_RUNNING = 100  # believed by the model, of those that run
 _MOST_AT_ONCE = 100  # suggestions of one request that the model makes; further ones fill the space
+_MOST_FITS = 20  # the same with several objectives, each of which has a model of its own
 _ENUMERATED = 2000  # a space with no more points is looked at as a whole
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
@@ -119,7 +120,7 @@ class GaussianProcess(Algorithm):
             elif is_early and k < len(sources):
                 with one_thread:
                     row = self._promising(sources[k].history, sources[k].promise(self._encoding), believed, taken, k)
-            elif is_early or k - first >= _MOST_AT_ONCE:
+            elif is_early or k - first >= (_MOST_FITS if several else _MOST_AT_ONCE):
                 row = self._designed(k, taken)
             else:
                 with one_thread:
