@@ -19,6 +19,7 @@ BENCHMARKS = (
     ("reading a long log", ["benchmarks.log_reading"]),
     ("object store", ["benchmarks.object_store"]),
     ("reading thirty thousand trials", ["benchmarks.reading"]),
+    ("the Kubernetes API", ["benchmarks.kubernetes_api"]),
     ("starting processes", ["benchmarks.spawn"]),
     ("local jobs", ["benchmarks.local_jobs"]),
     ("jobs of many replicas", ["benchmarks.training_jobs"]),
