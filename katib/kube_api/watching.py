@@ -18,7 +18,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from katib.errors import ExpiredError, InternalError, KatibError
-from katib.kube_api.derived import DERIVED, newer_than
+from katib.kube_api.derived import DERIVED, events_after
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.representations import Form
 from katib.kube_api.resources import EVENT
@@ -37,6 +37,9 @@ _PAUSE_SECONDS = 0.025
 """Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
 
 _CHUNK_BYTES = 64 << 10
+_LAST_VERSION = 10**17
+"""No event is as late: the year 5138 in microseconds."""
+
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -64,7 +67,7 @@ async def watch_lines(
     lines = _Lines(target, form)
     try:
         kind = target.resource.kind
-        changes = _derived_changes if kind in DERIVED else _changes
+        changes = _event_changes if kind == EVENT else _derived_changes if kind in DERIVED else _changes
         async for chunk in changes(objects, target, selector, wishes, lines, closing):
             yield chunk
     except KatibError as error:
@@ -240,20 +243,34 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
         yield b"".join(waiting)
 
 
+async def _event_changes(
+    objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
+) -> AsyncIterator[bytes]:
+    """Yield events as they come: every second those that are new, or happened again."""
+    version = 0 if _begins_with_all(wishes) else _version(wishes.since)
+    end, marks = _end_of(wishes), wishes.initial
+    while not closing.begun and (left := end - time.monotonic()) > 0:
+        found = await run_in_threadpool(events_after, objects.home, target.namespace or None, version)
+        version = max([version, *(int(obj["metadata"]["resourceVersion"]) for obj in found)])
+        wanted = filter(selector.fits, found)
+        for chunk in _chunks(lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted):
+            yield chunk
+        if marks:
+            yield lines.bookmark(str(version), _INITIAL_END)
+            marks = False
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
 async def _derived_changes(
     objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a kind that is looked at now and then, because nothing says that it has changed."""
-    revision = await run_in_threadpool(objects.revision, target)
-    items = new = await run_in_threadpool(_all, objects, target, selector)
-    if not _begins_with_all(wishes):
-        if not wishes.since.isdecimal():
-            raise ExpiredError(f"revision {wishes.since} is none of this server; list again")
-        new = newer_than(items, int(wishes.since)) if target.resource.kind == EVENT else []
-    for chunk in _chunks(lines.of("ADDED", obj) for obj in new):
-        yield chunk
+    items = await run_in_threadpool(_all, objects, target, selector)
+    if _begins_with_all(wishes):
+        for chunk in _chunks(lines.of("ADDED", obj) for obj in items):
+            yield chunk
     if wishes.initial:
-        yield lines.bookmark(revision, _INITIAL_END)
+        yield lines.bookmark(await run_in_threadpool(objects.revision, target), _INITIAL_END)
     end = _end_of(wishes)
     while not closing.begun and (left := end - time.monotonic()) > 0:
         known = {obj["metadata"]["uid"]: obj for obj in items}
@@ -261,6 +278,12 @@ async def _derived_changes(
         items = await run_in_threadpool(_all, objects, target, selector)
         for chunk in _chunks(_differences(known, items, lines)):
             yield chunk
+
+
+def _version(since: str) -> int:
+    if not (since.isascii() and since.isdecimal()):
+        raise ExpiredError(f"revision {since} is none of this server; list again")
+    return min(int(since), _LAST_VERSION)
 
 
 def _all(objects: Objects, target: Target, selector: Selector) -> list[Object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from katib.api.decoding import decode_stored
@@ -85,7 +86,8 @@ class ObjectHome:
         status_kinds: Kinds whose status is written apart from the rest.
         service: Deletes an experiment with all that it leaves.
         output: What containers print.
-        events: Returns the newest notable moments of a namespace, or of all for None, oldest first.
+        events: Returns the newest notable moments of a namespace, or of all for None, oldest first; those after a
+            moment where one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
     """
@@ -96,7 +98,7 @@ class ObjectHome:
     status_kinds: frozenset[Kind]
     service: TuningService
     output: TrialOutput
-    events: Callable[[str | None], Sequence[StoredEvent]]
+    events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
 
 
