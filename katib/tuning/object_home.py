@@ -6,6 +6,7 @@ The rules are those of every other way in: an experiment passes the gate of subm
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,6 +36,9 @@ JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
 _UNKNOWN = "field-unknown"
+_FIRST_DOT = re.compile(r"(?:^|(?<=, ))\.")
+"""Before the paths of a job that is not part of another object."""
+
 _KEPT = ("finalizers", "managedFields", "ownerReferences")
 """Metadata of a new experiment that its author may set, but a submitted file may not."""
 
@@ -177,7 +181,7 @@ class ObjectAdmission:
             # As the API server does, so that clients find its pods; the name is known before the uid.
             selector = {"matchLabels": {JOB_NAME_LABEL: Key.of(obj).name}}
             obj = {**obj, "spec": {**obj["spec"], "selector": selector}}
-        return AdmittedObject(obj, tuple(notices), tuple(found))
+        return AdmittedObject(obj, tuple(_FIRST_DOT.sub("", notice) for notice in notices), tuple(found))
 
 
 def _read(raw: Json) -> tuple[Submission, tuple[FieldError, ...]]:
