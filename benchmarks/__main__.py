@@ -12,6 +12,7 @@ BENCHMARKS = (
     ("calls and conversions of a trial", ["benchmarks.flow"]),
     ("tpe with a thousand trials", ["benchmarks.suggestion_tpe"]),
     ("ask and tell", ["benchmarks.ask_tell"]),
+    ("trials of a warm process", ["benchmarks.warm_process"]),
     ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("metrics collector", ["benchmarks.collector"]),
     ("metrics", ["benchmarks.metrics"]),

@@ -67,7 +67,6 @@ containers = click.option(
 _PLACE = (
     click.option(
         "--on",
-        "place",
         type=click.Choice(("here", "slurm")),
         default="here",
         help="Where trials run: on this machine, or as jobs of the Slurm cluster that it belongs to.  [default: here]",
@@ -260,10 +259,10 @@ def place(function: F) -> F:
     """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
 
     @functools.wraps(function)
-    def command(*args: Any, place: str, slurm_options: tuple[str, ...], **kwargs: Any) -> Any:
-        if slurm_options and place != "slurm":
+    def command(*args: Any, on: str, slurm_options: tuple[str, ...], **kwargs: Any) -> Any:
+        if slurm_options and on != "slurm":
             raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
-        return function(*args, slurm=slurm_options if place == "slurm" else None, **kwargs)
+        return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
 
     return _with(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
 

@@ -66,7 +66,7 @@ _GATEWAY = (
 
 
 _OF_A_START = (
-    *("host", "port", "token", "no_token", "config", "containers", "place", "context", "kubeconfig", "db_manager"),
+    *("host", "port", "token", "no_token", "config", "containers", "on", "context", "kubeconfig", "db_manager"),
     *("gateway", "user_header", "user_prefix", "groups_header"),
 )
 """Options that have no meaning for a server that runs already."""
@@ -157,7 +157,7 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config", "containers", "place", "orphans")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers", "on", "orphans")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)

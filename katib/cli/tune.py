@@ -80,6 +80,7 @@ _SOURCE = "command line"
 @options.detach
 @options.data_dir
 @options.namespace
+@options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
 @options.log_to
@@ -107,6 +108,7 @@ def tune(
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
+    slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
     form: str | None,
@@ -166,6 +168,7 @@ def tune(
         namespace,
         None,
         None,
+        slurm=slurm,
         choice=choice,
         detach=detach,
         form=form,

@@ -68,7 +68,9 @@ from katib.local.slurm.admission import SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
+from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome
+from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
@@ -228,6 +230,7 @@ class Engine:
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
+            stack.callback(self._retention.look)  # an experiment has often ended just before
             stack.callback(self._reporter.close, CLOSE_SECONDS)
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
             self._processes.renew_grace()
@@ -293,7 +296,9 @@ class Engine:
 
     @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
-        return None if self._slurm is None else SlurmGate(*self._slurm)
+        return (
+            None if self._slurm is None else SlurmGate(*self._slurm, allocation=os.environ.get(ALLOCATION_VARIABLE, ""))
+        )
 
     @cached_property
     def _host(self) -> HostCapacity:
@@ -341,7 +346,7 @@ class Engine:
             refuse_where_noted(notes)
             return None
         slurm, options = self._slurm
-        settings = SlurmSettings(slurm, options, notes, Delays())
+        settings = SlurmSettings(slurm, options, notes, Delays(), os.environ.get(ALLOCATION_VARIABLE, ""))
         return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:
@@ -429,7 +434,9 @@ class Engine:
             lambda: self._config.metrics_retention,
             self._clock,
         )
-        self._retention = Periodic("retention", [retention.look], PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
+        self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
+        looks = [retention.look, self._checkpoints.look]
+        self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
         """Have the early stopping of experiments look at new readings at once."""

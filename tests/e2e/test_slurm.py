@@ -79,6 +79,16 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 
+def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
+    line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
+    done = katib(
+        "tune", *line, "--", "sh", "-c", "echo loss={lr} on $SLURMD_NODENAME", cwd=tmp_path, **cluster.environment
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert any("on n" in log.read_text() for log in (tmp_path / ".katib/trials").rglob("*.log"))
+
+
 def test_a_program_that_fails_is_quoted_with_its_exit_code(tmp_path: Path, cluster: SlurmCluster) -> None:
     done = run(write(tmp_path, f"{LOSS}; echo boom; exit 3", maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
 
@@ -311,3 +321,50 @@ def test_a_gang_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
 
     assert "succeeded" in done.stdout
     assert len(list((tmp_path / ".katib/trials").glob("*/*/*-master-0*"))) == 1
+
+
+@pytest.fixture
+def allocation(cluster: SlurmCluster) -> Iterator[dict[str, str]]:
+    """Return the variables of a process in an allocation of all nodes."""
+    job = cluster.command(
+        "sbatch", "--parsable", "--nodes=3", "--ntasks=12", "--output=/dev/null", "--wrap", "exec sleep 600"
+    ).strip()
+    eventually(lambda: cluster.command("squeue", "-h", "-t", "RUNNING", "-o", "%i").split() == [job], "the allocation")
+    yield {**cluster.environment, "SLURM_JOB_ID": job}
+    cluster.command("scancel", job)
+
+
+def test_inside_an_allocation_trials_are_steps_on_its_nodes_and_outlive_katib(
+    tmp_path: Path, cluster: SlurmCluster, allocation: dict[str, str]
+) -> None:
+    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/ran; echo $SLURMD_NODENAME >> {tmp_path}/nodes; sleep 0.5; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=30, parallelTrialCount=15)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**allocation)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: len(words_of(tmp_path / "ran")) > 14, "fifteen steps")
+        process.kill()
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **allocation)
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert done.returncode == 0, done.stderr
+    assert {trial["status"]["conditions"][-1]["type"] for trial in trials} == {"Succeeded"}
+    assert (len(words_of(tmp_path / "ran")), len(set(words_of(tmp_path / "ran")))) == (30, 30)
+    assert set(words_of(tmp_path / "nodes")) == {"n1", "n2", "n3"}
+    assert len(cluster.command("squeue", "-h", "-o", "%i").split()) == 1
+
+
+STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; echo loss=5; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
+def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    command = f"if mkdir first; then sleep 3; {LOSS}; else {STOPPED}; fi"
+    goal = {"type": "minimize", "objectiveMetricName": "loss", "goal": 1.0}
+    file = write(tmp_path, command, maxTrialCount=4, parallelTrialCount=3, objective=goal)
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
+
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("stopped-*"))) == 2

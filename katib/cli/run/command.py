@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
 
-_OF_AN_ENGINE = ("config", "containers", "place")
+_OF_AN_ENGINE = ("config", "containers", "on")
 """Options that have no meaning where a server runs the experiment."""
 
 
@@ -174,7 +174,7 @@ def run_here(
         from katib.cli.run.detached import run_detached
 
         options.refuse_beside("--detach, but for the command that watches", "log_to")
-        options.refuse_beside("--detach", "place")
+        options.refuse_beside("--detach", "on")
         return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
     if (note := next(iter(running_servers(directory)), None)) is not None:
         from katib.rest.client import HttpTuningService

@@ -29,10 +29,12 @@ class SlurmGate:
     Args:
         slurm: Calls Slurm.
         options: Of `sbatch`, for every job.
+        allocation: The job whose steps trials become; empty where they are jobs of their own.
     """
 
-    def __init__(self, slurm: Slurm, options: Sequence[str]) -> None:
+    def __init__(self, slurm: Slurm, options: Sequence[str], allocation: str = "") -> None:
         self._slurm = slurm
+        self._allocation = allocation
         self._options = options
 
     def check(
@@ -51,13 +53,21 @@ class SlurmGate:
         if kind.kind == "MPIJob":
             cause, remedy = "an MPIJob does not run in Slurm", 'write a Job whose program is started by "srun --mpi"'
             errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
+        elif self._allocation and kind != _JOB:
+            cause, remedy = f"a {kind.kind} is not a step of an allocation", "run katib on a login node, or write a Job"
+            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
         collector = spec.metrics_collector_spec
         if collector is not None and collector.kind not in READ_FROM_FILES:
             cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
             remedy = "print metrics, or write them to files: StdOut, File or TensorFlowEvent"
             errors.append(FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector"))
         try:
-            if templates and not errors and (cause := self._slurm.check(self._options_of(kind, templates, path))):
+            if (
+                templates
+                and not errors
+                and not self._allocation
+                and (cause := self._slurm.check(self._options_of(kind, templates, path)))
+            ):
                 errors += refused(cause).errors
         except InvalidError as error:
             errors += error.errors

@@ -123,6 +123,17 @@ class Slurm:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return parse_jobs(done.stdout)
 
+    def steps(self, job: str) -> frozenset[str]:
+        """Return the names of the steps that a job has now.
+
+        Raises:
+            UnavailableError: Slurm does not answer.
+        """
+        done = self._run(("squeue", "--steps", f"--jobs={job}", "--noheader", "--format=%j"))
+        if done.returncode != 0:
+            raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
+        return frozenset(done.stdout.split())
+
     def cancel(self, jobs: Iterable[str], signal: str = "") -> None:
         """End jobs, or send all their processes a signal. Jobs that are over are fine.
 

@@ -78,7 +78,7 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
         log = _log_of(plan)
         state, end = shlex.quote(str(state_file)), f"KATIB_END_OF_POD_{i}"
-        script = pod_script(plan, state_file, delays, common)
+        script = pod_script(plan, state_file, delays, common, is_step=True)
         lines += [f"pod_{i}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
         place = f"--nodelist=$node_{i} --output={log.replace('%', '%%')} --job-name={shlex.quote(plan.name)}"
         run = f'srun {place} {shlex.join(step)} sh -c "$(pod_{i} | resolved)" 2>>{log}'

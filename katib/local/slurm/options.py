@@ -33,6 +33,7 @@ _OURS: Final = frozenset(
         "wrap",
     }
 )
+_TEMPLATE: Final = "spec.trialTemplate.trialSpec.spec.template.metadata"
 MIB: Final = Decimal(2**20)
 
 
@@ -85,6 +86,23 @@ def requested_options(request: Request) -> tuple[str, ...]:
     return tuple(options)
 
 
+def step_options(
+    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
+) -> tuple[str, ...]:
+    """Return all options of `srun` for a pod that is a step; the arguments and errors are those of `job_options`."""
+    return (
+        f"--job-name={comment}",
+        f"--output={str(log).replace('%', '%%')}",
+        "--open-mode=append",
+        "--chdir=/",
+        "--nodes=1",
+        "--exact",
+        *requested,
+        *general,
+        *annotated_options(plan.annotations, _TEMPLATE),
+    )
+
+
 def job_options(
     plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
 ) -> tuple[str, ...]:
@@ -110,5 +128,5 @@ def job_options(
         "--no-requeue",
         *requested,
         *general,
-        *annotated_options(plan.annotations, "spec.trialTemplate.trialSpec.spec.template.metadata"),
+        *annotated_options(plan.annotations, _TEMPLATE),
     )

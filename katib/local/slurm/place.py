@@ -18,17 +18,18 @@ from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
 from katib.local.slurm.commands import Slurm, clean_environment
 from katib.local.slurm.gang import gang_environment, gang_options, gang_script
-from katib.local.slurm.options import job_options, requested_options
+from katib.local.slurm.options import job_options, requested_options, step_options
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import environment_of, pod_script
+from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"
-_LOOK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 0.05
 _SECONDS_PER_POD: Final = 0.0005
-"""Files of running pods are looked at less often when there are many: 2,000 of them once a second."""
+"""Files are looked at less often when there are many pods: those of 2,000 pods once a second."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,12 +43,14 @@ class SlurmSettings:
         options: Of `sbatch`, for every job.
         notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
         delays: Pauses before containers are started again.
+        allocation: Number of the job in which this process runs, whose steps the pods become; empty outside of one.
     """
 
     slurm: Slurm
     options: Sequence[str]
     notes: Path
     delays: Delays
+    allocation: str = ""
 
 
 class SlurmPods:
@@ -63,7 +66,9 @@ class SlurmPods:
     def __init__(self, settings: SlurmSettings, loop: Loop, steady: SteadyTime, clock: Clock) -> None:
         self._settings = settings
         self._loop = loop
-        self._scheduler = Scheduler(settings.slurm, clock)
+        self._scheduler: Scheduler | StepScheduler = Scheduler(settings.slurm, clock)
+        if settings.allocation:
+            self._scheduler = StepScheduler(settings.slurm, clock, settings.allocation)
         self._tools = SlurmTools(loop, self._scheduler, clock, steady)
         self._pods: dict[str, SlurmPod] = {}  # those that have not ended, by their uids; of the loop
         self._noted = {path.parent.name for path in settings.notes.glob(f"*/{_NOTE}")}
@@ -129,9 +134,12 @@ class SlurmPods:
             main = next(container for container in first.containers if container.is_main)
             common, requested = environment_of(first), requested_options(first.request)
             log = first.directory / f"{main.command.name}.log"
-            script = pod_script(first, pods[0].state_file, delays, common)
-        options = job_options(first, comment, requested, self._settings.options, log)
+            script = pod_script(first, pods[0].state_file, delays, common, is_step=bool(self._settings.allocation))
+        options_of = step_options if self._settings.allocation else job_options
+        options = options_of(first, comment, requested, self._settings.options, log)
         environment = clean_environment(common)
+        if self._settings.allocation:
+            environment = step_environment(common, self._settings.slurm.environment)
         if any(plan.request.gpus for plan in plans):
             environment.pop(VISIBLE_CARDS, None)  # Slurm sets it
 
@@ -143,8 +151,10 @@ class SlurmPods:
 
     def _look(self) -> None:
         """Look at the files of all pods, again and again."""
+        now = self._tools.clock.monotonic()
         for uid, pod in list(self._pods.items()):
-            pod.look()
+            if pod.look_at <= now:
+                pod.look()
             if pod.record.is_finished:
                 del self._pods[uid]
         self._loop.call_later(max(_LOOK_SECONDS, _SECONDS_PER_POD * len(self._pods)), self._look)

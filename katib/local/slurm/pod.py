@@ -32,6 +32,7 @@ from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, 
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import Progress, parse_progress
+from katib.local.slurm.steps import StepScheduler
 from katib.runtime.clock import Clock, SteadyTime
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -39,6 +40,14 @@ _CHUNKS_PER_TURN: Final = 4
 _SIGNAL_BASE: Final = 128
 _LATE_SECONDS: Final = 2.0
 """How long a file may need to be seen here that was written on a node before its job ended."""
+
+_LATEST_SECONDS: Final = 30.0
+"""The same where the script of a job came to its end, and so has written how."""
+
+_LOOK_SHARE: Final = 0.05
+_LOOK_SECONDS: Final = (0.05, 0.5)
+"""Its files are looked at after this share of the time that it has waited or run, within these limits: a shared file
+system is spared where trials are long."""
 
 _OF_SLURM: Final = (b"slurmstepd", b"srun: ")
 _MEMORY_LIMIT: Final = re.compile(rb"^slurmstepd\S* .*(?:memory limit|oom-kill|out-of-memory)", re.MULTILINE)
@@ -62,7 +71,7 @@ class SlurmTools:
     """What every pod of a place uses."""
 
     loop: Loop
-    scheduler: Scheduler
+    scheduler: Scheduler | StepScheduler
     clock: Clock
     steady: SteadyTime
 
@@ -97,6 +106,8 @@ class SlurmPod:
         self._over_since: float | None = None
         self._kill_timer: Timer | None = None
         self._looks_wanted: int | None = None
+        self._since = 0.0  # when it was submitted, or seen to begin
+        self.look_at = 0.0
         self._ran_out_of_memory = False
         self._main = next((c.command.name for c in plan.containers if c.is_main), "")
 
@@ -115,6 +126,7 @@ class SlurmPod:
             gang: All pods that it runs.
         """
         self._submission, self._gang = submission, gang
+        self._since = self._tools.clock.monotonic()
         try:
             self._open_monitors()
         except (KatibError, OSError) as error:  # their files need room on the disk
@@ -137,12 +149,19 @@ class SlurmPod:
             self._finish(Phase.FAILED, "")
             return
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
-        if all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
+        in_allocation = isinstance(self._tools.scheduler, StepScheduler) and self.is_started
+        if not in_allocation and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.end(self._submission)
-            self._kill_timer = self._tools.loop.call_later(grace, partial(self._tools.scheduler.kill, self._submission))
+            self._kill_timer = self._tools.loop.call_later(grace, self._kill)
         else:
             self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
+            self._read_progress()
             self._end_step()
+
+    def _kill(self) -> None:
+        if self._submission is not None:
+            self._tools.scheduler.kill(self._submission)
+            self._signal_step("KILL")
 
     def _end_step(self) -> None:
         """End its step of a job whose other pods go on, once it has one."""
@@ -168,7 +187,10 @@ class SlurmPod:
         if self._submission.refusal is not None:
             self.refuse("; ".join(map(str, self._submission.refusal.errors)))
             return
+        had_begun, now = self.is_started, self._tools.clock.monotonic()
         self._read_progress()
+        self._since = self._since if had_begun == self.is_started else now
+        self.look_at = now + min(max((now - self._since) * _LOOK_SHARE, _LOOK_SECONDS[0]), _LOOK_SECONDS[1])
         if self._stopping:
             self._end_step()
         for _, monitor, log in self._monitors:
@@ -182,8 +204,11 @@ class SlurmPod:
             self._update_record()
 
     def _read_progress(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             self._progress = parse_progress(self.state_file.read_text())
+        except OSError:  # a shared file system may go on to say so, until its directory is read
+            with contextlib.suppress(OSError):
+                any(self.state_file.parent.iterdir())
 
     def _is_over(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
@@ -207,7 +232,8 @@ class SlurmPod:
             return False
         now = self._tools.clock.monotonic()
         self._over_since = self._over_since if self._over_since is not None else now
-        return (progress is None and submission.is_unknown) or now - self._over_since >= _LATE_SECONDS
+        late = _LATEST_SECONDS if self._state().state == "COMPLETED" and not self._stopping else _LATE_SECONDS
+        return (progress is None and submission.is_unknown) or now - self._over_since >= late
 
     def _judge(self) -> None:
         """End the pod when a monitor says that its trial is to be stopped early."""
@@ -341,7 +367,8 @@ class SlurmPod:
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is None:
-            self._note(waiting=_waiting(submission))
+            in_allocation = isinstance(self._tools.scheduler, StepScheduler)
+            self._note(waiting=_STEP_WAITS if in_allocation else _waiting(submission))
             return
         restarts = {i: len(codes) - 1 for i, codes in progress.exits.items()}
         due = any(
@@ -446,6 +473,9 @@ _REASONS: Final = {
     "PREEMPTED": "Preempted",
     "CANCELLED": "Cancelled",
 }
+
+
+_STEP_WAITS: Final = "its step waits for room in the allocation"
 
 
 def _waiting(submission: Submission) -> str:

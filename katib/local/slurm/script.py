@@ -69,14 +69,18 @@ def environment_of(plan: PodPlan) -> Mapping[str, str]:
     return next((c.command.env for c in plan.containers if c.is_main), {})
 
 
-def pod_script(plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[str, str]) -> str:
+def pod_script(
+    plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[str, str], *, is_step: bool = False
+) -> str:
     """Return the script of a pod.
 
     Args:
-        plan: Of the pod. The output of the first main container is the output of the job.
+        plan: Of the pod.
         state_file: By which it is followed; its directory is there.
         delays: Pauses before a container is started again.
         common: The environment that the script finds.
+        is_step: Whether `srun` executes it. Then output comes late through it, and each container writes its own log;
+            the output of a job is the log of the first main container.
     """
     followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
@@ -86,8 +90,11 @@ def pod_script(plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[
     lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
     if len(mains) > 1 or sidecars:
         lines.append(WAIT_FOR)
+    own_log = None if is_step else mains[0][1]
     for i, container in numbered:
-        lines += _functions(plan, container, i, followed, common, delays)
+        log = shlex.quote(str(plan.directory / f"{container.command.name}.log"))
+        to_log = "" if container is own_log else f" >>{log} 2>&1"
+        lines += _functions(container, i, to_log, followed, common, delays)
     lines.append("pod() {")
     for i, container in numbered:
         if container.role is Role.SIDECAR:
@@ -106,7 +113,7 @@ def pod_script(plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[
 
 
 def _functions(
-    plan: PodPlan, container: ContainerPlan, i: int, followed: str, common: Mapping[str, str], delays: Delays
+    container: ContainerPlan, i: int, to_log: str, followed: str, common: Mapping[str, str], delays: Delays
 ) -> list[str]:
     """Return the functions of a container: one executes it, the other repeats that as long as it is to be."""
     command = container.command
@@ -115,8 +122,6 @@ def _functions(
         *(f"unset {name}" for name in common if name not in command.env),
     ]
     made = [container.directory, *container.volumes]
-    is_first_main = container is next((c for c in plan.containers if c.is_main), None)
-    log = "" if is_first_main else f" >>{shlex.quote(str(plan.directory / f'{command.name}.log'))} 2>&1"
     return [
         f"process_{i}() {{",
         *changes,
@@ -124,7 +129,7 @@ def _functions(
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
         f"container_{i}() {{",
-        *_repeated(container, i, f"(process_{i}){log}", followed, delays),
+        *_repeated(container, i, f"(process_{i}){to_log}", followed, delays),
         "}",
     ]
 

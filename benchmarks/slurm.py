@@ -1,0 +1,177 @@
+"""Trials as jobs of a Slurm cluster of three nodes on this machine, beside a bare loop of `sbatch` and `squeue`.
+
+`jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
+were called and the files that a trial leaves. `steps` does the same inside an allocation of all nodes, beside bare
+steps of `srun`. `follow` prints what it takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the
+share of a core and the growth of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tests.support.experiments import an_experiment
+from tests.support.slurm import SlurmCluster, slurm_cluster, why_not
+
+TRIALS, PARALLEL, ROUNDS = 200, 12, 2
+COMMAND = "echo loss=${trialParameters.learningRate}"
+PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
+PENDING, FOLLOWED_SECONDS = 2_000, 60.0
+_PAUSE_SECONDS = 0.1
+_SHIM = '#!/bin/sh\necho {name} >>{log}\nexec {program} "$@"\n'
+
+
+def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
+    """Return the seconds of a loop that keeps as many jobs in Slurm as katib does."""
+    environment = {**os.environ, **cluster.environment}
+    began, left, running = time.perf_counter(), TRIALS, set[str]()
+    while left or running:
+        while left and len(running) < PARALLEL:
+            argv = ["sbatch", "--parsable", f"--output={directory}/%j.log", "--cpus-per-task=1", "--mem=64M"]
+            script = "#!/bin/sh\necho loss=1\n"
+            done = subprocess.run(argv, env=environment, input=script, capture_output=True, text=True, check=True)
+            running.add(done.stdout.strip())
+            left -= 1
+        running &= set(cluster.command("squeue", "--me", "-h", "-o", "%i").split())
+        time.sleep(_PAUSE_SECONDS)
+    return time.perf_counter() - began
+
+
+def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
+    """Return the seconds of bare steps, as many at once as katib has trials."""
+
+    def step(number: int) -> None:
+        options = [
+            "--ntasks=1",
+            "--nodes=1",
+            "--exact",
+            "--cpus-per-task=1",
+            "--mem=64M",
+            f"--output={directory}/{number}.log",
+        ]
+        subprocess.run(["srun", *options, "sh", "-c", "echo loss=1"], env=environment, capture_output=True, check=True)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(step, range(TRIALS)))
+    return time.perf_counter() - began
+
+
+def experiment(directory: Path, trials: int, parallel: int) -> Path:
+    raw = an_experiment(command=COMMAND, maxTrialCount=trials, parallelTrialCount=parallel)
+    template = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+    path = directory / "experiment.json"
+    path.write_text(json.dumps(raw))
+    return path
+
+
+def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
+    """Return an environment in which each call of a program of Slurm is noted in the file `calls`."""
+    shims = directory / "shims"
+    shims.mkdir()
+    for name in PROGRAMS:
+        program = subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip()
+        (shims / name).write_text(_SHIM.format(name=name, program=program, log=directory / "calls"))
+        (shims / name).chmod(0o755)
+    return {**base, "PATH": f"{shims}:{os.environ['PATH']}"}
+
+
+def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[str], float]:
+    """Return the seconds of `katib run`, how often each program of Slurm was called, and the files of a trial."""
+    argv = [
+        sys.executable,
+        "-m",
+        "katib.cli",
+        "run",
+        str(experiment(directory, TRIALS, PARALLEL)),
+        "--on",
+        "slurm",
+        "-q",
+    ]
+    environment = counting(base, directory)
+    began = time.perf_counter()
+    subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    files = [path for path in (directory / ".katib/trials").rglob("*") if path.is_file()]
+    return seconds, Counter((directory / "calls").read_text().split()), len(files) / TRIALS
+
+
+def jobs(cluster: SlurmCluster) -> None:
+    base = {**os.environ, **cluster.environment}
+    in_turns(base, partial(bare_loop, cluster))
+
+
+def steps(cluster: SlurmCluster) -> None:
+    allocate = ("sbatch", "--parsable", "--nodes=3", "--ntasks=12", "--output=/dev/null", "--wrap", "exec sleep 3600")
+    job = cluster.command(*allocate).strip()
+    while not cluster.command("squeue", "-h", "-t", "RUNNING"):
+        time.sleep(_PAUSE_SECONDS)
+    base = {**os.environ, **cluster.environment, "SLURM_JOB_ID": job}
+    in_turns(base, partial(bare_steps, base))
+
+
+def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
+            loop = rival(Path(bare))
+            seconds, calls, files = katib_run(base, Path(ours))
+        named = ", ".join(f"{count} {name}" for name, count in calls.items())
+        print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
+        print(f", {seconds / loop:.2f} times; {named}; files of a trial: {files:g}")
+
+
+def follow(cluster: SlurmCluster) -> None:
+    cluster.command("scontrol", "update", "PartitionName=main", "State=DOWN")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        argv = [sys.executable, "-m", "katib.cli", "run", str(experiment(directory, PENDING, PENDING)), "--on", "slurm"]
+        environment = counting({**os.environ, **cluster.environment}, directory)
+        with subprocess.Popen(argv, cwd=directory, env=environment, stdout=subprocess.DEVNULL) as process:
+            while len(cluster.command("squeue", "-h", "-o", "%i").split()) < PENDING:
+                time.sleep(1)
+            time.sleep(10)
+            calls = directory / "calls"
+            before, ticks, memory = len(calls.read_text().split()), _ticks(process.pid), _memory(process.pid)
+            time.sleep(FOLLOWED_SECONDS)
+            called = (len(calls.read_text().split()) - before) * 5 / FOLLOWED_SECONDS
+            share = (_ticks(process.pid) - ticks) / os.sysconf("SC_CLK_TCK") / FOLLOWED_SECONDS
+            print(f"{PENDING} pending jobs: {called:.2f} commands in 5 s, {share:.1%} of a core with the commands,")
+            print(f"  memory {memory / 2**20:.0f} MB, {_memory(process.pid) / 2**20:.0f} MB a minute later")
+            process.kill()
+    cluster.command("scancel", "--user=root")
+
+
+def _ticks(pid: int) -> int:
+    """Return the processor time of a process and of the children that it has waited for."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+
+
+def _memory(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "follow"))
+    what = parser.parse_args().what
+    if reason := why_not():
+        sys.exit(f"no Slurm: {reason}")
+    with slurm_cluster() as cluster:
+        {"jobs": jobs, "steps": steps, "follow": follow}[what](cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Trials as steps of an allocation in which this process runs: `srun` for each, without asking the scheduler again.
+
+A step that does not fit now waits in its `srun`, which Slurm wakes. An `srun` outlives this process when that is
+killed, and so does its step; the next engine in the allocation finds steps by their names. A step ends with its
+allocation.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from katib.errors import UnavailableError
+from katib.local.slurm.commands import JobState, Slurm, error_text, is_passing, refused
+from katib.local.slurm.scheduler import LOOK_SECONDS, Submission
+from katib.runtime.clock import Clock
+
+ALLOCATION_VARIABLE: Final = "SLURM_JOB_ID"
+
+_log = logging.getLogger(__name__)
+
+
+def step_environment(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of `srun` for a pod.
+
+    Args:
+        environment: Of the pod.
+        environ: Of this process, which says in which allocation it is. How that was asked for says nothing of a step.
+    """
+    kept = {name: value for name, value in environ.items() if name in _OF_ALLOCATION}
+    others = {name: value for name, value in environment.items() if not name.startswith("SLURM_")}
+    return others | kept
+
+
+_OF_ALLOCATION: Final = frozenset(
+    {
+        *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NUM_NODES"),
+        *("SLURM_NNODES", "SLURM_CONF", "SLURM_CLUSTER_NAME"),
+    }
+)
+
+
+class StepScheduler:
+    """Starts, ends and follows steps. Fits what pods use of `Scheduler`. Thread-safe.
+
+    Args:
+        slurm: Calls Slurm.
+        clock: Time.
+        allocation: Number of the job in which this process runs.
+    """
+
+    def __init__(self, slurm: Slurm, clock: Clock, allocation: str) -> None:
+        self._slurm = slurm
+        self._clock = clock
+        self._allocation = allocation
+        self._changed = threading.Condition()
+        self._processes: dict[Submission, subprocess.Popen[str]] = {}
+        self._adopted: dict[str, Submission] = {}
+        self._stopping = False
+
+    def start(self) -> None:
+        """Do nothing: a thread is started for what is followed."""
+
+    def stop(self) -> None:
+        """Follow nothing any more; steps go on."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def submit(self, submission: Submission) -> None:
+        """Start a step, unless an earlier engine has started it."""
+        if submission.was_tried:
+            self.follow(submission)
+            return
+        submission.job, submission.was_tried = self._allocation, True
+        threading.Thread(target=self._run, args=(submission,), name="srun", daemon=True).start()
+
+    def submit_again(self, submission: Submission) -> None:
+        """Start a step that has not begun."""
+        submission.state, submission.is_unknown, submission.was_tried = None, False, False
+        self.submit(submission)
+
+    def follow(self, submission: Submission) -> None:
+        """Follow a step that an earlier engine started; where there is none, `is_unknown` is set."""
+        submission.job, submission.was_tried = self._allocation, True
+        with self._changed:
+            if not self._adopted:
+                threading.Thread(target=self._watch, name="slurm", daemon=True).start()
+            self._adopted[submission.comment] = submission
+
+    def forget(self, submission: Submission) -> None:
+        """Follow a step no longer."""
+        with self._changed:
+            self._adopted.pop(submission.comment, None)
+
+    def end(self, submission: Submission) -> None:
+        """End a step: its `srun` passes SIGTERM on, or waits no longer."""
+        with self._changed:
+            submission.withdrawn = True
+            process = self._processes.get(submission)
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+
+    def kill(self, submission: Submission) -> None:
+        """End the `srun` of a step that has not begun."""
+        with self._changed:
+            process = self._processes.get(submission)
+        if process is not None:
+            process.kill()
+
+    def signal(self, job: str, name: str) -> None:
+        """Send a signal to all processes of a step."""
+        threading.Thread(target=self._signal, args=(job, name), name="scancel", daemon=True).start()
+
+    def look_soon(self) -> None:
+        """Do nothing: how a step ended is known with its `srun`."""
+
+    def _signal(self, job: str, name: str) -> None:
+        try:
+            self._slurm.cancel([job], name)
+        except UnavailableError as error:
+            _log.warning("Step not ended", extra={"step": job, "cause": str(error)})
+
+    def _run(self, submission: Submission) -> None:
+        """Run `srun` to its end."""
+        argv = ["srun", f"--jobid={self._allocation}", *submission.options, "sh", "-c", submission.script]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                argv,
+                env=submission.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            submission.refusal = refused(f"srun cannot be started: {os.strerror(error.errno or 0)}")
+            submission.news()
+            return
+        with self._changed:
+            self._processes[submission] = process
+            if submission.withdrawn:
+                process.terminate()
+        _, said = process.communicate()
+        with self._changed:
+            del self._processes[submission]
+        submission.looks += 1
+        text = error_text(said)
+        submission.problem = text if process.returncode and is_passing(text) else ""
+        submission.state = JobState(_state(text) if process.returncode else "COMPLETED", text)
+        submission.news()
+
+    def _watch(self) -> None:
+        """Look for the steps of an earlier engine as long as there are some."""
+        while True:
+            try:
+                names = self._slurm.steps(self._allocation)
+            except UnavailableError:
+                names = None
+            with self._changed:
+                followed = list(self._adopted.values())
+            for submission in followed if names is not None else ():
+                submission.looks += 1
+                submission.is_unknown = submission.comment not in (names or ())
+                submission.news()
+            with self._changed:
+                self._clock.wait(self._changed, LOOK_SECONDS)
+                if self._stopping or not self._adopted:
+                    self._adopted.clear()
+                    return
+
+
+def _state(text: str) -> str:
+    """Return as which state a step ended whose `srun` says this."""
+    words = {
+        "oom": "OUT_OF_MEMORY",
+        "out of memory": "OUT_OF_MEMORY",
+        "time limit": "TIMEOUT",
+        "node fail": "NODE_FAIL",
+    }
+    return next((state for word, state in words.items() if word in text.lower()), "FAILED")
