@@ -1,4 +1,4 @@
-"""`nsga2` against Optuna's sampler called directly: the hypervolume on ZDT1, ZDT3 and DTLZ2.
+"""`nsga2` and `gp` against Optuna's samplers called directly: the hypervolume on ZDT1, ZDT3 and DTLZ2.
 
     python -m benchmarks.several_objectives [--seeds 5] [--budget 300] [--parallel 1]
 
@@ -30,6 +30,8 @@ from suggestion_services.base import Outcome, PastTrial, Problem
 from suggestion_services.base.algorithm import Proposal
 
 _FRONT_POINTS = 2000
+RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler")
+"""Optuna's GPSampler needs torch."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,15 @@ def searched_by_us(problem: SeveralObjectives, algorithm: str, *, seed: int, bud
     return [trial.values for trial in past]
 
 
-def searched_by_optuna(problem: SeveralObjectives, *, seed: int, budget: int, parallel: int) -> list[Point]:
-    """Return the values of the trials of Optuna's sampler."""
+def searched_by_optuna(
+    problem: SeveralObjectives, sampler: str, *, seed: int, budget: int, parallel: int
+) -> list[Point]:
+    """Return the values of the trials of one of Optuna's samplers, with its defaults."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        directions=["minimize"] * problem.objectives, sampler=optuna.samplers.NSGAIISampler(seed=seed)
-    )
+    made = getattr(optuna.samplers, sampler)(seed=seed)
+    study = optuna.create_study(directions=["minimize"] * problem.objectives, sampler=made)
     found: list[Point] = []
     while len(found) < budget:
         trials = [study.ask() for _ in range(min(parallel, budget - len(found)))]
@@ -154,10 +157,10 @@ def share_covered(problem: SeveralObjectives, found: Sequence[Point]) -> float:
 
 
 def report(seeds: int, budget: int, parallel: int, algorithms: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the table: the mean over the seeds, and its ratio to Optuna's sampler."""
+    """Yield the lines of the table: the mean over the seeds, and its ratio to Optuna's NSGAIISampler."""
     yield f"{'':20}" + "".join(f"{problem.name:>18}" for problem in PROBLEMS)
     rows: dict[str, list[float]] = {}
-    for name in ("Optuna NSGAIISampler", *algorithms):
+    for name in (*RIVALS, *algorithms):
         rows[name] = []
         for problem in PROBLEMS:
             shares = [
@@ -165,13 +168,16 @@ def report(seeds: int, budget: int, parallel: int, algorithms: Sequence[str]) ->
                     problem,
                     searched_by_us(problem, name, seed=seed, budget=budget, parallel=parallel)
                     if name in algorithms
-                    else searched_by_optuna(problem, seed=seed, budget=budget, parallel=parallel),
+                    else searched_by_optuna(
+                        problem, name.removeprefix("Optuna "), seed=seed, budget=budget, parallel=parallel
+                    ),
                 )
                 for seed in range(seeds)
             ]
             rows[name].append(statistics.fmean(shares))
-        first = rows["Optuna NSGAIISampler"]
-        cells = (f"{share:9.4f} ({share / base:6.3f})" for share, base in zip(rows[name], first, strict=True))
+        first = rows[RIVALS[0]]
+        ratios = (share / base if base else math.nan for share, base in zip(rows[name], first, strict=True))
+        cells = (f"{share:9.4f} ({ratio:6.3f})" for share, ratio in zip(rows[name], ratios, strict=True))
         yield f"{name:20}" + "".join(f"{cell:>18}" for cell in cells)
 
 
@@ -181,7 +187,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--algorithms", nargs="*", default=["nsga2", "random"])
+    parser.add_argument("--algorithms", nargs="*", default=["nsga2", "gp", "random"])
     options = parser.parse_args()
     for line in report(options.seeds, options.budget, options.parallel, options.algorithms):
         print(line, flush=True)

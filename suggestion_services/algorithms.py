@@ -118,7 +118,7 @@ _LISTED: tuple[Entry, ...] = (
             "gp",
             "A Gaussian process of our own, for few and expensive trials in spaces of any kind.",
             specs.GP,
-            features=(Feature.CONDITIONAL_PARAMETERS, Feature.CONSTRAINTS),
+            features=(Feature.CONDITIONAL_PARAMETERS, Feature.CONSTRAINTS, Feature.SEVERAL_OBJECTIVES),
         ),
         "suggestion_services.gp.gp:GaussianProcess",
     ),

@@ -86,6 +86,7 @@ def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
         budget=problem.max_trial_count,
         parallel=problem.parallel,
         n_ended=sum(trial.outcome in _ENDED for trial in trials),
+        has_earlier=len(own) < len(trials),
         **({"seconds": statistics.median(seconds)} if seconds else {}),
     )
 

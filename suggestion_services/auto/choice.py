@@ -4,7 +4,9 @@ The rules stand in order, the first that holds decides. Their numbers were chose
 development problems (`docs/reference/algorithms.md` has the figures):
 
 * a finite space that the budget covers is tried out, in a shuffled order, whatever is wanted of its points;
-* several objectives are left to the algorithm that searches for all of them, constraints to those that use them;
+* several objectives are left to the algorithms that search for all of them, constraints to those that use them. Up to
+  four objectives a Gaussian process needs by far the fewest trials (`benchmarks/several_objectives.py`), but it does
+  not learn from earlier ones then, as `nsga2` does;
 * where all trials run at once there is nothing to learn from, and an even spread costs nothing. With half of them at
   once a model was better than the spread;
 * otherwise a Gaussian process needs the fewest trials, while its suggestions cost less than the trials themselves and
@@ -26,6 +28,8 @@ _MODEL_TRIALS = 1_000
 """Ended trials up to which a Gaussian process is asked; beyond, it would look at a shrinking share of them."""
 _MODEL_PARAMETERS = 100
 """Beyond, the priors of its length scales have not been tried."""
+_MODEL_OBJECTIVES = 4
+"""Beyond, nearly every trial is on the front, and its random weights are spread thin."""
 _JOINT_PARAMETERS = 30
 """Up to which parameters are estimated together; beyond, trials are too few to see which interact."""
 _TIMED_TRIALS = 20
@@ -50,6 +54,7 @@ class Facts:
         parallel: Trials that run at once; 0 when it was not said.
         n_ended: Trials whose result is known.
         seconds: Median duration of a trial; NaN when unknown.
+        has_earlier: Whether there are trials of other experiments to learn from.
     """
 
     n_parameters: int
@@ -60,6 +65,7 @@ class Facts:
     parallel: int = 0
     n_ended: int = 0
     seconds: float = math.nan
+    has_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,9 @@ def candidates(facts: Facts) -> Iterator[Choice]:
     if facts.size is not None and facts.size <= covered:
         yield Choice("grid", f"all {facts.size} combinations of the parameters can be tried")
     if facts.n_objectives > 1:
-        reason = f"there are {facts.n_objectives} objectives"
+        reason, obstacle = f"there are {facts.n_objectives} objectives", _obstacle(facts)
+        if not obstacle and facts.n_objectives <= _MODEL_OBJECTIVES and not facts.has_earlier:
+            yield Choice("gp", f"{reason} and a model pays with {_trials(facts)}", (Feature.SEVERAL_OBJECTIVES,))
         yield Choice("nsga2", reason, (Feature.SEVERAL_OBJECTIVES,))
         yield Choice("random", f"{reason}, and nothing else is offered for them")
         return

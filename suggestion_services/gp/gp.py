@@ -12,8 +12,12 @@ Each suggestion is computed from scratch from all known trials, so it depends on
 5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
    with the largest log expected improvement is sought (`acquisition`, `search`).
 
+With several objectives each suggestion weighs them at random and seeks the least of one value made of all
+(`History.scalarized`); it is a model of this experiment alone, without earlier ones.
+
 Sources: [Jones1998] Efficient Global Optimization of Expensive Black-Box Functions, Journal of Global Optimization 13;
 [Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5 (believing running trials);
+[Knowles2006] ParEGO, IEEE Transactions on Evolutionary Computation 10 (several objectives);
 [Cowen-Rivers2022] HEBO, JAIR 74 (transformed outcomes, warped inputs, a linear beside the Matern kernel). Each module
 names those of its own part. Where trials are many, the model is made of a subset: see `subset`.
 """
@@ -44,6 +48,7 @@ _LEAST_MEASURED = 2  # values that the model wants
 _MOST_TRIALS = 400  # in the model; beyond, a subset
 _MOST_RUNNING = 100  # believed by the model, of those that run
 _MOST_AT_ONCE = 100  # suggestions of one request that the model makes; further ones fill the space
+_MOST_FITS = 20  # the same with several objectives, each of which has a model of its own
 _ENUMERATED = 2000  # a space with no more points is looked at as a whole
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
@@ -89,6 +94,7 @@ class GaussianProcess(Algorithm):
         self._reader = Reader(problem, self._encoding)
         self._sources: dict[str, _Source] = {}
         self._weights: dict[str, float] = {}
+        self._ignores_earlier = False
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
@@ -99,7 +105,9 @@ class GaussianProcess(Algorithm):
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
         history = self._reader.read([trial for trial in trials if not trial.is_earlier])
-        sources = self._read_sources(trials)
+        several = len(self.problem.directions) > 1
+        self._ignores_earlier = several and any(trial.is_earlier for trial in trials)
+        sources = [] if several else self._read_sources(trials)
         n_startup = min(self._n_startup, LEAST_TRIALS) if sources else self._n_startup
         believed = list(history.pending)
         taken = history.taken
@@ -112,18 +120,21 @@ class GaussianProcess(Algorithm):
             elif is_early and k < len(sources):
                 with one_thread:
                     row = self._promising(sources[k].history, sources[k].promise(self._encoding), believed, taken, k)
-            elif is_early or k - first >= _MOST_AT_ONCE:
+            elif is_early or k - first >= (_MOST_FITS if several else _MOST_AT_ONCE):
                 row = self._designed(k, taken)
             else:
                 with one_thread:
-                    promise = promise or self._fitted(history, sources)
-                    row = self._promising(history, promise, believed, taken, k)
+                    seen = history.scalarized(self._weights_of(k)) if several else history
+                    promise = self._fitted(seen, sources) if promise is None or several else promise
+                    row = self._promising(seen, promise, believed, taken, k)
             believed.append(row)
             taken = np.concatenate([taken, [row]])
             yield self._encoding.point(row)
 
     @override
     def explain(self) -> str:
+        if self._ignores_earlier:
+            return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
         if not self._weights:
             return ""
         parts = (f"{name or 'the file'} ({weight:.0%})" for name, weight in self._weights.items())
@@ -145,6 +156,11 @@ class GaussianProcess(Algorithm):
             self._sources[name] = known
         enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
         return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
+
+    def _weights_of(self, k: int) -> FloatArray:
+        """Return how the objectives are weighed in the k-th suggestion, uniform over all weights that add up to 1."""
+        random = np.random.default_rng(self.problem.seed_of(k))
+        return np.asarray(random.dirichlet(np.ones(len(self.problem.directions))))
 
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
         """Return the row of the design with this number, or a random one where that is taken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 from suggestion_services.gp.warping import fit_transform
 
 _LARGEST = 1e100  # squares of values must stay finite
+_AUGMENTED = 0.05
 _BROKEN_MOST = 2.0  # a constraint that is broken a thousand times over says no more than one broken badly
 
 
@@ -28,6 +29,7 @@ class History:
         pending: Rows (q, d) of those that have no result yet.
         silent: Rows of those that ended without a word; they are only not repeated.
         violations: For each constraint how far the measured trials break it, shape (m, n); NaN where unread.
+        objectives: With several of them, the values of all (n, o), lower is better; (n, 0) with one.
     """
 
     measured: FloatArray
@@ -36,6 +38,7 @@ class History:
     pending: FloatArray
     silent: FloatArray
     violations: FloatArray
+    objectives: FloatArray
 
     @property
     def taken(self) -> FloatArray:
@@ -46,6 +49,24 @@ class History:
     def known(self) -> FloatArray:
         """The rows (n + b, d) that have a score."""
         return np.concatenate([self.measured, self.bad])
+
+    def scalarized(self, weights: FloatArray) -> History:
+        """Return the history of one objective made of all, given weights (o,) that add up to 1.
+
+        The augmented Chebyshev norm of [Knowles2006] ParEGO, IEEE Transactions on Evolutionary Computation 10, of
+        values in units of the front that was found: each weight makes another of its points the least. Over all trials,
+        as there, the first bad ones would set the units.
+        """
+        if not len(self.values):
+            return self
+        y = self.objectives
+        kept = y[self.feasible] if np.any(self.feasible) else y
+        beaten = np.all(kept[:, None] >= kept, axis=2) & np.any(kept[:, None] > kept, axis=2)
+        front = kept[~np.any(beaten, axis=1)]
+        ideal, reach = front.min(axis=0), np.ptp(front, axis=0)
+        reach = np.where(reach > 0, reach, np.ptp(y, axis=0))
+        weighted = weights * (y - ideal) / np.where(reach > 0, reach, 1.0)
+        return replace(self, values=weighted.max(axis=1) + _AUGMENTED * weighted.sum(axis=1))
 
     @property
     def seeks_feasible(self) -> bool:
@@ -96,13 +117,14 @@ class Reader:
 
     def __init__(self, problem: Problem, encoding: Encoding) -> None:
         self._problem, self._encoding = problem, encoding
+        self._directions = (problem.maximize, *problem.directions[1:])
         self._known: dict[str, tuple[PastTrial, FloatArray | None]] = {}
 
     def read(self, trials: Sequence[PastTrial]) -> History:
         """Return what the trials of one experiment say."""
         old, self._known = self._known, {}
         rows: dict[Outcome, list[FloatArray]] = {outcome: [] for outcome in Outcome}
-        values, violations = [], []
+        values, violations, objectives = [], [], []
         for trial in trials:
             known = old.get(trial.name)
             if known is None or (known[0] is not trial and known[0] != trial):
@@ -112,8 +134,12 @@ class Reader:
                 continue
             rows[trial.outcome].append(known[1])
             if trial.outcome is Outcome.MEASURED:
-                value = -trial.objective if self._problem.maximize else trial.objective
-                values.append(min(max(value, -_LARGEST), _LARGEST))
+                lower = [
+                    min(max(-value if up else value, -_LARGEST), _LARGEST)
+                    for value, up in zip(trial.values, self._directions, strict=False)
+                ]
+                values.append(lower[0])
+                objectives.append(lower if len(self._directions) > 1 else [])
                 violations.append(trial.violations)
         n_constraints = len(self._problem.constraints)
         matrix = [[*v, *[np.nan] * n_constraints][:n_constraints] for v in violations]
@@ -125,6 +151,7 @@ class Reader:
             stacked[Outcome.PENDING],
             stacked[Outcome.SILENT],
             np.reshape(np.array(matrix, dtype=np.float64), (len(values), n_constraints)).T,
+            np.reshape(np.array(objectives, dtype=np.float64), (len(values), -1 if values else 0)),
         )
 
     def _row(self, trial: PastTrial) -> FloatArray | None:

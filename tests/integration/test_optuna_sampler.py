@@ -20,7 +20,7 @@ from katib.integrations.optuna import Sampler
 
 pytestmark = [pytest.mark.filterwarnings("default")]
 
-SINGLE, SEVERAL = ["gp", "cmaes", "multivariate-tpe"], ["nsga2"]
+SINGLE, SEVERAL = ["cmaes", "multivariate-tpe"], ["gp", "nsga2"]
 
 Make = Callable[[], BaseSampler]
 

@@ -64,7 +64,9 @@ def chosen(algorithm: Algorithm) -> str:
     ("facts", "expected", "reason"),
     [
         pytest.param(SMOOTH, "gp", "4 parameters and a budget of 60 trials", id="continuous"),
-        pytest.param(replace(SMOOTH, n_objectives=2), "nsga2", "there are 2 objectives", id="two-objectives"),
+        pytest.param(replace(SMOOTH, n_objectives=2), "gp", "there are 2 objectives and a model", id="two-objectives"),
+        pytest.param(replace(SMOOTH, n_objectives=5), "nsga2", "there are 5 objectives", id="five-objectives"),
+        pytest.param(replace(SMOOTH, n_objectives=2, has_earlier=True), "nsga2", "there are 2 objectives", id="warm"),
         pytest.param(replace(SMOOTH, n_objectives=2, size=9), "grid", "all 9", id="two-objectives-covered"),
         pytest.param(replace(SMOOTH, n_constraints=1), "gp", "there is a constraint and a model", id="a-constraint"),
         pytest.param(
@@ -115,7 +117,7 @@ def test_the_last_resort_searches_everything_and_needs_nothing(n_objectives: int
 def test_with_several_objectives_nothing_is_chosen_that_knows_only_one() -> None:
     names = {choice.algorithm for choice in candidates(replace(SMOOTH, n_objectives=2, n_constraints=1))}
 
-    assert names == {"nsga2", "random"}
+    assert names == {"gp", "nsga2", "random"}
 
 
 def test_the_explanation_is_one_sentence_with_name_and_reason() -> None:

@@ -174,7 +174,7 @@ def test_it_covers_at_least_what_optunas_sampler_does(searched_problem: object) 
         sum(share_covered(found, search(seed)) for seed in range(2))
         for search in (
             lambda seed: searched_by_us(found, "nsga2", seed=seed, budget=150, parallel=2),
-            lambda seed: searched_by_optuna(found, seed=seed, budget=150, parallel=2),
+            lambda seed: searched_by_optuna(found, "NSGAIISampler", seed=seed, budget=150, parallel=2),
         )
     )
 

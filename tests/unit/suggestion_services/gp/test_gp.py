@@ -268,4 +268,32 @@ def test_it_declares_what_it_can_do() -> None:
         "CONDITIONAL_PARAMETERS",
         "CONSTRAINTS",
         "EARLIER_TRIALS",
+        "SEVERAL_OBJECTIVES",
     }
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["minimize", "maximize"])
+def test_several_objectives_are_searched_for_their_front(sign: int) -> None:
+    """Of x and 1 - x, both worse by the distance of y from 0.3: all of the front is found, and little beside it."""
+    space = [a_parameter("x"), a_parameter("y")]
+    problem = replace(problem_for("gp", space, settings=SEEDED), maximize=sign < 0, directions=(sign < 0,) * 2)
+    algorithm, trials = find_entry("gp").load()(problem), list[PastTrial]()
+    for k in range(25):
+        (point,) = texts(algorithm, trials, first=k)
+        x, worse = float(point["x"]), (float(point["y"]) - 0.3) ** 2
+        values = sign * (x + worse), sign * (1 - x + worse)
+        trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, values[0], others=values[1:]))
+
+    late = trials[10:]
+    assert sum((float(t.assignments["y"]) - 0.3) ** 2 < 0.01 for t in late) >= 12
+    assert {int(4 * min(float(t.assignments["x"]), 0.99)) for t in late} == {0, 1, 2, 3}
+    assert algorithm.explain() == ""
+
+
+def test_with_several_objectives_it_says_that_earlier_trials_teach_nothing() -> None:
+    problem = replace(problem_for("gp", [a_parameter("x")], settings=SEEDED), directions=(False, False))
+    algorithm = find_entry("gp").load()(problem)
+    earlier = [PastTrial("e", Outcome.MEASURED, {"x": "0.1"}, 1.0, others=(2.0,), is_earlier=True)]
+
+    assert len(texts(algorithm, earlier, first=0)) == 1
+    assert "gp does not learn from earlier trials" in algorithm.explain()
