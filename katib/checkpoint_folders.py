@@ -73,8 +73,15 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
         raise CheckpointError(f"checkpoint folder {folder} cannot be {what}: {cause}; {remedy}") from error
 
 
+def has_remains(folder: Path) -> bool:
+    """Return whether there is a folder, or the rest of one whose removal was interrupted."""
+    return folder.exists() or folder.with_name(f".{folder.name}.old").exists()
+
+
 def remove_checkpoint(folder: Path) -> None:
     """Remove a folder and what an interrupted copy left of it. Never fails; removing twice is fine."""
+    with contextlib.suppress(OSError):  # at no time is half of a folder there
+        folder.rename(folder.with_name(f".{folder.name}.old"))
     for path in (folder, *(folder.parent / f".{folder.name}.{end}" for end in ("part", "old", "origin"))):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -38,6 +38,15 @@ _GRACE = SettingSpec("grace", "int", "0", "No trial is stopped before this step 
 
 ONLY_SEED = (_SEED,)
 
+_KEEP = SettingSpec(
+    "keep_checkpoints",
+    "text",
+    "needed",
+    "Which checkpoints stay while the experiment exists: those of the best trial and of trials that others may start "
+    "from, or all.",
+    choices=("needed", "all"),
+)
+
 HYPERBAND = (
     _SEED,
     SettingSpec(
@@ -60,6 +69,14 @@ HYPERBAND = (
         at_least=0,
     ),
     SettingSpec("rounds", "int", "1", "How often all brackets are run; 0: until something else ends it.", at_least=0),
+    SettingSpec(
+        "suggestion_trial_dir",
+        "place",
+        "",
+        "Path at which each trial finds the checkpoint of the one that it continues, or the URL of a store where "
+        "trials keep them; without it, trials begin with nothing.",
+    ),
+    _KEEP,
 )
 
 TPE = (
@@ -159,6 +176,7 @@ PBT = (
         "0",
         "Probability that a copied value is drawn again, instead of multiplied by 0.8 or 1.2.",
     ),
+    _KEEP,
 )
 
 NSGA2 = (

@@ -26,6 +26,11 @@ GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
 PARENT_LABEL = "pbt.suggestion.katib.kubeflow.org/parent"
 """On the same: the trial whose checkpoint it starts from; absent where it starts from nothing."""
 
+MEMBER_LABEL = "pbt.suggestion.katib.kubeflow.org/member"
+STEP_LABEL = "pbt.suggestion.katib.kubeflow.org/step"
+"""Ours, beside Katib's generation and parent: a member that copies another one has the same parent as that one's next
+step, so the parent alone does not say whose step a trial is."""
+
 _OF_ALGORITHMS = ".suggestion.katib.kubeflow.org/"
 
 EXPERIMENT_FINALIZER = "update-prometheus-metrics"

@@ -22,7 +22,7 @@ from katib.runtime.objects import Key
 
 PERIOD_SECONDS = 60.0
 
-COMPLAINT = "Old logs of trials not removed"
+COMPLAINT = "Old logs or checkpoints of trials not removed"
 """Said before the reason, where a `katib.runtime.periodic.Periodic` looks."""
 
 
@@ -90,7 +90,7 @@ class Retention:
         best = frozenset(
             Key(experiment.namespace, name)
             for experiment in self._experiments()
-            for name in _best_names(experiment.status)
+            for name in best_names(experiment.status)
         )
         found = expired(self._trials(), best, policy, self._clock.now())
         self._removed &= {trial.metadata.uid for trial in found}
@@ -100,7 +100,7 @@ class Retention:
                 self._removed.add(trial.metadata.uid)
 
 
-def _best_names(status: ExperimentStatus) -> Iterator[str]:
+def best_names(status: ExperimentStatus) -> Iterator[str]:
     """Yield the best trial of an experiment, and of several objectives those that the status names."""
     yield status.current_optimal_trial.best_trial_name
     if status.pareto_set is not None:

@@ -25,7 +25,7 @@ from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Options, Target
 from katib.kube_api.patches import APPLY_PATCH
-from katib.kube_api.representations import Form, form_of
+from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, Resource, by_path
 from katib.kube_api.reviews import review
 from katib.kube_api.selectors import Selector, selector_of
@@ -39,6 +39,9 @@ from katib.tuning.object_home import ObjectHome
 Json = dict[str, Any]
 
 _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
+_CHUNK_OF_KUBECTL, _ROWS = 500, 10_000
+"""kubectl asks for pages of 500, and after ten of them for five a second. Rows are small, and a page may have more."""
+
 _VERBS: Mapping[tuple[str, bool], str] = {
     ("GET", True): "get",
     ("GET", False): "list",
@@ -95,7 +98,7 @@ class _Api:
         path = [part for part in request.path_params["path"].split("/") if part]
         if request.method == "POST" and len(path) == 1 and discovery.is_review(api_version, path[0]):
             with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
-                spec = (await _body(request))[0].get("spec", {})
+                spec = value_at((await _body(request))[0], "spec")
                 return respond(review(path[0], spec), HTTPStatus.CREATED)
             return respond(review(path[0], {}), HTTPStatus.CREATED)
         target = target_of(self.resources, api_version, path)
@@ -132,10 +135,13 @@ class _Api:
     async def _list(self, request: Request, target: Target) -> Response:
         query = request.query_params
         selector, form, limit = _selector(request, target), _form(request), number(query, "limit") or 0
+        if form.name == "Table" and limit >= _CHUNK_OF_KUBECTL:
+            limit = max(limit, _ROWS)
 
         def read() -> str:
-            items, metadata = self.objects.list(target, selector, limit=limit, token=query.get("continue", ""))
-            return encode(form.many(target.resource, items, metadata, datetime.now(UTC)))
+            shape = form.shape(target.resource, datetime.now(UTC))
+            texts, metadata = self.objects.texts(target, selector, shape, limit=limit, token=query.get("continue", ""))
+            return form.many(target.resource, texts, metadata)
 
         return Response(await run_in_threadpool(read), media_type="application/json")
 
@@ -182,7 +188,8 @@ class _Api:
         wishes, selector = await _delete_options(request), _selector(request, target)
         options = options_of(request.query_params, wishes)
         found = await run_in_threadpool(self.objects.delete_all, target, selector, wishes, options)
-        return respond(_form(request).many(target.resource, found, {"resourceVersion": ""}, datetime.now(UTC)))
+        text = WHOLE.many(target.resource, map(encode, found), {"resourceVersion": ""})
+        return Response(text, media_type="application/json")
 
     async def _log(self, request: Request, target: Target) -> Response:
         chunks = await run_in_threadpool(log_chunks, self.objects, target, request.query_params)

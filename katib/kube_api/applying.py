@@ -94,7 +94,8 @@ def applied(
         raise ConflictsError(conflicts)
     result = _merged(copy.deepcopy(dict(old or {})), config, is_keyed=is_keyed)
     owned_by_others = frozenset().union(*(read_fields(entry) for entry in others))
-    for path in sorted(frozenset().union(*map(read_fields, mine)) - wanted - owned_by_others, key=len, reverse=True):
+    given_up = frozenset().union(*map(read_fields, mine)) - wanted - owned_by_others
+    for path in sorted(given_up, key=lambda path: (path[-1] != _ITSELF, -len(path))):  # an element before its key
         _remove(result, path)
     kept = [_with_fields(entry, read_fields(entry) - taken, entry["time"]) for entry in others]
     entry = _entry(manager, APPLY, config["apiVersion"], wanted, now)

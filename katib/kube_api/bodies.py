@@ -83,7 +83,7 @@ def options_of(query: Query, wishes: Any = None) -> Options:
     dry_run = query.get("dryRun", "")
     named = wishes.get("dryRun") if isinstance(wishes, dict) else None
     if dry_run not in ("", "All"):
-        raise bad_request(f'dryRun: {dry_run!r} is not known; "All" is')
+        raise StatusError(422, f'dryRun: {dry_run!r} is not known; "All" is')
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         raise bad_request(f"fieldValidation: {validation!r} is not one of {', '.join(_VALIDATIONS)}")

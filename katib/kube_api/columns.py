@@ -45,7 +45,7 @@ def at(*path: str) -> Callable[[Object, datetime], Any]:
 def value_at(obj: Any, *path: str) -> Any:
     """Return the value at a path of maps; None where there is none."""
     for name in path:
-        obj = obj.get(name) if isinstance(obj, Mapping) else None
+        obj = obj.get(name) if isinstance(obj, dict) else None
     return obj
 
 

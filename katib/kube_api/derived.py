@@ -1,4 +1,4 @@
-"""Kinds that a home does not store as objects, made of what it knows: events, namespaces, service accounts."""
+"""Kinds of which a home stores no objects, or not all: they are made of what it knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from katib.api.types import API_VERSION, format_time
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import NotFoundError
-from katib.kube_api.resources import EVENT, NAMESPACE, SERVICE_ACCOUNT
+from katib.kube_api.resources import CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.event_queue import StoredEvent
 from katib.tuning.object_home import ObjectHome
@@ -18,7 +18,7 @@ from katib.tuning.service import DEFAULT_NAMESPACE
 
 Json = dict[str, Any]
 
-DERIVED = frozenset({EVENT, NAMESPACE, SERVICE_ACCOUNT})
+DERIVED = frozenset({CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT})
 _DIGITS = 16
 
 
@@ -26,6 +26,10 @@ def derived_objects(home: ObjectHome, kind: Kind, namespace: str | None) -> list
     """Return the objects of a derived kind in order of creation."""
     if kind == EVENT:
         return list(_events(home, namespace))
+    if kind == CLUSTER_RUNTIME:
+        stored = home.objects.list(kind).items
+        names = {Key.of(obj) for obj in stored}
+        return [*(_shipped(obj) for obj in home.runtimes if Key.of(obj) not in names), *stored]
     found = _namespaces(home)
     if kind == NAMESPACE:
         return list(found.values())
@@ -42,6 +46,11 @@ def derived_object(home: ObjectHome, kind: Kind, key: Key) -> Object:
         if Key.of(obj) == key:
             return obj
     raise NotFoundError(f"{kind.kind} {key}: not found")
+
+
+def _shipped(runtime: Object) -> Json:
+    header = _header(CLUSTER_RUNTIME, Key.of(runtime).name)
+    return {**runtime, "metadata": {**runtime["metadata"], **header["metadata"]}}
 
 
 def _namespaces(home: ObjectHome) -> dict[str, Object]:

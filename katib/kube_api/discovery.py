@@ -71,7 +71,8 @@ def resource_list(resources: Resources, api_version: str) -> Json | None:
     ]
     if not entries:
         return None
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries}
+    own = {} if api_version == "v1" else {"apiVersion": "v1"}  # as the API server has it
+    return {"kind": "APIResourceList", **own, "groupVersion": api_version, "resources": entries}
 
 
 def aggregated(resources: Resources, *, core: bool, version_: str) -> Json:

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,8 +24,9 @@ from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
 from katib.kube_api.selectors import EVERYTHING, Selector
 from katib.kube_api.statuses import StatusError, bad_request, conflict, field_conflict, success
-from katib.runtime.objects import Key, Object
+from katib.runtime.objects import Key, Object, Slice
 from katib.stores import semantics
+from katib.stores.semantics import encode
 from katib.tuning.object_home import AdmittedObject, ObjectHome
 
 Json = dict[str, Any]
@@ -106,42 +107,64 @@ class Objects:
             return derived_object(self.home, kind, target.key)
         return self.home.objects.get(kind, target.key)
 
-    def list(
-        self, target: Target, selector: Selector = EVERYTHING, *, limit: int = 0, token: str = ""
-    ) -> tuple[Sequence[Object], Json]:
-        """Return objects, and the metadata of the list.
+    def texts(
+        self,
+        target: Target,
+        selector: Selector = EVERYTHING,
+        shape: Callable[[Object], Object] | None = None,
+        *,
+        limit: int = 0,
+        token: str = "",
+    ) -> tuple[list[str], Json]:
+        """Return the JSON text of objects, and the metadata of their list.
 
         Args:
             target: Its namespace limits them.
             selector: Which ones.
+            shape: Makes of each what is returned; None: they are returned as they are stored.
             limit: At most so many; 0: all.
             token: Goes on with a list that had more.
 
         Raises:
             StatusError: The token is none of this server.
         """
-        kind, namespace = target.resource.kind, target.namespace or None
-        if kind in DERIVED:
-            items = [obj for obj in derived_objects(self.home, kind, namespace) if selector.fits(obj)]
-            return items, {"resourceVersion": self.revision(target)}
-        store = self.home.objects
+        kind = target.resource.kind
+        if kind in DERIVED or (selector.name and target.namespace and not token):
+            found = [obj for obj in self._few(target, selector) if selector.fits(obj)]
+            return [encode(shape(obj) if shape else obj) for obj in found], {"resourceVersion": self.revision(target)}
         revision, place = _read_token(token) if token else ("", "")
-        if selector.name and namespace and not token:
-            revision = self.revision(target)
-            with suppress(NotFoundError):
-                items = [obj for obj in (store.get(kind, Key(namespace, selector.name)),) if selector.fits(obj)]
-                return items, {"resourceVersion": revision}
-            return [], {"resourceVersion": revision}
-        found: list[Object] = []
+        texts: list[str] = []
         while True:
-            wanted = limit - len(found) if limit else _PAGE
-            part = store.slice(kind, namespace, labels=selector.labels, limit=wanted, place=place)
+            part = self._slice(target, selector, limit - len(texts) if limit else _PAGE, place)
             revision, place = revision or part.resource_version, part.place
-            found += filter(selector.fits, part.items)
-            if not place or (limit and len(found) >= limit):
+            texts += part.bodies if shape is None and selector.is_by_index else _shaped(part.bodies, selector, shape)
+            if not place or (limit and len(texts) >= limit):
                 break
-        more = {"continue": _token(revision, place)} if place else {}
-        return found, {"resourceVersion": revision, **more}
+        return texts, {"resourceVersion": revision, **({"continue": _token(revision, place)} if place else {})}
+
+    def pages(self, target: Target, selector: Selector = EVERYTHING) -> Iterator[list[Object]]:
+        """Yield what a selector selects, a page at a time, each as it is when it is read."""
+        if target.resource.kind in DERIVED:
+            yield [obj for obj in self._few(target, selector) if selector.fits(obj)]
+            return
+        place = ""
+        while True:
+            part = self._slice(target, selector, _PAGE, place)
+            yield list(filter(selector.fits, map(semantics.decode, part.bodies)))
+            if not (place := part.place):
+                return
+
+    def _slice(self, target: Target, selector: Selector, limit: int, place: str) -> Slice:
+        kind, namespace = target.resource.kind, target.namespace or None
+        return self.home.objects.slice(kind, namespace, labels=selector.labels, limit=limit, place=place)
+
+    def _few(self, target: Target, selector: Selector) -> list[Object]:
+        """Return the objects of a derived kind, or the one that a selector names."""
+        if target.resource.kind in DERIVED:
+            return derived_objects(self.home, target.resource.kind, target.namespace or None)
+        with suppress(NotFoundError):
+            return [self.home.objects.get(target.resource.kind, Key(target.namespace, selector.name))]
+        return []
 
     def revision(self, target: Target) -> str:
         """Return the revision from which a watch shows every later change."""
@@ -173,7 +196,7 @@ class Objects:
         semantics.require_names(obj["metadata"])
         kind = target.resource.kind
         with suppress(NotFoundError):
-            self.get(Target(target.resource, target.namespace, obj["metadata"]["name"]))
+            self.home.objects.get(kind, Key.of(obj))
             raise AlreadyExistsError(f"{kind.kind} {Key.of(obj)}: exists")
         admitted = self.home.admission.new(obj)
         warnings = _warnings(admitted, options)
@@ -230,7 +253,7 @@ class Objects:
         """
         wanted = identified(target, config)
         if not options.manager:
-            raise bad_request("fieldManager: it is required to apply; name who applies")
+            raise StatusError(422, "fieldManager: it is required to apply; name who applies")
         if wanted["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields: it is written by the server; leave it out")
 
@@ -327,7 +350,7 @@ class Objects:
         self, target: Target, selector: Selector, wishes: Mapping[str, Any], options: Options
     ) -> Sequence[Object]:
         """Delete what a selector selects; return it as it was."""
-        found, _ = self.list(target, selector)
+        found = [obj for page in self.pages(target, selector) for obj in page]
         for obj in found:
             with suppress(NotFoundError):
                 key = Key.of(obj)
@@ -402,6 +425,13 @@ def identified(target: Target, body: Any) -> Json:
     return {"apiVersion": kind.api_version, "kind": kind.kind, **body, "metadata": metadata}
 
 
+def _shaped(bodies: Sequence[str], selector: Selector, shape: Callable[[Object], Object] | None) -> Iterator[str]:
+    for body in bodies:  # one after the other, so that each is still in the processor's cache
+        obj = semantics.decode(body)
+        if selector.fits(obj):
+            yield body if shape is None else encode(shape(obj))
+
+
 def _warnings(admitted: AdmittedObject, options: Options) -> tuple[str, ...]:
     if not admitted.unknown or options.validation == "Ignore":
         return admitted.notices
@@ -431,4 +461,4 @@ def _read_token(token: str) -> tuple[str, str]:
             return str(revision), str(place)
     except (ValueError, TypeError, binascii.Error):
         pass
-    raise StatusError(410, "the continue token is none of this server; list again without it")
+    raise bad_request("continue: it is no token of this server; list again without it")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from katib.kube_api.columns import NAME, Column
 from katib.kube_api.resources import Resource
 from katib.runtime.objects import Object
+from katib.stores.semantics import encode
 
 Json = dict[str, Any]
 
 _META = "meta.k8s.io/v1"
+_TABLE: Json = {"kind": "Table", "apiVersion": _META}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +35,37 @@ class Form:
         """Return one object in this form; `headings` adds those of a table, which a watch sends once."""
         if self.name == "Table":
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-            return _table(resource, [obj], metadata, now, self.included, headings=headings)
+            columns = _headings(resource) if headings else None
+            return {
+                **_TABLE,
+                "metadata": metadata,
+                "columnDefinitions": columns,
+                "rows": [self._row(resource, obj, now)],
+            }
         return _metadata_of(obj) if self.name else obj
 
-    def many(self, resource: Resource, items: Iterable[Object], metadata: Json, now: datetime) -> Json:
-        """Return a list of objects in this form."""
+    def shape(self, resource: Resource, now: datetime) -> Callable[[Object], Object] | None:
+        """Return what makes an element of a list of an object; None where that is the object itself."""
         if self.name == "Table":
-            return _table(resource, items, metadata, now, self.included, headings=True)
-        kind, api_version = f"{resource.kind.kind}List", resource.kind.api_version
-        if self.name:
-            kind, api_version, items = "PartialObjectMetadataList", _META, map(_metadata_of, items)
-        return {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": list(items)}
+            return lambda obj: self._row(resource, obj, now)
+        return _metadata_of if self.name else None
+
+    def many(self, resource: Resource, elements: Iterable[str], metadata: Json) -> str:
+        """Return the JSON text of a list in this form, of the texts of its elements."""
+        if self.name == "Table":
+            head, name = {**_TABLE, "metadata": metadata, "columnDefinitions": _headings(resource)}, "rows"
+        else:
+            kind, api_version = f"{resource.kind.kind}List", resource.kind.api_version
+            if self.name:
+                kind, api_version = "PartialObjectMetadataList", _META
+            head, name = {"kind": kind, "apiVersion": api_version, "metadata": metadata}, "items"
+        return f'{encode(head)[:-1]},"{name}":[{",".join(elements)}]}}'
+
+    def _row(self, resource: Resource, obj: Object, now: datetime) -> Json:
+        row: Json = {"cells": [column.cell(obj, now) for column in _columns(resource)]}
+        if self.included != "None":
+            row["object"] = obj if self.included == "Object" else _metadata_of(obj)
+        return row
 
 
 WHOLE = Form()
@@ -72,20 +95,7 @@ def _metadata_of(obj: Object) -> Json:
     return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
 
 
-def _table(
-    resource: Resource, items: Iterable[Object], metadata: Json, now: datetime, included: str, *, headings: bool
-) -> Json:
-    columns = _columns(resource)
-    rows = []
-    for obj in items:
-        row: Json = {"cells": [column.cell(obj, now) for column in columns]}
-        if included != "None":
-            row["object"] = obj if included == "Object" else _metadata_of(obj)
-        rows.append(row)
-    table: Json = {"kind": "Table", "apiVersion": _META, "metadata": metadata}
-    return {**table, "columnDefinitions": _headings(resource) if headings else None, "rows": rows}
-
-
+@cache
 def _columns(resource: Resource) -> Sequence[Column]:
     has_name = any(column.is_name for column in resource.columns)
     return resource.columns if has_name else (NAME, *resource.columns)

@@ -21,6 +21,7 @@ SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
 JOB = Kind("batch/v1", "Job")
 
 _TRAINING, _TRAINER = "kubeflow.org/v1", "trainer.kubeflow.org/v1alpha1"
+CLUSTER_RUNTIME = Kind(_TRAINER, "ClusterTrainingRuntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
     Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
     Resource(
-        Kind(_TRAINER, "ClusterTrainingRuntime"),
+        CLUSTER_RUNTIME,
         "clustertrainingruntimes",
         (AGE,),
         is_namespaced=False,

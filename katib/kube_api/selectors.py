@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from katib.errors import InvalidError, invalid
 from katib.kube_api.columns import value_at
+from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Object
 
 _KEY = r"[A-Za-z0-9][A-Za-z0-9_./-]*"
@@ -49,6 +49,11 @@ class Selector:
     others: tuple[Fits, ...] = ()
     may_change: bool = False
 
+    @property
+    def is_by_index(self) -> bool:
+        """Whether what a store finds by the labels is what is wanted."""
+        return not self.name and not self.others
+
     def fits(self, obj: Object) -> bool:
         """Return whether an object is wanted."""
         metadata = obj.get("metadata") or {}
@@ -70,7 +75,7 @@ def selector_of(kind: str, label_selector: str, field_selector: str) -> Selector
         field_selector: As `metadata.name=demo`.
 
     Raises:
-        InvalidError: One of them is none.
+        StatusError: One of them is none.
     """
     labels: dict[str, str] = {}
     others: list[Fits] = []
@@ -142,7 +147,7 @@ def _field_requirement(kind: str, part: str) -> tuple[str, str, bool]:
         raise _broken("fieldSelector", part, "write it as metadata.name=demo")
     if path not in ("metadata.name", "metadata.namespace") and path not in _FIELDS.get(kind, ()):
         known = ", ".join(sorted({"metadata.name", "metadata.namespace"} | _FIELDS.get(kind, frozenset())))
-        raise invalid("fieldSelector", f'"{path}" is not a known field selector of {kind}', f"use {known}", "selector")
+        raise bad_request(f'fieldSelector: "{path}" is not a known field selector of {kind}; use {known}')
     return path, value, sign != "!="
 
 
@@ -156,5 +161,5 @@ def _field_fits(path: str, wanted: str, *, is_equal: bool) -> Fits:
     return fits
 
 
-def _broken(field: str, part: str, remedy: str) -> InvalidError:
-    return invalid(field, f'"{part}" cannot be understood', remedy, "selector")
+def _broken(field: str, part: str, remedy: str) -> StatusError:
+    return bad_request(f'{field}: "{part}" cannot be understood; {remedy}')

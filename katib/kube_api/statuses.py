@@ -40,21 +40,20 @@ class StatusError(KatibError):
     Attributes:
         code: HTTP status.
         reason: Word for programs, where it is not the usual one of the code.
-        causes: As Kubernetes lists them.
+        details: As Kubernetes has them.
     """
 
-    def __init__(self, code: int, message: str, reason: str = "", causes: Sequence[Json] = ()) -> None:
+    def __init__(self, code: int, message: str, reason: str = "", details: Json | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.causes = list(causes)
+        self.details = details or {}
         self.reason = reason or _REASONS.get(code, HTTPStatus(code).phrase.replace(" ", ""))
 
 
 def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
     """Return the Status of an error; a foreign exception shows nothing of itself."""
     if isinstance(error, StatusError):
-        causes = {"causes": error.causes} if error.causes else {}
-        return _status(error.code, error.reason, str(error), {**_details(resource, name), **causes})
+        return _status(error.code, error.reason, str(error), error.details)
     return status_of_problem(problem_of(error), resource, name)
 
 
@@ -76,6 +75,7 @@ def status_of_problem(problem: Problem, resource: Resource | None = None, name: 
         ]
         message = "\n".join(lines)
         if resource is not None:
+            details["kind"] = resource.kind.kind  # as the API server has it in this Status alone
             subject = f'{resource.kind.kind}{f".{resource.group}" if resource.group else ""} "{name}"'
             message = f"{subject} is invalid: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}"
     elif resource is not None and code == HTTPStatus.NOT_FOUND:
@@ -107,7 +107,8 @@ def bad_request(message: str) -> StatusError:
 def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
     """Return the error for an object that changed since it was read, or that others own fields of."""
     why = "; ".join(causes)
-    return StatusError(409, f'Operation cannot be fulfilled on {resource.title} "{name}": {why}')
+    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {why}'
+    return StatusError(409, message, details=_details(resource, name))
 
 
 def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
@@ -115,7 +116,9 @@ def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, st
     listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
     lines = "; ".join(f"{what}: {path}" for what, path in causes)
     count = f"{len(causes)} conflict{'s' * (len(causes) != 1)}"
-    return StatusError(409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', causes=listed)
+    return StatusError(
+        409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', details={"causes": listed}
+    )
 
 
 def _details(resource: Resource | None, name: str) -> Json:

@@ -33,6 +33,9 @@ SHORTEST_DEFAULT_SECONDS = 1_800
 _LOOK_SECONDS = 1.0
 """How soon a stream ends that says nothing when the server stops, and how often events are looked at."""
 
+_PAUSE_SECONDS = 0.025
+"""Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
+
 _CHUNK_BYTES = 64 << 10
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -104,18 +107,31 @@ class _View:
     Args:
         target: Its namespace limits what is seen.
         selector: What is wanted.
-        seen: The uids of the objects that fit when it begins.
+        since: Revision at which it begins.
     """
 
-    def __init__(self, target: Target, selector: Selector, seen: Iterable[str]) -> None:
+    def __init__(self, target: Target, selector: Selector, since: int) -> None:
         self._namespace = target.namespace
         self._selector = selector
-        self._seen = set(seen)
+        self._since = since
+        self._seen: set[str] = set()
+        self._newer: dict[str, int] = {}
+
+    def note(self, found: Iterable[Object]) -> None:
+        """Note objects that fit when the watch begins, as they are sent."""
+        for obj in found:
+            metadata = obj["metadata"]
+            if self._selector.may_change:
+                self._seen.add(metadata["uid"])
+            if (revision := int(metadata["resourceVersion"])) > self._since:
+                self._newer[metadata["uid"]] = revision  # it changed while they were read: that change comes, too
 
     def of(self, event: WatchEvent) -> str:
-        """Return what a change is in this view; empty when it is none."""
+        """Return what a change is in this view; empty when it is none, or was sent already."""
         metadata = event.object["metadata"]
         if self._namespace and metadata.get("namespace") != self._namespace:
+            return ""
+        if self._newer and int(event.resource_version) <= self._newer.get(metadata["uid"], 0):
             return ""
         fits = self._selector.fits(event.object)
         if not self._selector.may_change:
@@ -156,49 +172,39 @@ def _end_of(wishes: Wishes) -> float:
     return time.monotonic() + (default if wishes.seconds is None else wishes.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """Where a watch begins.
+def _start(objects: Objects, target: Target, wishes: Wishes) -> str:
+    """Return the revision after which changes are sent.
 
-    Attributes:
-        since: Revision after which changes are sent.
-        now: Revision of the store.
-        found: The objects that fit, where they have to be known.
-        sends: Whether they are sent first.
+    Raises:
+        ExpiredError: The one that is asked for is none of this server.
     """
-
-    since: str
-    now: str
-    found: Sequence[Object]
-    sends: bool
-
-
-def _start(objects: Objects, target: Target, selector: Selector, wishes: Wishes) -> _Start:
-    sends = wishes.initial or wishes.since in ("", "0")
-    if sends or selector.may_change:
-        found, metadata = objects.list(target, selector)
-        now = metadata["resourceVersion"]
-    else:
-        found, now = (), objects.revision(target)
-    if not sends and (not wishes.since.isdecimal() or int(wishes.since) > int(now)):
+    now = objects.revision(target)
+    if _begins_with_all(wishes):
+        return now
+    if not wishes.since.isdecimal() or int(wishes.since) > int(now):
         raise ExpiredError(f"revision {wishes.since} is none of this server, which is at {now}; list again")
-    return _Start(now if sends else wishes.since, now, found, sends)
+    return wishes.since
+
+
+def _begins_with_all(wishes: Wishes) -> bool:
+    return wishes.initial or wishes.since in ("", "0")
 
 
 async def _changes(
     objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
-    start = await run_in_threadpool(_start, objects, target, selector, wishes)
-    with objects.home.objects.watch(target.resource.kind, start.since) as watch:
+    since = mark = await run_in_threadpool(_start, objects, target, wishes)
+    with objects.home.objects.watch(target.resource.kind, since) as watch:  # before what is there is read: no gap
         if not isinstance(watch, TellingWatch):
             raise InternalError("this store has no watches that an event loop can wait for")
-        for chunk in _chunks(lines.of("ADDED", obj) for obj in start.found if start.sends):
-            yield chunk
+        view, sends = _View(target, selector, int(since)), _begins_with_all(wishes)
+        pages = objects.pages(target, selector) if sends or selector.may_change else iter(())
+        while (page := await run_in_threadpool(next, pages, None)) is not None:
+            view.note(page)
+            for chunk in _chunks(lines.of("ADDED", obj) for obj in page if sends):
+                yield chunk
         if wishes.initial:
-            yield lines.bookmark(start.since, _INITIAL_END)
-        view = _View(target, selector, (obj["metadata"]["uid"] for obj in start.found))
-        since, mark = start.since, start.now
-        del start
+            yield lines.bookmark(since, _INITIAL_END)
         alarm, end, marked_at = _Alarm(), _end_of(wishes), time.monotonic()
         watch.tell(alarm.ring)
         while not closing.begun and (left := end - time.monotonic()) > 0:
@@ -209,6 +215,8 @@ async def _changes(
             if wishes.bookmarks and time.monotonic() - marked_at > BOOKMARK_SECONDS:
                 yield lines.bookmark(max(since, mark, key=int))  # what was written before the last mark has been sent
                 marked_at, mark = time.monotonic(), await run_in_threadpool(objects.revision, target)
+            if events:
+                await asyncio.sleep(_PAUSE_SECONDS)
             await alarm.wait(min(left, _LOOK_SECONDS))
 
 
@@ -236,25 +244,27 @@ async def _derived_changes(
     objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a kind that is looked at now and then, because nothing says that it has changed."""
-    items, metadata = await run_in_threadpool(objects.list, target, selector)
-    revision = metadata["resourceVersion"]
-    new: Sequence[Object] = items
-    if not wishes.initial and wishes.since not in ("", "0"):
+    revision = await run_in_threadpool(objects.revision, target)
+    items = new = await run_in_threadpool(_all, objects, target, selector)
+    if not _begins_with_all(wishes):
         if not wishes.since.isdecimal():
             raise ExpiredError(f"revision {wishes.since} is none of this server; list again")
-        new = newer_than(items, int(wishes.since)) if target.resource.kind == EVENT else ()
-    known = {obj["metadata"]["uid"]: obj for obj in items}
+        new = newer_than(items, int(wishes.since)) if target.resource.kind == EVENT else []
     for chunk in _chunks(lines.of("ADDED", obj) for obj in new):
         yield chunk
     if wishes.initial:
         yield lines.bookmark(revision, _INITIAL_END)
     end = _end_of(wishes)
     while not closing.begun and (left := end - time.monotonic()) > 0:
+        known = {obj["metadata"]["uid"]: obj for obj in items}
         await asyncio.sleep(min(left, _LOOK_SECONDS))
-        items, _ = await run_in_threadpool(objects.list, target, selector)
+        items = await run_in_threadpool(_all, objects, target, selector)
         for chunk in _chunks(_differences(known, items, lines)):
             yield chunk
-        known = {obj["metadata"]["uid"]: obj for obj in items}
+
+
+def _all(objects: Objects, target: Target, selector: Selector) -> list[Object]:
+    return [obj for page in objects.pages(target, selector) for obj in page]
 
 
 def _differences(known: dict[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:

@@ -47,6 +47,7 @@ from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
@@ -69,6 +70,7 @@ from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome
+from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
@@ -228,6 +230,7 @@ class Engine:
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
+            stack.callback(self._retention.look)  # an experiment has often ended just before
             stack.callback(self._reporter.close, CLOSE_SECONDS)
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
             self._processes.renew_grace()
@@ -431,7 +434,9 @@ class Engine:
             lambda: self._config.metrics_retention,
             self._clock,
         )
-        self._retention = Periodic("retention", [retention.look], PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
+        self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
+        looks = [retention.look, self._checkpoints.look]
+        self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
         """Have the early stopping of experiments look at new readings at once."""
@@ -486,6 +491,7 @@ class Engine:
             self.service,
             self._files,
             self._events.newest,
+            shipped_documents(),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:

@@ -237,15 +237,15 @@ class WholeWrites(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some objects of a list, in order of creation.
+    """Some objects of a list, in order of creation, as text: many are passed on without being read.
 
     Attributes:
-        items: The objects.
+        bodies: The JSON text of each.
         resource_version: Of the store when they were read.
         place: Where the next slice begins; empty behind the last one.
     """
 
-    items: tuple[Object, ...]
+    bodies: tuple[str, ...]
     resource_version: str
     place: str = ""
 

@@ -15,14 +15,22 @@ from katib.sdk.reporting import last_step, report
 def main(argv: list[str]) -> None:
     """Call the function with the assignments of one trial and report what it returns."""
     payload = Payload.load(Path(argv[0]))
-    arguments = payload.arguments(argv[1:])
-    if takes_mapping(payload.function, arguments):
-        result = payload.function(arguments)
-    else:
-        result = payload.function(**arguments)
-    metrics = _metrics(result, payload.objective)
+    metrics = called(payload, payload.arguments(argv[1:]))
     if metrics:
         report(metrics, step=last_step())  # the end of a curve, wherever that stands
+
+
+def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
+    """Call the function, and return its metrics; none where it reported itself.
+
+    Raises:
+        TypeError: It returned something else.
+    """
+    if takes_mapping(payload.function, arguments):
+        result = payload.function(dict(arguments))
+    else:
+        result = payload.function(**arguments)
+    return _metrics(result, payload.objective)
 
 
 def _metrics(result: Any, objective: str) -> dict[str, float]:

@@ -6,23 +6,31 @@ import json
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError
+from katib.errors import InvalidError, KatibError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
+from katib.local.engine import Engine
+from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.drawing import Place
+from katib.sdk.forking import evaluate
 from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, in_arguments
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
+from katib.sdk.warm import warm_slots
 from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
@@ -51,6 +59,7 @@ def tune(
     warm_start: Sequence[str] = (),
     name: str | None = None,
     data_dir: str | Path | None = None,
+    preload: Sequence[str] | None = None,
     verbose: bool = True,
 ) -> TuneResult:
     """Search the best arguments of a function, each trial in a process of its own.
@@ -80,6 +89,8 @@ def tune(
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
             `max_trials` is raised, with the function as it is by then.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+        preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
+            the function, and takes milliseconds to start. What trials print is shown here and not kept.
         verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
@@ -133,9 +144,14 @@ def tune(
             "maxTrialCount": max_trials,
             "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
-            "trialTemplate": _template(payload, file),
         },
     }
+    if preload is None:
+        experiment["spec"]["trialTemplate"] = _template(payload, file)
+    elif unknown := [module for module in preload if find_spec(module.partition(".")[0]) is None]:
+        raise invalid(
+            "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
+        )
     with open_engine(data_dir=root, own_process=False) as engine:
         try:
             submission = engine.service.submit(json.dumps(experiment), source=name)
@@ -143,7 +159,10 @@ def tune(
             raise in_arguments(error, {**arguments, "parameters": space}) from None
         payload.save(file)  # only now is the name known to be one
         engine.start()
-        final = _follow(engine.service, submission.experiment, verbose=verbose)
+        follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
+        final = (
+            follow() if preload is None else _evaluated(engine, submission.experiment, payload, file, preload, follow)
+        )
         place = Place(root.absolute())
         result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
@@ -177,6 +196,45 @@ def _template(payload: Payload, file: Path) -> Json:
             },
         },
     }
+
+
+def _evaluated(
+    engine: Engine,
+    stored: Experiment,
+    payload: Payload,
+    file: Path,
+    preload: Sequence[str],
+    follow: Callable[[], Experiment],
+) -> Experiment:
+    """Have a warm process evaluate the trials of an experiment; return it when it has ended.
+
+    Raises:
+        TuneError: The process is gone.
+    """
+    slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
+    place = Place(file.parent.parent)
+    experiment = AskedExperiment(
+        engine.service, stored, lambda key, text: payload.parameters[key].value(text), place, ExitStack()
+    )
+    followed: list[Experiment] = []
+
+    def show() -> None:
+        with suppress(KatibError):  # of a search that was interrupted
+            followed.append(follow())
+
+    showing = threading.Thread(target=show, name="katib-tune", daemon=True)
+    try:
+        with experiment:
+            showing.start()
+            evaluate(experiment, slots, lambda trial: trial.parameters)
+            if not experiment.has_ended:
+                modules = ", ".join(preload)
+                raise TuneError(f"{stored.name}: the process that imports {modules} has ended; its output says why")
+            showing.join()
+    finally:
+        for slot in slots:
+            slot.close()
+    return followed[0] if followed else engine.service.get(Experiment, stored.namespace, stored.name)
 
 
 def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:

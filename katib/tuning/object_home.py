@@ -86,6 +86,8 @@ class ObjectHome:
         service: Deletes an experiment with all that it leaves.
         output: What containers print.
         events: Returns the newest notable moments of a namespace, or of all for None, oldest first.
+        runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
+            their names come before them.
     """
 
     objects: SlicedObjects
@@ -95,6 +97,7 @@ class ObjectHome:
     service: TuningService
     output: TrialOutput
     events: Callable[[str | None], Sequence[StoredEvent]]
+    runtimes: tuple[Object, ...] = ()
 
 
 class ObjectAdmission:

@@ -22,6 +22,8 @@ from suggestion_services.gp.transfer import Posterior
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
+_SAME = 1e-12  # squared distances below it are rounding errors
+_CROWD = 4  # running trials that are as near to each other as they promise; further ones go elsewhere
 _NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR the limit of it
 
 
@@ -41,6 +43,36 @@ def log_h(u: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """The log of the share of a promise that is left beside crowded trials: 0 far from them, less towards them.
+
+    As local penalization in [Gonzalez2016] Batch Bayesian Optimization via Local Penalization, AISTATS, but with a
+    reach in length scales: theirs, a distance to the optimum, is nothing where trials are believed to reach it.
+
+    Attributes:
+        at: Columns (m, c).
+        reach: For each column (c,).
+    """
+
+    at: FloatArray
+    reach: FloatArray
+
+    @classmethod
+    def of(cls, x: FloatArray, reach: FloatArray) -> Surroundings | None:
+        """Return those of the running trials (m, c) that are crowded; None when none are."""
+        apart = np.sum(((x[:, None, :] - x) / reach) ** 2, axis=2)
+        crowded = np.count_nonzero(apart < 1.0, axis=1) >= _CROWD
+        return cls(x[crowded], reach) if np.any(crowded) else None
+
+    def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the logs (q,) at columns (q, c), and their gradients (q, c)."""
+        apart = (x[:, None, :] - self.at) / self.reach
+        squares = np.maximum(np.sum(apart * apart, axis=2), _SAME)
+        inside, left = np.exp(-0.5 * squares), -np.expm1(-0.5 * squares)
+        return np.sum(np.log(left), axis=1), np.einsum("qm,qmc->qc", inside / left, apart) / self.reach
+
+
+@dataclass(frozen=True)
 class Acquisition:
     """The promise of points, higher is better.
 
@@ -48,16 +80,20 @@ class Acquisition:
         objective: Model of the scores.
         best: The score to improve on.
         constraints: Models of the constraints, below 0 where they are kept.
+        crowded: Running trials from whose surroundings a search is kept away; None where there are none.
     """
 
     objective: Posterior
     best: float
     constraints: Sequence[Model] = ()
+    crowded: Surroundings | None = None
 
-    def believing(self, x: FloatArray) -> Acquisition:
+    def believing(self, x: FloatArray, reach: FloatArray) -> Acquisition:
         """Return the promise if trials at columns (m, c) end as the models think; see `Model.believing`.
 
-        What they are believed to reach is to be improved on, too: else the next point would be beside the last.
+        What they are believed to reach is to be improved on, too: else the next point would be beside the last. Where
+        nothing is noisy that is not enough: all that is left to be gained lies within a hair of the best trial. So
+        there is less promise around running trials of which several are within reach (c,) of each other.
         """
         if not len(x):
             return self
@@ -65,7 +101,13 @@ class Acquisition:
         reached = self.objective.predict(x)[0][np.broadcast_to(kept, len(x))]
         best = min(self.best, *reached.tolist())
         constraints = [model.believing(x) for model in self.constraints]
-        return replace(self, objective=self.objective.believing(x), best=best, constraints=constraints)
+        return replace(
+            self,
+            objective=self.objective.believing(x),
+            best=best,
+            constraints=constraints,
+            crowded=Surroundings.of(x, reach),
+        )
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the promises (q,) of columns (q, c)."""
@@ -75,7 +117,7 @@ class Acquisition:
         for model in self.constraints:
             mean, variance = model.predict(x)
             total += log_ndtr(-mean / np.sqrt(variance))
-        return total
+        return total if self.crowded is None else total + self.crowded(x)[0]
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the promises (q,) and their gradients (q, c) by the columns."""
@@ -88,6 +130,9 @@ class Acquisition:
             values = log_ndtr(u)
             total += values
             slopes += np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values)[:, None] * by_u
+        if self.crowded is not None:
+            values, slope = self.crowded(x)
+            total, slopes = total + values, slopes + slope
         return total, slopes
 
 

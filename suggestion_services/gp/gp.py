@@ -49,6 +49,7 @@ _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
 _MOST_SOURCES = 10  # earlier experiments that are learned from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
+_REACH = 0.05  # of running trials, in length scales: nearer points say little of anything else
 _DRAWS = 100  # random rows tried before the design repeats a point
 
 
@@ -189,7 +190,8 @@ class GaussianProcess(Algorithm):
         centers = history.measured[self._order(history)]
         lengths = np.exp(self._layout.lengths(promise.objective.theta))
         box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
-        search = Search(encoding, promise.believing(encoding.columns(running)), box, random)
+        reach = _REACH * lengths[self._layout.groups]
+        search = Search(encoding, promise.believing(encoding.columns(running), reach), box, random)
         return search.best(centers, taken, self._every_row)
 
     @cached_property

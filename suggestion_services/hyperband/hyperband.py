@@ -4,7 +4,8 @@ Source: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Opti
 the reported state are those of Katib's service.
 Differs from Katib's service: all brackets run to their end with any number of trials at a time. While a rung waits for
 its last trials, the next bracket begins, unless `maxTrialCount` leaves no room for the promotions to come. What has
-been done is read off the trials, never off the state that travels with the settings.
+been done is read off the trials, never off the state that travels with the settings. With `suggestion_trial_dir`, a
+promoted trial goes on from the checkpoint of the one that it continues, in place of training from the beginning.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETTING, is_url
+from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, NotYet, PastTrial, Problem, Proposal
+from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.base.settings import LiteralError
 from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, Member
 from suggestion_services.hyperband.schedule import (
@@ -77,11 +81,17 @@ class Hyperband(Algorithm):
         self._brackets = self._empty()
         self._waits = self._gave_up = False
         self._newest: tuple[Bracket, int] | None = None
+        place = problem.settings.text(TRIAL_DIRECTORY_SETTING, "")
+        self._keeps_checkpoints = bool(place)
+        self._volume = CheckpointVolume.of_environment() if place and not is_url(place) else None
+        self._taken: set[str] = set()
 
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
         settings = problem.settings
+        if (place := settings.text(TRIAL_DIRECTORY_SETTING, "")) and (errors := check_place(place)):
+            return errors
         if settings.get("r_l") is None or settings.get("resource_name") is None:
             cause = "r_l and resource_name must be set."
             return [LiteralError(_SETTINGS, cause, "add them", "setting-missing")]
@@ -124,6 +134,9 @@ class Hyperband(Algorithm):
         own = [trial for trial in trials if not trial.is_earlier]
         self._brackets, self._waits, self._newest = self._empty(), False, None
         self._brackets.fill(own, self.problem, self._most)
+        self._taken = {trial.name for trial in own}
+        if self._volume is not None and self.problem.settings.text(KEEP_SETTING, "needed") != KEEP_ALL:
+            self._volume.remove_unneeded(self.problem, own, first)
         self.prepare(trials)
         self._gave_up = self._has_lost_too_many(first - len(own))
         if self._gave_up:
@@ -184,7 +197,7 @@ class Hyperband(Algorithm):
             if parameter.name not in assignments and parameter.name in whole:
                 assignments[parameter.name] = parameter.format(whole[parameter.name])
         self._set_resource(assignments, bracket.plan, rung)
-        return self._proposed(k, bracket, rung, assignments, parent.name)
+        return self._proposed(k, bracket, rung, assignments, parent)
 
     def _begun(self, k: int, bracket: Bracket) -> Proposal:
         point = self.draw(k)
@@ -195,12 +208,22 @@ class Hyperband(Algorithm):
         return self._proposed(k, bracket, 0, self.problem.space.format(point))
 
     def _proposed(
-        self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: str = ""
+        self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: Member | None = None
     ) -> Proposal:
-        bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, parent))  # no trial has such a name
+        name = "" if parent is None else parent.name
+        bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, name))  # no trial has such a name
         self._newest = bracket, rung
-        known = "" if parent.startswith("/") else parent
-        return Proposal(assignments, self.labels.of(bracket.number, rung, known))
+        labels = self.labels.of(bracket.number, rung, "" if name.startswith("/") else name)
+        if not self._keeps_checkpoints:
+            return Proposal(assignments, labels)
+        origin = name if parent is not None and parent.rank is not None else ""  # one that runs has no checkpoint yet
+        labels |= {GENERATION_LABEL: str(rung), PARENT_LABEL: origin} if origin else {GENERATION_LABEL: "0"}
+        if self._volume is None:
+            return Proposal(assignments, labels)
+        trial = self._volume.trial_name(self.problem.experiment, k, self._taken)
+        self._taken.add(trial)
+        self._volume.provide(self.problem.experiment, trial, origin)
+        return Proposal(assignments, labels, trial)
 
     def _set_resource(self, assignments: dict[str, str], plan: BracketPlan, rung: int) -> None:
         value = plan.rungs[rung].resource

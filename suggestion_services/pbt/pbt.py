@@ -9,8 +9,9 @@ selection. As there, only members that copy explore; Katib's service changes all
 and unlike in Katib's, a copy starts from the checkpoint of the one that it copies.
 
 Nothing waits for a generation: the idle member that lags behind most is next, compared with what the others had reached
-at its age. When all of them train, one more joins. A step that failed is tried again with the same values from the same
-checkpoint; when that fails as well, its member copies one of the best.
+at its age. It copies what the better one has reached by now, whose checkpoint is kept; with `keep_checkpoints` `all`,
+what that had at the same age. When all of them train, one more joins. A step that failed is tried again with the same
+values from the same checkpoint; when that fails as well, its member copies one of the best.
 """
 
 from __future__ import annotations
@@ -21,19 +22,17 @@ from random import Random
 
 from typing_extensions import override
 
-from katib.api.checkpoints import is_shared_directory, is_url
+from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, is_url
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.pbt.exploration import explored
 from suggestion_services.pbt.population import Member, Population, Step, lost_to
-from suggestion_services.pbt.volume import CheckpointVolume
 
 DEFAULT_POPULATION = 10
 DEFAULT_THRESHOLD = 0.2
 """[Jaderberg2017]: the worst fifth copies the best fifth."""
-
-_SETTINGS_PATH = "spec.algorithm.algorithmSettings"
 
 
 class PopulationBasedTraining(Algorithm):
@@ -50,6 +49,7 @@ class PopulationBasedTraining(Algorithm):
         self._size = settings.whole("n_population", DEFAULT_POPULATION)
         self._threshold = settings.number("truncation_threshold", DEFAULT_THRESHOLD)
         self._resample_probability = settings.number("resample_probability", 0.0)
+        self._keeps_all = settings.text(KEEP_SETTING, "needed") == KEEP_ALL
         is_remote = is_url(settings.text("suggestion_trial_dir", ""))
         self._volume = None if is_remote else volume or CheckpointVolume.of_environment()
 
@@ -57,16 +57,13 @@ class PopulationBasedTraining(Algorithm):
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
         """Refuse a place of checkpoints that could not be passed to a program."""
-        place = problem.settings.text("suggestion_trial_dir", "")
-        if is_url(place) or is_shared_directory(place):
-            return ()
-        cause = f'"{place}" is no absolute path of a directory' if place else "suggestion_trial_dir is missing"
-        remedy = "name the directory where trials find their checkpoint"
-        return (FieldError(f"{_SETTINGS_PATH}.suggestion_trial_dir", cause, remedy, "checkpoint-place"),)
+        return check_place(problem.settings.text("suggestion_trial_dir", ""))
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
         population = Population(trials, maximize=self.problem.maximize)
+        if self._volume is not None and not self._keeps_all:
+            self._volume.remove_unneeded(self.problem, trials, first)
         for k in range(first, first + count):
             step = self._next_step(population, k)
             population.add(step)
@@ -102,6 +99,8 @@ class PopulationBasedTraining(Algorithm):
         latest = member.latest
         own = None if member.is_lost or self._point(latest) is None else latest
         models = lost_to(population.ranking(latest.generation), own, self._threshold)
+        if not self._keeps_all:
+            models = [population.newest_of(step) for step in models]
         usable = [(step, point) for step in models if (point := self._point(step)) is not None]
         kept = None if own is None else self._point(own)
         number = latest.number + 1

@@ -10,13 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.names import GENERATION_LABEL, MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
 from suggestion_services.base.algorithm import Outcome, PastTrial
-
-MEMBER_LABEL = "pbt.suggestion.katib.kubeflow.org/member"
-STEP_LABEL = "pbt.suggestion.katib.kubeflow.org/step"
-"""Ours, beside Katib's generation and parent: a member that copies another one has the same parent as that one's next
-step, so the parent alone does not say whose step a trial is."""
 
 MAX_ATTEMPTS = 2
 """How often a step is tried before its member is replaced: once more than Katib's examples fail by chance, and not so
@@ -110,6 +105,11 @@ class Member:
         measured = [s for s in self._steps if s.outcome is Outcome.MEASURED and s.generation <= generation]
         return max(measured, key=lambda step: (step.generation, step.number), default=None)
 
+    @property
+    def newest(self) -> Step | None:
+        """Its latest measured step; None when there is none."""
+        return next((step for step in reversed(self._steps) if step.outcome is Outcome.MEASURED), None)
+
     def add(self, step: Step) -> None:
         """Add the step that comes next."""
         self._steps.append(step)
@@ -149,6 +149,10 @@ class Population:
         """Return the furthest measured step of every member up to a generation, the worst first."""
         known = (member.best_known(generation) for member in self._members.values())
         return sorted((step for step in known if step is not None), key=lambda step: (step.score, step.name))
+
+    def newest_of(self, step: Step) -> Step:
+        """Return the latest measured step of a step's member: that one whose checkpoint is kept."""
+        return self._members[step.member].newest or step
 
     def unused_member(self) -> str:
         """Return the name of a member that is not there."""

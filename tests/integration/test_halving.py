@@ -155,3 +155,17 @@ def test_without_its_resource_parameter_it_is_refused_with_the_path_of_the_field
             InvalidError, match=r"spec\.algorithm\.algorithmSettings: hyperband needs resource_name; add"
         ):
             submit(service, missing)
+
+
+def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> None:
+    command = f'echo ${{trialParameters.epochs}} >> "$KATIB_CHECKPOINT_DIR/history"; {COMMAND}'
+    raw = a_halving(command=command)
+    raw["spec"]["algorithm"]["algorithmSettings"].append({"name": "suggestion_trial_dir", "value": "/checkpoints"})
+    with working(tmp_path) as service:
+        submit(service, raw)
+        ended(service)
+        folder = tmp_path / "checkpoints" / NS / "demo"
+        histories = Counter(path.read_text().replace("\n", " ") for path in folder.glob("*/history"))
+
+        assert rungs(service) == BRACKETS
+    assert histories == {"1 ": 9, "1 3 ": 3, "1 3 9 ": 1, "3 ": 5, "3 9 ": 1, "9 ": 3}

@@ -17,6 +17,7 @@ import katib
 from katib.errors import InvalidError
 from katib.local import open_offline
 from katib.sdk import TrialResult
+from katib.tuning.reading import failure_of
 from tests.support.cli import environment, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
@@ -162,6 +163,92 @@ def test_a_function_that_reports_something_else_is_explained(tune: Callable[...,
     assert "loss" in str(caught.value)
 
 
+# --- a warm process ---------------------------------------------------------------------------------------------------
+
+
+def test_trials_of_a_warm_process_are_like_others(tune: Callable[..., katib.TuneResult]) -> None:
+    def loss(x: float, kind: tuple[int, ...], width: int = 0, *, scale: int) -> float:
+        import os
+        import sys
+
+        assert "wave" in sys.modules
+        for step in range(3):
+            katib.report(objective=x * scale + 9 - step, step=step, seen=os.getpid())
+        return x * scale + width
+
+    space = {
+        **X,
+        "kind": katib.search.categorical([(1,), (2, 3)]),
+        "width": katib.search.int(1, 4).when("kind", (2, 3)),
+        "scale": 10,
+    }
+    result = tune(loss, space, max_trials=8, preload=["wave"], additional_metrics=["seen"])
+
+    assert len({trial.metrics["seen"] for trial in result.trials}) == 8
+    for trial in result.trials:
+        assert trial.state == "Succeeded"
+        assert trial.value == trial.parameters["x"] * 10 + trial.parameters.get("width", 0)
+
+
+def test_a_warm_process_outlives_what_its_trials_do(
+    tune: Callable[..., katib.TuneResult], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def loss(x: float) -> float:
+        import os
+
+        if x == 0.25:
+            os.kill(os.getpid(), 9)
+        if x == 0.5:
+            raise ValueError("the data set is missing")
+        return x
+
+    first = [{"x": 1}, {"x": 0.25}, {"x": 0.5}, {"x": 0.75}]
+    result = tune(loss, X, name="mine", max_trials=4, parallel=1, initial_trials=first, preload=[])
+    trials = open_offline(tmp_path).trials("default", "mine").items
+
+    assert [failure_of(trial) for trial in trials] == [
+        "",
+        "its process ended with exit code -9",
+        "ValueError: the data set is missing",
+        "",
+    ]
+    assert result.best.value == 0.75
+    assert "ValueError: the data set is missing" in capfd.readouterr().err
+
+
+def test_a_bad_trial_of_a_warm_process_is_stopped_early(tune: Callable[..., katib.TuneResult]) -> None:
+    def curve(x: float) -> None:
+        for step in range(10_000 if x == 1 else 3):
+            katib.report(loss=100 * x, step=step)
+
+    result = tune(
+        curve,
+        X,
+        objective="loss",
+        max_trials=4,
+        parallel=1,
+        initial_trials=[{"x": 0.25}, {"x": 0.5}, {"x": 0.75}, {"x": 1}],
+        preload=[],
+        early_stopping="medianstop",
+        early_stopping_settings={"min_trials_required": 3, "start_step": 1},
+    )
+
+    assert [trial.state for trial in result.trials] == ["Succeeded"] * 3 + ["EarlyStopped"]
+
+
+def test_a_warm_process_that_cannot_be_is_explained(
+    tune: Callable[..., katib.TuneResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidError, match="preload: nonesuch is not installed"):
+        tune(lambda x: x, X, preload=["nonesuch"])
+    (tmp_path / "broken_at_import.py").write_text("raise OSError('no card')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+
+    with pytest.raises(katib.TuneError, match="the process that imports broken_at_import has ended"):
+        tune(lambda x: x, X, preload=["broken_at_import"])
+
+
 @pytest.mark.parametrize(
     ("space", "options", "words"),
     [
@@ -246,7 +333,10 @@ def test_running_a_script_again_shows_the_same_result(tmp_path: Path, launch: La
     assert len(list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))) == 4
 
 
-def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(tmp_path: Path, launch: Launch) -> None:
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
+    tmp_path: Path, launch: Launch, preload: list[str] | None
+) -> None:
     text = """
         import sys, time, katib
 
@@ -258,14 +348,20 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(tmp_path: 
 
         slow = len(sys.argv) == 1 and __import__("os").environ.get("SLOW")
         result = katib.tune(
-            loss, {"x": katib.search.int(1, 4), "slow": slow}, algorithm="grid", parallel=2, max_trials=2, name="s"
+            loss, {"x": katib.search.int(1, 4), "slow": slow}, algorithm="grid", parallel=2, max_trials=2, name="s",
+            preload=PRELOAD,
         )
         print(len(result.trials))
-    """
+    """.replace("PRELOAD", repr(preload))
     mark = f"test-{os.urandom(8).hex()}"
     process = script(launch, tmp_path, text, TEST_MARKER=mark, SLOW="1")
     trials = tmp_path / "elsewhere" / ".katib" / "trials"
-    eventually(lambda: sum("started" in p.read_text() for p in trials.rglob("*.log")) == 2)
+    if preload is None:
+        eventually(lambda: sum("started" in p.read_text() for p in trials.rglob("*.log")) == 2)
+    else:
+        assert process.stdout is not None
+        while "started" not in process.stdout.readline():
+            pass
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=180)
 

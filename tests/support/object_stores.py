@@ -95,7 +95,7 @@ def kubernetes_home(server: ApiServer) -> Iterator[Home]:
     clear_test_kinds(server)
 
 
-class _AnyObject:
+class AnyObject:
     """Admits everything."""
 
     def new(self, obj: dict[str, Any]) -> AdmittedObject:
@@ -108,7 +108,7 @@ class _AnyObject:
 def kube_api_home(store: SqlStore, directory: Path) -> Iterator[Home]:
     """A store behind the Kubernetes API of one machine, through the client for clusters."""
     nothing: Any = None
-    home = ObjectHome(store, store, _AnyObject(), STATUS_KINDS, nothing, nothing, lambda _namespace: ())
+    home = ObjectHome(store, store, AnyObject(), STATUS_KINDS, nothing, nothing, lambda _namespace: ())
     kinds = [(kind, STATUS_KINDS) for kind in (WIDGET, GADGET, NOTE)]
     served = [
         *RESOURCES,

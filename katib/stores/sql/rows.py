@@ -124,8 +124,8 @@ def slice_objects(
     labels: Mapping[str, str],
     limit: int,
     place: str,
-) -> tuple[tuple[Object, ...], str]:
-    """Return at most so many objects of a kind behind a place, and the place behind them, empty when they are the last.
+) -> tuple[tuple[str, ...], str]:
+    """Return the text of at most so many objects behind a place, and the place behind them, empty after the last one.
 
     Raises:
         InvalidError: The place is none.
@@ -135,8 +135,7 @@ def slice_objects(
     statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=False, sliced=True)
     values = {**_listed_values(kind, namespace, labels), "place": int(place or 0), "limit": limit + 1}
     found = connection.execute(statement, values).fetchall()
-    items = tuple([semantics.decode(body) for _, body in found[:limit]])
-    return items, str(found[limit - 1][0]) if len(found) > limit else ""
+    return tuple([body for _, body in found[:limit]]), str(found[limit - 1][0]) if len(found) > limit else ""
 
 
 def _decoded(bodies: Iterable[tuple[str]]) -> tuple[Object, ...]:

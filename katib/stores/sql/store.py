@@ -116,8 +116,8 @@ class SqlStore(TransactedStore):
     ) -> Slice:
         """Return objects behind a place: `katib.runtime.objects.SlicedStore`."""
         with self._database.snapshot() as driver:
-            items, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
-            return Slice(items, str(rows.read_revision(driver)), following)
+            bodies, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
+            return Slice(bodies, str(rows.read_revision(driver)), following)
 
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
         return self._database.transact(lambda driver: action(rows.SqlRows(driver, self._facts)), on_commit)

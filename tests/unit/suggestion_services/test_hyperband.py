@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE
+from katib.api.names import PARENT_LABEL
 from katib.rpc._generated import api_pb2 as pb
-from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Proposal
 from suggestion_services.hyperband.schedule import plans_of
 from tests.support.halving import (
     SETTINGS,
@@ -336,3 +339,50 @@ def test_a_service_that_is_killed_in_mid_bracket_is_replaced_by_one_that_goes_on
     assert other.reply == service.reply
     assert other.waits
     assert 0 < len(points) < 30
+
+
+@pytest.mark.parametrize("name", ["hyperband", "bohb"])
+@pytest.mark.parametrize("place", ["", "/checkpoints", "s3://bucket/run"])
+def test_promoted_trials_go_on_from_checkpoints_where_there_are_any(name: str, place: str) -> None:
+    run = Run(halving_problem(name, rounds=1, suggestion_trial_dir=place or None), name, parallel=3).to_the_end()
+    continued = [trial.labels.get(f"{name}.suggestion.katib.kubeflow.org/parent", "") for trial in run.trials]
+
+    assert sum(map(bool, continued)) == 5
+    assert [trial.labels.get(PARENT_LABEL, "") for trial in run.trials] == [
+        parent * bool(place) for parent in continued
+    ]
+
+
+def test_a_trial_that_is_continued_before_it_ended_has_no_checkpoint_yet() -> None:
+    algorithm = algorithm_of(halving_problem(suggestion_trial_dir="/checkpoints"))
+    begun = list(algorithm.suggest([], first=0, count=9))
+    trials = [PastTrial(f"t{k}", Outcome.PENDING, p.assignments, labels=p.labels) for k, p in enumerate(begun)]
+
+    with suppress(NotYet):
+        list(algorithm.suggest([*trials[:8], measured(trials[8])], first=9, count=0))
+    ahead = list(algorithm.ahead(first=9, count=3))
+
+    assert [p.labels.get(PARENT_LABEL, "") for p in ahead] == ["t8", "", ""]
+
+
+def test_on_a_volume_the_folder_of_a_promoted_trial_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CHECKPOINT_ROOT_VARIABLE, str(tmp_path))
+    problem = halving_problem(rounds=1, suggestion_trial_dir="/checkpoints")
+    algorithm, trials = algorithm_of(problem), list[PastTrial]()
+    for k in range(9):
+        (given,) = algorithm.suggest(trials, first=k, count=1)
+        assert isinstance(given, Proposal)
+        (tmp_path / "demo" / given.trial_name / "weights").write_text(given.trial_name)
+        trials.append(measured(PastTrial(given.trial_name, Outcome.PENDING, given.assignments, labels=given.labels)))
+
+    (promoted,) = algorithm.suggest(sorted(trials, key=lambda t: t.name), first=9, count=1)
+
+    assert isinstance(promoted, Proposal)
+    assert (tmp_path / "demo" / promoted.trial_name / "weights").read_text() == promoted.labels[PARENT_LABEL]
+
+
+def test_a_place_of_checkpoints_that_no_program_could_use_is_refused() -> None:
+    with served_here("hyperband") as service:
+        experiment = an_experiment("hyperband", SPACE, settings={**SETTINGS, "suggestion_trial_dir": "checkpoints"})
+
+        assert "is no absolute path of a directory" in refusal(service.validate, experiment)[1]

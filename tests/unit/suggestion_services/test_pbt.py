@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import grpc
 import pytest
@@ -22,11 +23,11 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.space import SearchSpace
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
+from suggestion_services.base.checkpoint_volume import DEFAULT_ROOT, CheckpointVolume
 from suggestion_services.base.messages import experiment_spec
 from suggestion_services.pbt.exploration import perturbed
 from suggestion_services.pbt.pbt import PopulationBasedTraining
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
-from suggestion_services.pbt.volume import DEFAULT_ROOT, CheckpointVolume
 from tests.support.searches import problem_for
 from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_apart
 
@@ -230,7 +231,8 @@ def test_a_search_finds_good_values_and_trains_them_for_long() -> None:
 
     last = [learning_rate(trial) for name, trial in training.trials.items() if training.generation(name) >= 9]
     assert last
-    assert min(last) >= 0.8
+    assert min(last) >= 0.7  # copies explore: at most a factor of 0.8 or 1.2 from a good value
+    assert fmean(last) >= 0.8
 
 
 def test_it_begins_and_goes_on_with_trials_that_somebody_added() -> None:
@@ -372,6 +374,19 @@ def test_a_copy_starts_with_the_files_of_the_winner(volume: CheckpointVolume) ->
 
     contents = [(volume.root / "demo" / name / "weights").read_text() for name in second]
     assert contents == [f"of {name}" for name in (first[4], *first[1:])]
+
+
+def test_folders_on_a_volume_go_when_no_trial_starts_from_them(volume: CheckpointVolume) -> None:
+    training = Training(volume=volume)
+    first = training.first_generation()
+    second = training.start(5)
+    for i, name in enumerate(second):
+        training.end(name, float(i))
+
+    third = training.start(2)
+
+    left = {path.name for path in (volume.root / "demo").glob("[!.]*")}
+    assert left == {max(first, key=lambda name: training.trials[name].objective), *second, *third}
 
 
 def test_a_service_that_is_asked_again_after_a_crash_answers_alike(volume: CheckpointVolume) -> None:

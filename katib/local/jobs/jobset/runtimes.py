@@ -71,8 +71,18 @@ def runtime_of(train_job: Object, find: Find) -> Runtime | None:
 @cache
 def shipped_runtime(name: str) -> Runtime:
     """Return a runtime of this package."""
-    document = yaml.safe_load(files(__package__).joinpath("runtimes", f"{name}.yaml").read_text())
-    return Runtime(CLUSTER_RUNTIME.kind, name, document["spec"], is_shipped=True)
+    return Runtime(CLUSTER_RUNTIME.kind, name, _shipped_document(name)["spec"], is_shipped=True)
+
+
+def shipped_documents() -> tuple[Object, ...]:
+    """Return the runtimes of this package as objects."""
+    return tuple(map(_shipped_document, SHIPPED))
+
+
+@cache
+def _shipped_document(name: str) -> Object:
+    document: Object = yaml.safe_load(files(__package__).joinpath("runtimes", f"{name}.yaml").read_text())
+    return document
 
 
 def unknown_runtime(train_job: Object, path: str) -> FieldError | None:

@@ -86,6 +86,20 @@ def test_points_of_one_request_and_beside_running_trials_are_apart() -> None:
     assert min(math.dist(p, q) for i, p in enumerate(points) for q in points[:i]) > 1e-4
 
 
+@pytest.mark.slow
+def test_a_batch_after_convergence_does_not_lie_in_one_place() -> None:
+    """Of eight points, all were within 0.004 of each other."""
+    algorithm = algorithm_for("gp", settings=SEEDED)
+    trials = search(algorithm, bowl, budget=32)
+
+    points = [(float(p["x"]), float(p["y"])) for p in texts(algorithm, trials, first=32, count=8)]
+    nearest = sorted(math.dist(p, points[0]) for p in points)
+
+    assert nearest[3] < 0.05
+    assert nearest[4] > 0.01
+    assert nearest[-1] > 0.1
+
+
 def test_bad_trials_push_away() -> None:
     """Half of the space fails: few of the later trials go there, though nothing else speaks against it."""
     algorithm = algorithm_for("gp", settings=SEEDED)

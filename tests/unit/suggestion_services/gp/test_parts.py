@@ -121,7 +121,22 @@ def test_the_slope_of_the_promise_is_exact(*, constrained: bool) -> None:
 def test_a_running_trial_takes_the_promise_of_its_place() -> None:
     promise, x = promise_of(constrained=True), np.random.default_rng(1).random((3, 2))
 
-    assert np.all(promise.believing(x)(x) < promise(x) - 1)
+    assert np.all(promise.believing(x, np.full(2, 0.1))(x) < promise(x) - 1)
+
+
+def test_a_crowd_of_running_trials_keeps_others_away_and_the_slope_says_where() -> None:
+    promise, x = promise_of(constrained=False), 0.5 + 0.01 * np.random.default_rng(1).random((4, 2))
+    reach, aside = np.array([0.1, 0.2]), np.array([[0.5, 0.62], [0.45, 0.45]])
+
+    crowded = promise.believing(x, reach)
+    lonely = promise.believing(x, reach / 100)
+
+    assert np.all(crowded(aside) < lonely(aside) - 0.1)
+    assert crowded(aside + 0.4) == pytest.approx(lonely(aside + 0.4), abs=0.01)
+    for column in range(2):
+        step = 1e-6 * np.eye(2)[column]
+        numeric = (crowded(aside + step) - crowded(aside - step)) / 2e-6
+        assert crowded.with_slopes(aside)[1][:, column] == pytest.approx(numeric, rel=1e-4, abs=1e-5)
 
 
 def test_skewed_values_become_nearly_normal_in_the_same_order() -> None:

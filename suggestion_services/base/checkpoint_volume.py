@@ -8,14 +8,29 @@ out a folder that was made for another answer.
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.api.checkpoints import (
+    CHECKPOINT_ROOT_VARIABLE,
+    NAMESPACE_VARIABLE,
+    TRIAL_DIRECTORY_SETTING,
+    CheckpointOwner,
+    is_shared_directory,
+    is_url,
+    unneeded,
+)
 from katib.api.names import trial_name
-from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint
-from katib.errors import NotFoundError, UnavailableError
+from katib.checkpoint_folders import (
+    CheckpointError,
+    CheckpointGoneError,
+    has_remains,
+    provide_checkpoint,
+    remove_checkpoint,
+)
+from katib.errors import FieldError, NotFoundError, UnavailableError
+from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 
 DEFAULT_ROOT = "/opt/katib/data"
 """As in Katib's installations."""
@@ -65,6 +80,43 @@ class CheckpointVolume:
             raise NotFoundError(str(error)) from error
         except CheckpointError as error:
             raise UnavailableError(str(error)) from error
+
+    def remove_unneeded(self, problem: Problem, trials: Sequence[PastTrial], first: int) -> None:
+        """Remove the folders that no later trial can start from, but the best trial's.
+
+        Does nothing while a suggestion that was given is no trial yet: its parent cannot be known here.
+
+        Args:
+            problem: What is searched.
+            trials: All trials so far.
+            first: How many suggestions were given before.
+        """
+        own = [trial for trial in trials if not trial.is_earlier]
+        if len(own) != first:
+            return
+        owners = [
+            CheckpointOwner(
+                trial.name, trial.labels, trial.outcome is not Outcome.PENDING, trial.outcome is Outcome.MEASURED
+            )
+            for trial in own
+        ]
+        measured = [trial for trial in own if trial.outcome is Outcome.MEASURED]
+        sign = 1 if problem.maximize else -1
+        best = max(measured, key=lambda trial: (trial.is_feasible, sign * trial.objective), default=None)
+        for name in unneeded(owners):
+            folder = self.root / problem.experiment / name
+            if (best is None or name != best.name) and has_remains(folder):
+                remove_checkpoint(folder)
+
+
+def check_place(place: str) -> tuple[FieldError, ...]:
+    """Return what is wrong with a place of checkpoints: what could not be passed to a program is refused."""
+    if is_url(place) or is_shared_directory(place):
+        return ()
+    name = TRIAL_DIRECTORY_SETTING
+    cause = f'"{place}" is no absolute path of a directory' if place else f"{name} is missing"
+    remedy = "name the directory where trials find their checkpoint"
+    return (FieldError(f"spec.algorithm.algorithmSettings.{name}", cause, remedy, "checkpoint-place"),)
 
 
 def _namespace() -> str:

@@ -1,0 +1,93 @@
+"""The warm process of `katib.tune(..., preload=...)`: `python -m katib.sdk.warm PAYLOAD PIPES [MODULE ...]`.
+
+It has imported the modules and the function when trials come, and forks a process for each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from katib.sdk.asking import StopTrial
+from katib.sdk.forking import Outcome, Slot, fork_slot
+from katib.sdk.payload import Payload
+from katib.sdk.trial import called
+
+_END_SECONDS = 10.0
+
+
+def warm_slots(file: Path, modules: Sequence[str], count: int) -> list[Slot]:
+    """Return slots of a warm process that is started now; it ends with the last of them.
+
+    Args:
+        file: Has the payload.
+        modules: Are imported.
+        count: How many slots.
+    """
+    pipes = [Pipe() for _ in range(count)]
+    numbers = [theirs.fileno() for _, theirs in pipes]
+    command = [sys.executable, "-m", "katib.sdk.warm", str(file), ",".join(map(str, numbers)), *modules]
+    process = subprocess.Popen(  # noqa: S603 - this Python
+        command, pass_fds=numbers, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    end = partial(_end, process, threading.Lock())
+    for _, theirs in pipes:
+        theirs.close()
+    return [Slot(ours, end) for ours, _ in pipes]
+
+
+def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
+    with lock:
+        process.terminate()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> Outcome:
+    """Return what the function does with the parameters of a trial."""
+    try:
+        return Outcome(called(payload, {**payload.constants, **parameters}))
+    except StopTrial:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Outcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Serve jobs at the pipes until they are closed."""
+    file, numbers, *modules = argv
+    for module in modules:
+        import_module(module)
+    run = partial(evaluated, Payload.load(Path(file)))
+    pipes = [Connection(int(number)) for number in numbers.split(",")]
+    slots = [fork_slot(pipe, [other for other in pipes if other is not pipe], run) for pipe in pipes]
+    for pipe in pipes:
+        pipe.close()
+
+    def end(*_: object) -> None:
+        for slot in slots:
+            with suppress(ProcessLookupError):
+                os.kill(slot.pid, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    for slot in slots:
+        slot.join()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,123 @@
+"""Whatever a client sends to the Kubernetes API, it gets an answer that says what is wrong, and never a bug."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from katib.kube_api.app import create_app
+from katib.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from katib.kube_api.protobuf import MEDIA_TYPE
+from katib.kube_api.resources import RESOURCES
+from katib.local import open_engine
+from katib.rest.streams import Closing
+from tests.support.experiments import an_experiment
+from tests.support.kube import config_map
+
+ROOTS = [
+    *(
+        f"{'/apis/' if resource.group else '/api/'}{resource.kind.api_version}"
+        f"{'/namespaces/default' if resource.is_namespaced else ''}/{resource.plural}"
+        for resource in RESOURCES
+    ),
+    *("/api", "/apis", "/apis/kubeflow.org", "/openapi/v2", "/openapi/v3", "/version", "/api/v1/namespaces/default"),
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+]
+TYPES = ["application/json", "application/yaml", JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, MEDIA_TYPE, "x"]
+NAMES = ["apiVersion", "kind", "metadata", "spec", "status", "name", "labels", "finalizers", "ownerReferences", "data"]
+NAMES += ["containers", "$patch", "$retainKeys", "$setElementOrder/containers", "managedFields", "template", "env"]
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(["one", "demo", "merge"])
+)
+values = st.recursive(
+    scalars | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+operations = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"])},
+        optional={
+            "path": st.sampled_from(
+                ["", "/", "/metadata", "/metadata/labels/a", "/data/a", "/spec/parameters/0", "/a/-"]
+            ),
+            "from": st.sampled_from(["/metadata/name", "/spec", ""]),
+            "value": values,
+        },
+    ),
+    max_size=3,
+)
+near = st.sampled_from([an_experiment(), config_map("one"), {"metadata": {"generateName": "x-"}}])
+merged = st.builds(
+    lambda base, changes: {**base, **changes}, near, st.dictionaries(st.sampled_from(NAMES), values, max_size=2)
+)
+bodies = st.one_of(
+    (values | operations | merged | near).map(lambda value: json.dumps(value).encode()),
+    st.binary(max_size=40),
+    st.binary(max_size=40).map(lambda data: b"k8s\x00" + data),
+)
+queries = st.dictionaries(
+    st.sampled_from(
+        [
+            *("labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "dryRun", "fieldManager"),
+            *("force", "fieldValidation", "timestamps", "tailLines", "propagationPolicy", "sendInitialEvents"),
+        ]
+    ),
+    st.sampled_from(
+        ["", "1", "true", "All", "Strict", "a=b", "a in (b", "metadata.name=one", "x", "WzEsIDJd", "Orphan"]
+    )
+    | st.text(max_size=6),
+    max_size=3,
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with open_engine(data_dir=Path(tmp_path_factory.mktemp("data")), own_process=False) as engine:
+        yield TestClient(create_app(engine.objects, Closing(), {}), base_url="http://localhost")
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]),
+    root=st.sampled_from(ROOTS),
+    rest=st.sampled_from(["", "", "/one", "/demo", "/one/status", "/demo/status", "/one/log", "/", "/a/b/c"]),
+    query=queries,
+    watches=st.booleans(),
+    body=bodies,
+    content_type=st.sampled_from(TYPES),
+    accept=st.sampled_from(
+        ["", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=APIGroupDiscoveryList;v=v2"]
+    ),
+)
+def test_every_request_gets_an_answer(
+    client: TestClient,
+    method: str,
+    root: str,
+    rest: str,
+    query: dict[str, str],
+    *,
+    watches: bool,
+    body: bytes,
+    content_type: str,
+    accept: str,
+) -> None:
+    parameters = {**query, "watch": "1", "timeoutSeconds": "0"} if watches else query
+    headers = {"content-type": content_type, "accept": accept}
+    answer = client.request(method, root + rest, params=parameters, content=body, headers=headers)
+
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        status = answer.json()
+        assert (status["kind"], status["code"]) == ("Status", answer.status_code)
+        assert status["message"]
+        assert status["reason"]
