@@ -30,7 +30,7 @@ from katib.kube_api.resources import RESOURCES, Resource, by_path
 from katib.kube_api.reviews import review
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
-from katib.kube_api.watching import Wishes, watch_lines
+from katib.kube_api.watching import WatchOptions, watch_lines
 from katib.rest.streams import Closing, byte_stream
 from katib.runtime.objects import Object
 from katib.stores.semantics import encode
@@ -147,13 +147,13 @@ class _Api:
 
     async def _watch(self, request: Request, target: Target) -> Response:
         query, selector = request.query_params, _selector(request, target)
-        wishes = Wishes(
+        options = WatchOptions(
             query.get("resourceVersion", ""),
             flag(query, "sendInitialEvents"),
             flag(query, "allowWatchBookmarks"),
             number(query, "timeoutSeconds"),
         )
-        lines = watch_lines(self.objects, target, selector, _form(request), wishes, self.closing)
+        lines = watch_lines(self.objects, target, selector, _form(request), options, self.closing)
         return StreamingResponse(lines, media_type="application/json")
 
     async def _create(self, request: Request, target: Target) -> Response:
@@ -179,15 +179,15 @@ class _Api:
         return _respond_with(request, target, answer.body, status, answer)
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        wishes = await _delete_options(request)
-        options = options_of(request.query_params, wishes)
-        answer = await run_in_threadpool(self.objects.delete, target, wishes, options)
+        delete_options = await _delete_options(request)
+        options = options_of(request.query_params, delete_options)
+        answer = await run_in_threadpool(self.objects.delete, target, delete_options, options)
         return respond(answer.body)
 
     async def _delete_all(self, request: Request, target: Target) -> Response:
-        wishes, selector = await _delete_options(request), _selector(request, target)
-        options = options_of(request.query_params, wishes)
-        found = await run_in_threadpool(self.objects.delete_all, target, selector, wishes, options)
+        delete_options, selector = await _delete_options(request), _selector(request, target)
+        options = options_of(request.query_params, delete_options)
+        found = await run_in_threadpool(self.objects.delete_all, target, selector, delete_options, options)
         text = WHOLE.many(target.resource, map(encode, found), {"resourceVersion": ""})
         return Response(text, media_type="application/json")
 
@@ -258,11 +258,11 @@ async def _body(request: Request) -> tuple[Any, str]:
 async def _delete_options(request: Request) -> Json:
     """Return the DeleteOptions of a request, from its body and its parameters."""
     raw = await request.body()
-    wishes = read_body(raw, media_type_of(request.headers.get("content-type", ""))) if raw.strip() else {}
-    if not isinstance(wishes, dict):
+    found = read_body(raw, media_type_of(request.headers.get("content-type", ""))) if raw.strip() else {}
+    if not isinstance(found, dict):
         raise bad_request("the body is not DeleteOptions")
     named = {name: request.query_params[name] for name in ("propagationPolicy",) if name in request.query_params}
-    return {**wishes, **named}
+    return {**found, **named}
 
 
 def _respond_with(

@@ -70,18 +70,18 @@ def require_patch_type(media_type: str) -> None:
         raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(known)}")
 
 
-def options_of(query: Query, wishes: Any = None) -> Options:
+def options_of(query: Query, delete_options: Any = None) -> Options:
     """Return how to write.
 
     Args:
         query: The parameters of the request.
-        wishes: DeleteOptions, which may name a dry run too.
+        delete_options: DeleteOptions, which may name a dry run too.
 
     Raises:
         StatusError: A parameter has a value that it cannot have.
     """
     dry_run = query.get("dryRun", "")
-    named = wishes.get("dryRun") if isinstance(wishes, dict) else None
+    named = delete_options.get("dryRun") if isinstance(delete_options, dict) else None
     if dry_run not in ("", "All"):
         raise StatusError(422, f'dryRun: {dry_run!r} is not known; "All" is')
     validation = query.get("fieldValidation") or "Warn"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.api.types import API_VERSION, format_time
@@ -20,12 +20,13 @@ Json = dict[str, Any]
 
 DERIVED = frozenset({CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT})
 _DIGITS = 16
+_ROUNDING = timedelta(milliseconds=1)
 
 
 def derived_objects(home: ObjectHome, kind: Kind, namespace: str | None) -> list[Object]:
     """Return the objects of a derived kind in order of creation."""
     if kind == EVENT:
-        return list(_events(home, namespace))
+        return list(_events(home, namespace, None))
     if kind == CLUSTER_RUNTIME:
         stored = home.objects.list(kind).items
         names = {Key.of(obj) for obj in stored}
@@ -82,9 +83,16 @@ def _uid_of(*parts: str) -> str:
     return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
 
 
-def _events(home: ObjectHome, namespace: str | None) -> Iterator[Object]:
+def events_after(home: ObjectHome, namespace: str | None, version: int) -> list[Object]:
+    """Return the events that happened, or happened again, after a revision, oldest first."""
+    moment = datetime.fromtimestamp(version / 1e6, UTC) - _ROUNDING
+    found = _events(home, namespace, moment)
+    return [obj for obj in found if int(obj["metadata"]["resourceVersion"]) > version]
+
+
+def _events(home: ObjectHome, namespace: str | None, since: datetime | None) -> Iterator[Object]:
     uids: dict[tuple[str, Key], str] = {}
-    for event in home.events(namespace):
+    for event in home.events(namespace, since):
         about = (event.subject.kind, Key(event.subject.namespace, event.subject.name))
         if about not in uids:
             uids[about] = _uid_of_object(home, *about)
@@ -136,8 +144,3 @@ def _event(event: StoredEvent, uid: str) -> Json:
 def version_at(moment: datetime) -> int:
     """Return the revision of events at a moment: microseconds, because they are stored without one."""
     return int(moment.astimezone(UTC).timestamp() * 1e6)
-
-
-def newer_than(objects: Sequence[Object], version: int) -> list[Object]:
-    """Return the events that happened, or happened again, after a revision."""
-    return [obj for obj in objects if int(obj["metadata"]["resourceVersion"]) > version]

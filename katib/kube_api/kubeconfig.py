@@ -20,6 +20,7 @@ import yaml
 from katib.certificates import Certificate, is_sound, issue
 from katib.errors import NotFoundError, TerminalError
 from katib.rest.notes import write_privately
+from katib.rest.server import is_loopback
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 KUBECONFIG = "kubeconfig"
@@ -56,7 +57,7 @@ def kept_certificate(directory: Path, host: str) -> CertificateFiles:
         TerminalError: It cannot be kept.
     """
     chain, key, authority = (directory / name for name in (_CHAIN, _KEY, _AUTHORITY))
-    names = sorted({"localhost", "127.0.0.1", "::1", socket.gethostname() or "localhost", *_names(host)})
+    names = sorted({"localhost", "127.0.0.1", "::1", *_names(host)})
     now = datetime.now(UTC)
     try:
         with suppress(FileNotFoundError):
@@ -78,7 +79,12 @@ def kept_certificate(directory: Path, host: str) -> CertificateFiles:
 
 
 def _names(host: str) -> tuple[str, ...]:
-    return () if host in ("", "0.0.0.0", "::") else (host,)  # noqa: S104 - compared with, not listened on
+    """Return by what else others reach this machine, where it listens to them."""
+    if is_loopback(host):  # a laptop's own name changes with its network, and copies of the file are to stay good
+        return ()
+    own = socket.gethostname()
+    found = (own, "" if host in ("0.0.0.0", "::") else host)  # noqa: S104 - compared with, not listened on
+    return tuple(name for name in found if name and name.isascii())
 
 
 def write_kubeconfig(directory: Path, url: str, authority: bytes, token: str | None) -> Path:

@@ -320,12 +320,12 @@ class Objects:
             return Answer(semantics.status_updated(old, semantics.isolated(new)) or old)
         return Answer(self.home.written.update_status(new))
 
-    def delete(self, target: Target, wishes: Mapping[str, Any], options: Options) -> Answer:
+    def delete(self, target: Target, delete_options: Mapping[str, Any], options: Options) -> Answer:
         """Delete an object.
 
         Args:
             target: Which one.
-            wishes: The DeleteOptions.
+            delete_options: As Kubernetes has them.
             options: Whether this is a dry run.
 
         Raises:
@@ -333,7 +333,7 @@ class Objects:
             StatusError: A precondition does not hold, or its dependents are to stay.
         """
         old = self.get(target)
-        self._require_preconditions(target, old, wishes)
+        self._require_preconditions(target, old, delete_options)
         if options.dry_run:
             return Answer(success(target.resource, target.name, old["metadata"]["uid"]))
         if target.resource.kind == EXPERIMENT:
@@ -347,23 +347,23 @@ class Objects:
         return Answer(success(target.resource, target.name, old["metadata"]["uid"]))
 
     def delete_all(
-        self, target: Target, selector: Selector, wishes: Mapping[str, Any], options: Options
+        self, target: Target, selector: Selector, delete_options: Mapping[str, Any], options: Options
     ) -> Sequence[Object]:
         """Delete what a selector selects; return it as it was."""
         found = [obj for page in self.pages(target, selector) for obj in page]
         for obj in found:
             with suppress(NotFoundError):
                 key = Key.of(obj)
-                self.delete(Target(target.resource, key.namespace, key.name), wishes, options)
+                self.delete(Target(target.resource, key.namespace, key.name), delete_options, options)
         return found
 
-    def _require_preconditions(self, target: Target, old: Object, wishes: Mapping[str, Any]) -> None:
-        if wishes.get("propagationPolicy") == "Orphan" or wishes.get("orphanDependents"):
+    def _require_preconditions(self, target: Target, old: Object, delete_options: Mapping[str, Any]) -> None:
+        if delete_options.get("propagationPolicy") == "Orphan" or delete_options.get("orphanDependents"):
             message = (
                 "what an object owns is always deleted with it here; use propagationPolicy Background or Foreground"
             )
             raise StatusError(422, message)
-        wanted = wishes.get("preconditions") or {}
+        wanted = delete_options.get("preconditions") or {}
         for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             given, is_now = wanted.get(field), old["metadata"][field]
             if given not in (None, is_now):

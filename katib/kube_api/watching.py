@@ -18,7 +18,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from katib.errors import ExpiredError, InternalError, KatibError
-from katib.kube_api.derived import DERIVED, newer_than
+from katib.kube_api.derived import DERIVED, events_after
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.representations import Form
 from katib.kube_api.resources import EVENT
@@ -37,11 +37,14 @@ _PAUSE_SECONDS = 0.025
 """Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
 
 _CHUNK_BYTES = 64 << 10
+_LAST_VERSION = 10**17
+"""No event is as late: the year 5138 in microseconds."""
+
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class WatchOptions:
     """What a watch is asked for.
 
     Attributes:
@@ -58,14 +61,14 @@ class Wishes:
 
 
 async def watch_lines(
-    objects: Objects, target: Target, selector: Selector, form: Form, wishes: Wishes, closing: Closing
+    objects: Objects, target: Target, selector: Selector, form: Form, options: WatchOptions, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of what a selector selects, one JSON object on each line."""
     lines = _Lines(target, form)
     try:
         kind = target.resource.kind
-        changes = _derived_changes if kind in DERIVED else _changes
-        async for chunk in changes(objects, target, selector, wishes, lines, closing):
+        changes = _event_changes if kind == EVENT else _derived_changes if kind in DERIVED else _changes
+        async for chunk in changes(objects, target, selector, options, lines, closing):
             yield chunk
     except KatibError as error:
         yield lines.line("ERROR", status_of(error))
@@ -144,15 +147,15 @@ class _View:
         return "MODIFIED" if was_seen else "ADDED"
 
 
-class _Alarm:
-    """Wakes a coroutine from other threads; many wakings before it looks are one."""
+class _Wakeup:
+    """Wakes a coroutine from other threads; several calls before it looks are one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._is_set = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake it. Never blocks; from any thread."""
         if not self._is_set:
             self._is_set = True
@@ -160,64 +163,64 @@ class _Alarm:
                 self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> None:
-        """Return when it rang, or after so long."""
+        """Return when it was notified, or after so long."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
         self._event.clear()
         self._is_set = False
 
 
-def _end_of(wishes: Wishes) -> float:
+def _end_of(options: WatchOptions) -> float:
     default = SHORTEST_DEFAULT_SECONDS * random.uniform(1, 2)
-    return time.monotonic() + (default if wishes.seconds is None else wishes.seconds)
+    return time.monotonic() + (default if options.seconds is None else options.seconds)
 
 
-def _start(objects: Objects, target: Target, wishes: Wishes) -> str:
+def _start(objects: Objects, target: Target, options: WatchOptions) -> str:
     """Return the revision after which changes are sent.
 
     Raises:
         ExpiredError: The one that is asked for is none of this server.
     """
     now = objects.revision(target)
-    if _begins_with_all(wishes):
+    if _begins_with_all(options):
         return now
-    if not wishes.since.isdecimal() or int(wishes.since) > int(now):
-        raise ExpiredError(f"revision {wishes.since} is none of this server, which is at {now}; list again")
-    return wishes.since
+    if not options.since.isdecimal() or int(options.since) > int(now):
+        raise ExpiredError(f"revision {options.since} is none of this server, which is at {now}; list again")
+    return options.since
 
 
-def _begins_with_all(wishes: Wishes) -> bool:
-    return wishes.initial or wishes.since in ("", "0")
+def _begins_with_all(options: WatchOptions) -> bool:
+    return options.initial or options.since in ("", "0")
 
 
 async def _changes(
-    objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
+    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
-    since = mark = await run_in_threadpool(_start, objects, target, wishes)
+    since = mark = await run_in_threadpool(_start, objects, target, options)
     with objects.home.objects.watch(target.resource.kind, since) as watch:  # before what is there is read: no gap
         if not isinstance(watch, TellingWatch):
             raise InternalError("this store has no watches that an event loop can wait for")
-        view, sends = _View(target, selector, int(since)), _begins_with_all(wishes)
+        view, sends = _View(target, selector, int(since)), _begins_with_all(options)
         pages = objects.pages(target, selector) if sends or selector.may_change else iter(())
         while (page := await run_in_threadpool(next, pages, None)) is not None:
             view.note(page)
             for chunk in _chunks(lines.of("ADDED", obj) for obj in page if sends):
                 yield chunk
-        if wishes.initial:
+        if options.initial:
             yield lines.bookmark(since, _INITIAL_END)
-        alarm, end, marked_at = _Alarm(), _end_of(wishes), time.monotonic()
-        watch.tell(alarm.ring)
+        wakeup, end, marked_at = _Wakeup(), _end_of(options), time.monotonic()
+        watch.tell(wakeup.notify)
         while not closing.begun and (left := end - time.monotonic()) > 0:
             events = list(watch.take())
             for chunk in _chunks(_seen(view, lines, events)):
                 yield chunk
             since = events[-1].resource_version if events else since
-            if wishes.bookmarks and time.monotonic() - marked_at > BOOKMARK_SECONDS:
+            if options.bookmarks and time.monotonic() - marked_at > BOOKMARK_SECONDS:
                 yield lines.bookmark(max(since, mark, key=int))  # what was written before the last mark has been sent
                 marked_at, mark = time.monotonic(), await run_in_threadpool(objects.revision, target)
             if events:
                 await asyncio.sleep(_PAUSE_SECONDS)
-            await alarm.wait(min(left, _LOOK_SECONDS))
+            await wakeup.wait(min(left, _LOOK_SECONDS))
 
 
 def _seen(view: _View, lines: _Lines, events: Sequence[WatchEvent]) -> Iterable[bytes]:
@@ -240,27 +243,47 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
         yield b"".join(waiting)
 
 
+async def _event_changes(
+    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
+) -> AsyncIterator[bytes]:
+    """Yield events as they come: every second those that are new, or happened again."""
+    version = 0 if _begins_with_all(options) else _version(options.since)
+    end, marks = _end_of(options), options.initial
+    while not closing.begun and (left := end - time.monotonic()) > 0:
+        found = await run_in_threadpool(events_after, objects.home, target.namespace or None, version)
+        version = max([version, *(int(obj["metadata"]["resourceVersion"]) for obj in found)])
+        wanted = filter(selector.fits, found)
+        for chunk in _chunks(lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted):
+            yield chunk
+        if marks:
+            yield lines.bookmark(str(version), _INITIAL_END)
+            marks = False
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
 async def _derived_changes(
-    objects: Objects, target: Target, selector: Selector, wishes: Wishes, lines: _Lines, closing: Closing
+    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a kind that is looked at now and then, because nothing says that it has changed."""
-    revision = await run_in_threadpool(objects.revision, target)
-    items = new = await run_in_threadpool(_all, objects, target, selector)
-    if not _begins_with_all(wishes):
-        if not wishes.since.isdecimal():
-            raise ExpiredError(f"revision {wishes.since} is none of this server; list again")
-        new = newer_than(items, int(wishes.since)) if target.resource.kind == EVENT else []
-    for chunk in _chunks(lines.of("ADDED", obj) for obj in new):
-        yield chunk
-    if wishes.initial:
-        yield lines.bookmark(revision, _INITIAL_END)
-    end = _end_of(wishes)
+    items = await run_in_threadpool(_all, objects, target, selector)
+    if _begins_with_all(options):
+        for chunk in _chunks(lines.of("ADDED", obj) for obj in items):
+            yield chunk
+    if options.initial:
+        yield lines.bookmark(await run_in_threadpool(objects.revision, target), _INITIAL_END)
+    end = _end_of(options)
     while not closing.begun and (left := end - time.monotonic()) > 0:
         known = {obj["metadata"]["uid"]: obj for obj in items}
         await asyncio.sleep(min(left, _LOOK_SECONDS))
         items = await run_in_threadpool(_all, objects, target, selector)
         for chunk in _chunks(_differences(known, items, lines)):
             yield chunk
+
+
+def _version(since: str) -> int:
+    if not (since.isascii() and since.isdecimal()):
+        raise ExpiredError(f"revision {since} is none of this server; list again")
+    return min(int(since), _LAST_VERSION)
 
 
 def _all(objects: Objects, target: Target, selector: Selector) -> list[Object]:

@@ -57,7 +57,7 @@ _SELECT = """
 """
 _SELECT_NEWEST = """
     SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
-    WHERE :namespace IS NULL OR namespace = :namespace
+    WHERE (:namespace IS NULL OR namespace = :namespace) AND last_time > :since
     ORDER BY last_time DESC, id DESC LIMIT :limit
 """
 _SELECT_OF_EXPERIMENT = _SELECT.format("experiment = :name")
@@ -107,12 +107,18 @@ class EventLog:
             found = [_event(row) for row in driver.execute(query, wanted)]
         return [*found[::-1], *self._unwritten(subject)]
 
-    def newest(self, namespace: str | None = None, *, limit: int = MAX_KEPT) -> Sequence[StoredEvent]:
-        """Return the newest events of all objects of a namespace, or of all for None, oldest first."""
+    def newest(self, namespace: str | None = None, since: datetime | None = None) -> Sequence[StoredEvent]:
+        """Return the events of all objects of a namespace, or of all for None, oldest first.
+
+        Args:
+            namespace: Which one.
+            since: Only those that happened, or happened again, after this moment.
+        """
         self._flush()
+        after = "" if since is None else since.astimezone(UTC).isoformat()
+        wanted = {"namespace": namespace, "since": after, "limit": MAX_KEPT}
         with self._database.snapshot() as driver:
-            found = [_event(row) for row in driver.execute(_SELECT_NEWEST, {"namespace": namespace, "limit": limit})]
-        return found[::-1]
+            return [_event(row) for row in driver.execute(_SELECT_NEWEST, wanted)][::-1]
 
     def forget(self, namespace: str, experiment: str) -> None:
         """Remove the events of an experiment that is deleted, and of all that belonged to it."""

@@ -6,8 +6,10 @@ The rules are those of every other way in: an experiment passes the gate of subm
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from katib.api.decoding import decode_stored
@@ -34,6 +36,9 @@ JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
 _UNKNOWN = "field-unknown"
+_FIRST_DOT = re.compile(r"(?:^|(?<=, ))\.")
+"""Before the paths of a job that is not part of another object."""
+
 _KEPT = ("finalizers", "managedFields", "ownerReferences")
 """Metadata of a new experiment that its author may set, but a submitted file may not."""
 
@@ -85,7 +90,8 @@ class ObjectHome:
         status_kinds: Kinds whose status is written apart from the rest.
         service: Deletes an experiment with all that it leaves.
         output: What containers print.
-        events: Returns the newest notable moments of a namespace, or of all for None, oldest first.
+        events: Returns the newest notable moments of a namespace, or of all for None, oldest first; those after a
+            moment where one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
     """
@@ -96,7 +102,7 @@ class ObjectHome:
     status_kinds: frozenset[Kind]
     service: TuningService
     output: TrialOutput
-    events: Callable[[str | None], Sequence[StoredEvent]]
+    events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
 
 
@@ -175,7 +181,7 @@ class ObjectAdmission:
             # As the API server does, so that clients find its pods; the name is known before the uid.
             selector = {"matchLabels": {JOB_NAME_LABEL: Key.of(obj).name}}
             obj = {**obj, "spec": {**obj["spec"], "selector": selector}}
-        return AdmittedObject(obj, tuple(notices), tuple(found))
+        return AdmittedObject(obj, tuple(_FIRST_DOT.sub("", notice) for notice in notices), tuple(found))
 
 
 def _read(raw: Json) -> tuple[Submission, tuple[FieldError, ...]]:

@@ -30,7 +30,15 @@ def clock() -> VirtualClock:
     return VirtualClock(datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC))
 
 
-@pytest.fixture(params=["memory", "sql", "wrapped", "kube_api", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=[
+        "memory",
+        "sql",
+        "wrapped",
+        pytest.param("kube_api", marks=pytest.mark.slow),
+        pytest.param("kubernetes", marks=pytest.mark.cluster),
+    ]
+)
 def home(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[Home]:
     """A store that keeps few changes, where that can be chosen."""
     if request.param == "kubernetes":

@@ -209,12 +209,13 @@ def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, 
 def test_a_node_that_fails_is_the_reason_of_its_trials(
     tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
 ) -> None:
-    cluster.command("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+    nodes = set(cluster.command("squeue", "-h", "-t", "RUNNING", "-o", "%N").split())
+    cluster.command("scontrol", "update", f"NodeName={','.join(nodes)}", "State=DOWN", "Reason=test")
     out, _ = running.communicate(timeout=60)
-    with suppress(subprocess.CalledProcessError):  # it has come back by itself
-        cluster.command("scontrol", "update", "NodeName=n1", "State=RESUME")
+    with suppress(subprocess.CalledProcessError):  # they have come back by themselves
+        cluster.command("scontrol", "update", f"NodeName={','.join(nodes)}", "State=RESUME")
 
-    assert "ended because its node failed on n1 (Slurm job" in out
+    assert any(f"ended because its node failed on {node} (Slurm job" in out for node in nodes)
 
 
 def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import yaml
 from tests.support.experiments import an_experiment
 from tests.support.kube import NO_KUBECTL, Kubectl, World, kube_world, kubectls
 from tests.support.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not kubectls(), reason=NO_KUBECTL)]
 
@@ -173,3 +177,29 @@ def test_fields_are_applied_by_their_managers(kubectl: Kubectl) -> None:
     found = json.loads(kubectl("get", "experiment", "demo", "-o", "json", "--show-managed-fields"))
     assert found["spec"]["maxTrialCount"] == 8
     assert [entry["manager"] for entry in found["metadata"]["managedFields"]] == ["kubectl", "another"]
+
+
+def test_the_example_runs_an_experiment(kubectl: Kubectl, world: World, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(kubectl.command[0])
+    (programs / "katib").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m katib.cli "$@"\n')
+    (programs / "katib").chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(ROOT / "examples/clients/kubectl.sh")],
+        env={
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(tmp_path),
+            "KATIB_HOME": str(world.server.kubeconfig.parent),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Succeeded   True") == 4
+    assert "\n1\n" in done.stdout

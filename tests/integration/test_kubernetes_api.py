@@ -22,6 +22,7 @@ from katib.databases.sqlite import open_database
 from katib.kube_api.kubeconfig import line_to_copy
 from katib.kube_api.server import KubernetesServer
 from katib.runtime.objects import Kind
+from katib.stores.event_queue import EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.object_home import ObjectHome
 from tests.support.experiments import an_experiment
@@ -479,7 +480,7 @@ def test_a_reader_that_is_too_slow_gets_410_and_others_are_not_kept_waiting(tmp_
     nothing: Any = None
     with open_database(tmp_path / "objects.db") as database:
         store = SqlStore(database, (), longest_backlog=20)
-        home = ObjectHome(store, store, AnyObject(), frozenset(), nothing, nothing, lambda _namespace: ())
+        home = ObjectHome(store, store, AnyObject(), frozenset(), nothing, nothing, lambda _namespace, _since: ())
         with (
             KubernetesServer(home, tmp_path, host="127.0.0.1", token=TOKEN) as server,
             client_of(server) as slow,
@@ -523,3 +524,29 @@ def test_what_was_written_is_there_after_a_kill_with_the_same_revisions(tmp_path
         items = world.http.get(CONFIG_MAPS).json()["items"]
 
     assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items} == versions
+
+
+def test_events_are_objects_that_are_selected_and_watched(http: httpx.Client, world: World) -> None:
+    uid = created(http, EXPERIMENTS, demo())["metadata"]["uid"]
+    path = "/api/v1/namespaces/default/events"
+    log: Any = world.engine
+    subject = EventSubject("Experiment", "default", "demo", "demo")
+
+    def record(reason: str) -> None:
+        log._events.record(subject, warning=True, reason=reason, message="a sentence")
+
+    record("First")
+    about = {"fieldSelector": f"involvedObject.name=demo,involvedObject.uid={uid}"}
+    listed = http.get(path, params=about).json()
+    since = listed["metadata"]["resourceVersion"]
+    with http.stream("GET", path, params={"watch": "1", "resourceVersion": since}) as stream:
+        record("Second")
+        lines = stream.iter_lines()
+        second = json.loads(next(lines))
+        record("Second")
+        again = json.loads(next(lines))
+
+    assert [(item["reason"], item["type"], item["count"]) for item in listed["items"]] == [("First", "Warning", 1)]
+    assert (second["type"], second["object"]["reason"]) == ("ADDED", "Second")
+    assert (again["type"], again["object"]["count"]) == ("MODIFIED", 2)
+    assert http.get(f"{path}/{second['object']['metadata']['name']}").json()["count"] == 2

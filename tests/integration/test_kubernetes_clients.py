@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -96,3 +97,18 @@ def test_the_python_client_discovers_watches_and_patches(world: World) -> None:
     assert listed["kind"] == "TrialList"
     assert gone.status == "Success"
     assert kubernetes.client.VersionApi(client).get_code().major == "1"
+
+
+def test_the_example_of_the_python_client_prints_the_trials(world: World) -> None:
+    pytest.importorskip("kubernetes")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/clients/watch_trials.py")],
+        env={**os.environ, "KUBECONFIG": str(world.server.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split()[1:] for line in done.stdout.splitlines()) == [["loss", str(n)] for n in range(1, 5)]

@@ -108,7 +108,7 @@ class AnyObject:
 def kube_api_home(store: SqlStore, directory: Path) -> Iterator[Home]:
     """A store behind the Kubernetes API of one machine, through the client for clusters."""
     nothing: Any = None
-    home = ObjectHome(store, store, AnyObject(), STATUS_KINDS, nothing, nothing, lambda _namespace: ())
+    home = ObjectHome(store, store, AnyObject(), STATUS_KINDS, nothing, nothing, lambda _namespace, _since: ())
     kinds = [(kind, STATUS_KINDS) for kind in (WIDGET, GADGET, NOTE)]
     served = [
         *RESOURCES,

@@ -49,6 +49,9 @@ _LOOK_SECONDS: Final = (0.05, 0.5)
 """Its files are looked at after this share of the time that it has waited or run, within these limits: a shared file
 system is spared where trials are long."""
 
+_LAUNCHES: Final = 3
+_NOT_LAUNCHED: Final = frozenset({"CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL"})
+
 _OF_SLURM: Final = (b"slurmstepd", b"srun: ")
 _MEMORY_LIMIT: Final = re.compile(rb"^slurmstepd\S* .*(?:memory limit|oom-kill|out-of-memory)", re.MULTILINE)
 """What the daemon of a node writes into the output of a job; the state of the job does not say it everywhere."""
@@ -225,15 +228,30 @@ class SlurmPod:
                 self._tools.scheduler.look_soon()
             goes_on = len(self._gang) > 1 or submission.state is None
             return goes_on and submission.looks >= self._looks_wanted
-        if progress is None and submission.is_unknown and not self._stopping:
-            self._tools.scheduler.submit_again(submission)  # it never began, and cannot begin twice
-            return False
         if not submission.is_over:
+            return False
+        if submission.is_unknown and self._submit_again():
             return False
         now = self._tools.clock.monotonic()
         self._over_since = self._over_since if self._over_since is not None else now
         late = _LATEST_SECONDS if self._state().state == "COMPLETED" and not self._stopping else _LATE_SECONDS
-        return (progress is None and submission.is_unknown) or now - self._over_since >= late
+        is_over = (progress is None and submission.is_unknown) or now - self._over_since >= late
+        if is_over and self._state().nodes and self._state().state in _NOT_LAUNCHED and self._submit_again():
+            return False
+        return is_over
+
+    def _submit_again(self) -> bool:
+        """Have its job submitted again where nothing of it was executed, a few times; return whether that is so.
+
+        A controller that was killed forgets jobs, or gives their numbers to others, which nodes then refuse. A job that
+        was cancelled before it had nodes was not wanted.
+        """
+        submission, began = self._submission, any(pod.is_started for pod in self._gang)
+        if submission is None or began or self._stopping or submission.launches >= _LAUNCHES:
+            return False
+        self._over_since = None
+        self._tools.scheduler.submit_again(submission)
+        return True
 
     def _judge(self) -> None:
         """End the pod when a monitor says that its trial is to be stopped early."""

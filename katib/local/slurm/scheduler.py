@@ -51,6 +51,7 @@ class Submission:
         looks: How often Slurm was asked about it since it has a number.
         refusal: Why Slurm does not take it, for good; None otherwise.
         problem: Why it cannot be submitted or followed now; empty otherwise.
+        launches: How many jobs were submitted for it, each after the end of the one before.
         is_unknown: Whether Slurm does not know it any more, or it was withdrawn before it had a number.
     """
 
@@ -68,6 +69,7 @@ class Submission:
     was_tried: bool = False
     withdrawn: bool = False
     attempts: int = 0
+    launches: int = 1
     signals: list[str] = field(default_factory=list)
 
     @property
@@ -117,9 +119,11 @@ class Scheduler:
             self._changed.notify()
 
     def submit_again(self, submission: Submission) -> None:
-        """Submit a job again that Slurm does not know any more: its controller was ended before it had noted it."""
+        """Submit a job again of which Slurm has executed nothing, and will not."""
         with self._changed:
             submission.job, submission.state, submission.is_unknown = "", None, False
+            submission.was_tried, submission.attempts = False, 0
+            submission.launches += 1
             if submission not in self._waiting:
                 self._waiting.append(submission)
             self._changed.notify()
@@ -268,7 +272,8 @@ class Scheduler:
             if every:
                 raise
             return
-        numbers = {state.comment: number for number, state in jobs.items()}
+        oldest_first = sorted(jobs.items(), key=lambda job: (not job[1].is_over, job[0]))  # those that go on are last
+        numbers = {state.comment: number for number, state in oldest_first}
         with self._changed:
             self._failures, self._look_at = 0, self._clock.monotonic() + LOOK_SECONDS
             followed, waiting = list(self._followed.values()), set(self._waiting)

@@ -83,6 +83,7 @@ class StepScheduler:
     def submit_again(self, submission: Submission) -> None:
         """Start a step that has not begun."""
         submission.state, submission.is_unknown, submission.was_tried = None, False, False
+        submission.launches += 1
         self.submit(submission)
 
     def follow(self, submission: Submission) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
-DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "histories", "ui")
+DOCUMENTED_ROOMS = (
+    "api",
+    "templates",
+    "local/jobs/replicated",
+    "local/jobs/jobset",
+    "local/slurm",
+    "figures",
+    "histories",
+    "ui",
+)
 DOCUMENTED_FILES = (
     "katib/cli/editing.py",
     "katib/cli/plot.py",

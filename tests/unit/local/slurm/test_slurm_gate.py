@@ -1,0 +1,41 @@
+"""What is refused before Slurm is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from katib.api.types import ExperimentSpec
+from katib.local.slurm.admission import SlurmGate
+from katib.local.slurm.commands import Slurm
+from katib.runtime.objects import Kind
+from tests.support.experiments import an_experiment, load_experiment
+
+JOB, TORCH, MPI = (
+    Kind("batch/v1", "Job"),
+    Kind("kubeflow.org/v1", "PyTorchJob"),
+    Kind("kubeflow.org/v2beta1", "MPIJob"),
+)
+
+
+def spec(collector: str) -> ExperimentSpec:
+    raw = an_experiment(metricsCollectorSpec={"collector": {"kind": collector}})
+    return load_experiment(json.dumps(raw), "x", "default").experiment.spec
+
+
+@pytest.mark.parametrize(
+    ("kind", "collector", "allocation", "origins"),
+    [
+        (JOB, "StdOut", "7", []),
+        (JOB, "Push", "", ["slurm-collector"]),
+        (JOB, "PrometheusMetric", "7", ["slurm-collector"]),
+        (MPI, "StdOut", "", ["slurm-kind"]),
+        (TORCH, "StdOut", "7", ["slurm-kind"]),
+    ],
+)
+def test_what_cannot_run_in_slurm_is_refused(kind: Kind, collector: str, allocation: str, origins: list[str]) -> None:
+    gate = SlurmGate(Slurm({}), (), allocation)
+    errors = gate.check(kind, [({"spec": {}}, 1)], "spec.trialTemplate.trialSpec", spec(collector))
+
+    assert [error.origin for error in errors] == origins
