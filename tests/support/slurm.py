@@ -59,13 +59,17 @@ class SlurmCluster:
 
     def close(self) -> None:
         """End all jobs and daemons."""
-        with suppress(subprocess.SubprocessError):
+        with suppress(subprocess.SubprocessError, TimeoutError):
             for job in self.command("squeue", "-h", "-o", "%A").split():
                 self.command("scancel", "--full", "--signal=KILL", job)
             self.command("scancel", "--user=root")
             _wait(lambda: not self.command("squeue", "-h"), "jobs do not end", _END_SECONDS)
         for name in list(reversed(self._daemons)):
             self.kill(name, signal.SIGTERM)
+        for process in Path("/proc").glob("[0-9]*"):  # what daemons that were killed have left
+            with suppress(OSError):
+                if f"{self.directory}/".encode() in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
 
     def command(self, *argv: str) -> str:
         """Return what a command of Slurm prints."""
