@@ -243,7 +243,7 @@ def test_a_warm_process_that_cannot_be_is_explained(
         tune(lambda x: x, X, preload=["nonesuch"])
     (tmp_path / "broken_at_import.py").write_text("raise OSError('no card')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     with pytest.raises(katib.TuneError, match="the process that imports broken_at_import has ended"):
         tune(lambda x: x, X, preload=["broken_at_import"])
