@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.experiments import an_experiment
 from tests.support.kube import World, config_map, kube_world
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow]
 
@@ -88,14 +89,14 @@ def test_the_python_client_discovers_watches_and_patches(world: World) -> None:
         content_type="application/merge-patch+json",
     )
     listed = custom.list_namespaced_custom_object("kubeflow.org", "v1beta1", "default", "trials")
-    gone = experiments.delete(name="demo", namespace="default")
+    experiments.delete(name="demo", namespace="default")
 
     assert data == {"a": "b", "c": "d"}
     assert seen == [("ADDED", "one"), ("MODIFIED", "one"), ("DELETED", "one")]
     assert created.spec.algorithm.algorithmName == "random"
     assert patched.spec.maxTrialCount == 9
     assert listed["kind"] == "TrialList"
-    assert gone.status == "Success"
+    eventually(lambda: not experiments.get(namespace="default").items, "the experiment is deleted")
     assert kubernetes.client.VersionApi(client).get_code().major == "1"
 
 
