@@ -166,7 +166,7 @@ def serving(home: Path) -> Iterator[Serving]:
             (home / "pushing.json").write_text(pushing_experiment())
             applied = served.katib("apply", "pushing.json")
             assert applied.returncode == 0, applied.stderr
-            eventually(lambda: len(served.ports()) == 3)  # the trial has been told where to push and to post
+            eventually(lambda: len(served.ports()) == 4)  # REST, Kubernetes, and where the trial pushes and posts
             yield served
         finally:
             process.send_signal(signal.SIGTERM)
