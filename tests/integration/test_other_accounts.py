@@ -167,6 +167,7 @@ def serving(home: Path) -> Iterator[Serving]:
             applied = served.katib("apply", "pushing.json")
             assert applied.returncode == 0, applied.stderr
             eventually(lambda: len(served.ports()) == 4)  # REST, Kubernetes, and where the trial pushes and posts
+            eventually(lambda: "Running" in served.katib("get", "trials").stdout, "the trial runs")
             yield served
         finally:
             process.send_signal(signal.SIGTERM)
@@ -246,7 +247,8 @@ def post_status(port: int, trial: str) -> int | None:
 def test_without_a_token_nobody_reads_forges_or_deletes_readings(serving: Serving) -> None:
     """The other ports are those of the log, by gRPC and as Kubeflow Trainer's status; a token opens one trial's log."""
     trial = serving.katib("trials", "pushing", "-o", "name").stdout.strip().removeprefix("trial/")
-    others = serving.ports() - {int(serving.url.rpartition(":")[2])}
+    (kubernetes,) = re.findall(r"server: \"?https://[^:]+:(\d+)", (serving.data / "kubeconfig").read_text())
+    others = serving.ports() - {int(serving.url.rpartition(":")[2]), int(kubernetes)}
     answers = {port: post_status(port, trial) for port in others}
     ((port, status),) = ((port, status) for port, status in answers.items() if status is not None)
     assert status == HTTPStatus.FORBIDDEN
