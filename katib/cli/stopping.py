@@ -70,5 +70,7 @@ def _running_trials(note: Note) -> int:
     from katib.rest.client import HttpTuningService
 
     with suppress(KatibError), HttpTuningService(note.url, note.token) as service:
-        return sum(e.status.trials_running for e in service.experiments() if not is_completed(e))
+        # An experiment's own count may be a second old.
+        going = [e for e in service.experiments() if not is_completed(e)]
+        return sum(len(service.trials(e.namespace, e.name, states=["Running"]).items) for e in going)
     return 0
