@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
@@ -33,7 +34,9 @@ def cluster() -> Iterator[SlurmCluster]:
 def nothing_is_left(cluster: SlurmCluster) -> Iterator[None]:
     yield
     try:
-        eventually(lambda: not cluster.command("squeue", "-h"), "the last job's end", seconds=20)
+        # Slurm misses the end of a job whose node was killed, until it asks that node again.
+        picture = functools.partial(cluster.command, "squeue", "-o", "%i %T %r %N %j %M")
+        eventually(lambda: not cluster.command("squeue", "-h"), "the last job's end", picture=picture)
     finally:
         cluster.command("scancel", "--user=root")
 
