@@ -35,7 +35,7 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 _TIME = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})")
 _RESOURCE_HOURS = re.compile(rf"{_NUMBER}\s*({'|'.join(RESOURCES)})-hours?")
 _MONEY_AMOUNT = re.compile(rf"\${_NUMBER}")
-_PRICE = re.compile(rf"({'|'.join(RESOURCES)})\s*=\s*{_NUMBER}")
+_PAIR = re.compile(rf"({'|'.join(RESOURCES)})\s*=\s*{_NUMBER}")
 _HOUR = 3600.0
 _COUNTS = ("replicas", "parallelism", "numNodes")
 """Fields of jobs that say how many pods come of what stands beside them."""
@@ -137,7 +137,7 @@ def _amounts(text: str, errors: list[FieldError]) -> dict[str, float]:
 def _prices(text: str, errors: list[FieldError]) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in filter(None, map(str.strip, text.split(","))):
-        match = _PRICE.fullmatch(part)
+        match = _PAIR.fullmatch(part)
         if match is None:
             remedy = f"write it as gpu=2.50, with one of {', '.join(RESOURCES)}, and dollars for an hour"
             where = path_to("metadata.annotations", PRICES_ANNOTATION)
@@ -157,13 +157,13 @@ def holds_of(run_spec: Mapping[str, Any] | None) -> dict[str, float]:
 
 def holds_text(holds: Mapping[str, float]) -> str:
     """Return what a trial has as text of its annotation."""
-    return ", ".join(f"{name}={amount:g}" for name, amount in sorted(holds.items()))
+    return ", ".join(f"{name}={amount:.12g}" for name, amount in sorted(holds.items()))
 
 
 @functools.lru_cache(maxsize=256)
 def read_holds(text: str) -> Mapping[str, float]:
     """Return what the annotation of a trial says that it has; what cannot be read is left out."""
-    pairs = (match for part in text.split(",") if (match := _PRICE.fullmatch(part.strip())))
+    pairs = (match for part in text.split(",") if (match := _PAIR.fullmatch(part.strip())))
     return {match[1]: float(match[2]) for match in pairs}
 
 

@@ -16,11 +16,16 @@ from typing import Any
 from kubeflow import katib
 from kubernetes.client import V1ManagedFieldsEntry, V1ObjectMeta, V1OwnerReference
 
+SUCCEEDED = 'status.conditions.#(type=="Succeeded")#|#(status=="True")#'
+STAND_IN: dict[str, Any] = {
+    "trial_spec": {"apiVersion": "test.katib.dev/v1", "kind": "StandIn", "spec": {"lr": "${trialParameters.lr}"}},
+    "success_condition": SUCCEEDED,
+    "failure_condition": SUCCEEDED.replace("Succeeded", "Failed"),
+}
 
-def an_experiment(name: str, **spec: Any) -> katib.V1beta1Experiment:
-    """Return an experiment of StandIns out of the SDK's models."""
-    succeeded = 'status.conditions.#(type=="Succeeded")#|#(status=="True")#'
-    run = {"apiVersion": "test.katib.dev/v1", "kind": "StandIn", "spec": {"lr": "${trialParameters.lr}"}}
+
+def an_experiment(name: str, template: dict[str, Any], **spec: Any) -> katib.V1beta1Experiment:
+    """Return an experiment out of the SDK's models; `template` are the fields of its trials' jobs."""
     return katib.V1beta1Experiment(
         api_version="kubeflow.org/v1beta1",
         kind="Experiment",
@@ -37,10 +42,8 @@ def an_experiment(name: str, **spec: Any) -> katib.V1beta1Experiment:
             ],
             trial_template=katib.V1beta1TrialTemplate(
                 primary_container_name="main",
-                success_condition=succeeded,
-                failure_condition=succeeded.replace("Succeeded", "Failed"),
                 trial_parameters=[katib.V1beta1TrialParameterSpec(name="lr", reference="lr")],
-                trial_spec=run,
+                **template,
             ),
             **spec,
         ),
@@ -65,7 +68,7 @@ def fit(client: katib.KatibClient) -> None:
 def run_and_resume(client: katib.KatibClient, db_manager: str) -> dict[str, Any]:
     """Run an experiment, read all about it, go on with a larger budget, and delete it."""
     budget = {"max_trial_count": 2, "parallel_trial_count": 1, "max_failed_trial_count": 1}
-    client.create_experiment(an_experiment("sdk", resume_policy="LongRunning", **budget))
+    client.create_experiment(an_experiment("sdk", STAND_IN, resume_policy="LongRunning", **budget))
     client.wait_for_experiment_condition("sdk", timeout=150, polling_interval=1)
     told: dict[str, Any] = {
         "created": client.is_experiment_created("sdk"),

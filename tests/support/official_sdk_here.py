@@ -11,40 +11,12 @@ import time
 from typing import Any
 
 from kubeflow import katib
-from kubernetes.client import V1ObjectMeta
 
-from tests.support.official_sdk import fit
+from tests.support.official_sdk import an_experiment, fit
 
-
-def an_experiment(name: str) -> katib.V1beta1Experiment:
-    """Return an experiment of Jobs out of the SDK's models."""
-    command = "echo begun; sleep 1.5; echo loss=${trialParameters.lr}"
-    container = {"name": "main", "image": "python:3.11-slim", "command": ["sh", "-c", command]}
-    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    return katib.V1beta1Experiment(
-        api_version="kubeflow.org/v1beta1",
-        kind="Experiment",
-        metadata=V1ObjectMeta(name=name),
-        spec=katib.V1beta1ExperimentSpec(
-            objective=katib.V1beta1ObjectiveSpec(type="minimize", objective_metric_name="loss"),
-            algorithm=katib.V1beta1AlgorithmSpec(algorithm_name="random"),
-            parameters=[
-                katib.V1beta1ParameterSpec(
-                    name="lr",
-                    parameter_type="double",
-                    feasible_space=katib.V1beta1FeasibleSpace(min="0.01", max="0.1"),
-                )
-            ],
-            trial_template=katib.V1beta1TrialTemplate(
-                primary_container_name="main",
-                trial_parameters=[katib.V1beta1TrialParameterSpec(name="lr", reference="lr")],
-                trial_spec={"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod}},
-            ),
-            resume_policy="LongRunning",
-            max_trial_count=2,
-            parallel_trial_count=2,
-        ),
-    )
+COMMAND = ["sh", "-c", "echo begun; sleep 1.5; echo loss=${trialParameters.lr}"]
+POD = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "python:3.11-slim", "command": COMMAND}]}
+JOB = {"trial_spec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": POD}}}}
 
 
 def logs_of(client: katib.KatibClient, experiment: str) -> list[str]:
@@ -61,7 +33,8 @@ def logs_of(client: katib.KatibClient, experiment: str) -> list[str]:
 
 def run(client: katib.KatibClient) -> dict[str, Any]:
     """Run an experiment, read all about it, go on with a larger budget, and delete it."""
-    client.create_experiment(an_experiment("sdk"))
+    budget = {"max_trial_count": 2, "parallel_trial_count": 2}
+    client.create_experiment(an_experiment("sdk", JOB, resume_policy="LongRunning", **budget))
     lines = logs_of(client, "sdk")
     client.wait_for_experiment_condition("sdk", timeout=60, polling_interval=1)
     best = client.get_optimal_hyperparameters("sdk")

@@ -177,9 +177,10 @@ class Run:
         if self.progress.deleted:
             raise UnavailableError(f"{self._name} was deleted while it was running")
         experiment = self._service.get(Experiment, self._namespace, self._name)
+        has_failed = condition_of(experiment, "Failed") is not None
         if self._form:
             print_object(experiment.encode(), self._form)
-        elif not self._quiet:
+        elif has_failed or not self._quiet:
             best = self._service.best(self._namespace, self._name)
             lost = self._service.trials(
                 self._namespace, self._name, states=("Failed", "MetricsUnavailable"), limit=_SHOWN_LOST_TRIALS
@@ -187,11 +188,12 @@ class Run:
             seconds = time.monotonic() - self._began
             savings = savings_of(self._service, experiment)
             last_line = self._last_line(lost[0]) if best is None and lost else ""
-            for line in ended_lines(
+            lines = ended_lines(
                 experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
-            ):
-                click.echo(line)
-        return 1 if condition_of(experiment, "Failed") is not None else 0
+            )
+            for line in lines:
+                click.echo(line, err=self._quiet)  # quiet: only why it failed
+        return 1 if has_failed else 0
 
     def _last_line(self, trial: Trial) -> str:
         """Return the last line that a trial printed; empty when there is none, or it cannot be read."""

@@ -132,12 +132,15 @@ def test_the_command_alone_shows_what_there_is(katib: Katib) -> None:
     assert "katib run experiment.yaml" in result.out
 
 
-def test_a_failed_experiment_is_exit_code_one(katib: Katib, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_failed_experiment_is_exit_code_one_and_says_why(katib: Katib, tmp_path: Path, quiet: bool) -> None:
     (tmp_path / "bad.yaml").write_text(document("bad"))
-    result = katib("run", "bad.yaml")
+    result = katib("run", "bad.yaml", *(["-q"] if quiet else []))
 
     assert result.code == 1
-    assert "bad failed: 1 trial failed or had no metrics, and maxFailedTrialCount is 1." in result.out
+    printed = result.err if quiet else result.out
+    assert "bad failed: 1 trial failed or had no metrics, and maxFailedTrialCount is 1." in printed
+    assert not (quiet and result.out)
 
 
 def test_a_broken_file_starts_nothing(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
