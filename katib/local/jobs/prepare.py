@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import secrets
 import shutil
 import uuid
@@ -39,6 +40,9 @@ TRIAL_KIND = "Trial"
 
 _JOB_FILE = "job.json"
 _SUFFIX_LENGTH = 5
+_OWN_WORKSPACE = "workspace"
+_WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
+"""The Kubeflow SDK's way to carry a function in a command: it is written to a file beside which it is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +265,17 @@ def _containers(
     errors: list[FieldError] = []
     for container, path, role in placed:
         try:
-            mounted, image = volumes.mounted(container, path), None
+            mounted, image, start = volumes.mounted(container, path), None, workspace
             if in_images:
                 command, image = image_container(container, path, context, images, mounted)
             else:
                 command = container_command(container, path, context, Rewriter({**further, **mounted}))
+                start = _start(container, workspace, directory)
             plans.append(
                 ContainerPlan(
                     role=role,
                     command=command,
-                    directory=workspace / command.working_directory,
+                    directory=start / command.working_directory,
                     restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
                     volumes=volumes.outside(container),
@@ -284,3 +289,16 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
+
+
+def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:
+    """Return the directory that relative paths of a container start from.
+
+    It is the workspace; an empty one of the pod for a command that first writes the program that it runs, as the
+    Kubeflow SDK has it: in the workspace it would replace a file of the user, or the program of another trial.
+    """
+    if not any(map(_WRITES_PROGRAM.search, (*(container.get("command") or ()), *(container.get("args") or ())))):
+        return workspace
+    own = directory / _OWN_WORKSPACE
+    own.mkdir(exist_ok=True)
+    return own
