@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
@@ -27,7 +28,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _V2, _V3 = "#/definitions/", "#/components/schemas/"
-_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial)}
+_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial, OptimizationJob)}
 _SCALARS: Mapping[str, Json] = {
     "text": {"type": "string"},
     "integer": {"type": "integer", "format": "int64"},

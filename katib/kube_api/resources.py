@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.kube_api import columns
 from katib.kube_api.columns import AGE, Column
 from katib.runtime.objects import Kind
@@ -84,6 +84,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
     Resource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
     Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
+    Resource(OPTIMIZATION_JOB, "optimizationjobs", (AGE,)),
     Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
     Resource(
         CLUSTER_RUNTIME,
