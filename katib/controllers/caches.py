@@ -90,9 +90,7 @@ class Caches:
             ),
             ledger=ledger,
             config_maps=Informer(offered or store, CONFIG_MAP, identity, {}, clock=clock, thread=thread),
-            optimization_jobs=Informer(
-                job_store or store, OPTIMIZATION_JOB, OptimizationJob.read, {}, clock=clock, thread=thread
-            )
+            optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, {}, clock=clock, thread=thread)
             if has_optimization_jobs
             else None,
         )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from katib.api.job_kinds import status_readings
+from katib.api.metrics import MetricLog
 from katib.api.optimization_jobs import experiment_of, read_optimization_job, settled
 from katib.errors import InvalidError
 
 Json = dict[str, Any]
+
+NOW = datetime(2026, 8, 1, tzinfo=UTC)
 
 
 def a_job(**spec: Any) -> Json:
@@ -139,3 +144,18 @@ def test_malformed_input_is_refused_in_lines(spoil: Callable[[Json], Any]) -> No
     with pytest.raises(InvalidError) as caught:
         read_optimization_job(job)
     assert all(error.path.startswith("spec") and error.remedy for error in caught.value.errors)
+
+
+def test_the_status_of_a_train_job_is_read_whatever_it_holds() -> None:
+    metrics = [
+        {"name": "loss", "value": "0.5"},
+        {"name": "other", "value": "1"},
+        {"name": "loss", "value": "soon"},
+        {"name": "loss", "value": 3},
+        {"name": "loss"},
+        None,
+    ]
+    read = [status_readings({"status": {"trainerStatus": found}}, ["loss"], NOW) for found in ({"metrics": metrics}, 3)]
+
+    assert read == [[MetricLog(NOW, "loss", "0.5")], []]
+    assert status_readings({"status": {"trainerStatus": {"metrics": {"a": 1}}}}, ["loss"], NOW) == []
