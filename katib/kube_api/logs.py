@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from katib.api.types import ObjectMeta, Trial
@@ -15,8 +16,6 @@ from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
 from katib.tuning.replicas import COLLECTORS, is_over, trial_of
 
-_TIMED = ("timestamps", "sinceSeconds", "sinceTime")
-
 
 def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> Iterator[bytes]:
     """Return the output of a container in chunks.
@@ -26,15 +25,16 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
         StatusError: What is asked for is not kept.
     """
     pod = objects.get(target)
-    if named := [name for name in _TIMED if query.get(name) not in (None, "", "false", "0")]:
-        raise bad_request(f"{named[0]}: lines are kept as they were printed, without their times; leave it out")
     container = _container(pod, query.get("container", ""))
     if flag(query, "previous"):
         message = (
             f'previous terminated container "{container}" in pod "{target.name}" not found: one log has all restarts'
         )
         raise bad_request(message)
-    chunks = objects.home.output.read(
+    since, shows = _since(query), flag(query, "timestamps")
+    output = objects.home.output
+    read = output.read if since is None and not shows else partial(output.read_timed, since=since, shows=shows)
+    chunks = read(
         _trial_of(objects, pod),
         follow=partial(_goes_on, objects, target) if flag(query, "follow") else None,
         tail_lines=number(query, "tailLines"),
@@ -43,6 +43,22 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     )
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
+
+
+def _since(query: Mapping[str, str]) -> datetime | None:
+    """Return the moment from which lines are wanted; None: from the first one."""
+    seconds, text = number(query, "sinceSeconds"), query.get("sinceTime", "")
+    if seconds is not None and text:
+        raise bad_request("sinceSeconds: at most one of sinceTime and sinceSeconds may be given")
+    if seconds is not None:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    if not text:
+        return None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment
+    raise bad_request(f"sinceTime: {text[:40]!r} is not a time as 2026-08-01T12:00:00Z")
 
 
 def _trial_of(objects: Objects, pod: Object) -> Trial:

@@ -24,7 +24,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.stores.event_queue import StoredEvent
 from katib.stores.semantics import merged
 from katib.templates.job_schema import check_job_schema
-from katib.tuning.ports import TrialOutput
+from katib.tuning.ports import TimedOutput
 from katib.tuning.service import TuningService
 from katib.tuning.submission import JOB, Gate, Home
 
@@ -101,7 +101,7 @@ class ObjectHome:
     admission: Admission
     status_kinds: frozenset[Kind]
     service: TuningService
-    output: TrialOutput
+    output: TimedOutput
     events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
 

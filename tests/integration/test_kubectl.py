@@ -137,10 +137,18 @@ def test_a_job_needs_no_experiment(kubectl: Kubectl, world: World) -> None:
     eventually(lambda: kubectl("get", "pods", "-l", "job-name=alone", "-o", "name"))
     printed = kubectl("logs", "-f", "job/alone")
     waited = kubectl("wait", "--for=condition=Complete", "job/alone", "--timeout=30s")
+    stamped = [line.split(" ") for line in kubectl("logs", "job/alone", "--timestamps").splitlines()]
+    later = kubectl("logs", "job/alone", f"--since-time={stamped[1][0]}")
+    previous = kubectl.run("logs", "job/alone", "--previous")
     row = kubectl("get", "jobs").splitlines()[1].split()
     files = world.server.kubeconfig.parent / "trials" / "default" / "alone"
 
     assert printed == "hello\ndone\n"
+    assert [line for _, line in stamped] == ["hello", "done"]
+    assert stamped[0][0] < stamped[1][0]
+    assert later == "done\n"
+    assert kubectl("logs", "job/alone", "--since=1h") == printed
+    assert "previous terminated container" in previous.stderr
     assert waited == "job.batch/alone condition met\n"
     assert row[0] == "alone"
     assert "1/1" in row
