@@ -84,15 +84,23 @@ class Answer(NamedTuple):
     is_new: bool = False
 
 
+RecentLines = dict[tuple[int, str], tuple[Object, bytes]]
+"""By the identity of an object and what happened to it: the object, which is never changed, and the line of a watch."""
+
+
 class Objects:
-    """Reads and writes the objects of a home. Thread-safe.
+    """Reads and writes the objects of a home. Thread-safe, but for what watches share on their event loop.
 
     Args:
         home: Whose objects.
+
+    Attributes:
+        recent_lines: The lines that watches wrote last, which all streams of a change share.
     """
 
     def __init__(self, home: ObjectHome) -> None:
         self.home = home
+        self.recent_lines: RecentLines = {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +232,7 @@ class Objects:
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._replace(target, old, new, options)
 
-    def patch(self, target: Target, patch: Any, media_type: str, options: Options) -> Answer:
+    def patch(self, media_type: str, target: Target, patch: Any, options: Options) -> Answer:
         """Change an object, or its status.
 
         Raises:
