@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,6 +11,7 @@ from katib.api.types import ObjectMeta, Trial
 from katib.controllers.kinds import TRIAL
 from katib.errors import NotFoundError
 from katib.kube_api.bodies import flag, number
+from katib.kube_api.columns import value_at
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
@@ -26,23 +27,26 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     """
     pod = objects.get(target)
     container = _container(pod, query.get("container", ""))
-    if flag(query, "previous"):
-        message = (
-            f'previous terminated container "{container}" in pod "{target.name}" not found: one log has all restarts'
-        )
-        raise bad_request(message)
     since, shows = _since(query), flag(query, "timestamps")
-    output = objects.home.output
-    read = output.read if since is None and not shows else partial(output.read_timed, since=since, shows=shows)
-    chunks = read(
-        _trial_of(objects, pod),
-        follow=partial(_goes_on, objects, target) if flag(query, "follow") else None,
-        tail_lines=number(query, "tailLines"),
-        replica=target.name,
-        container=container,
-    )
+    output, trial, tail_lines = objects.home.output, _trial_of(objects, pod), number(query, "tailLines")
+    follow = partial(_goes_on, objects, target) if flag(query, "follow") else None
+    if flag(query, "previous"):
+        _require_restart(pod, container)
+        read: Callable[..., Iterator[bytes]] = partial(output.read_previous, since=since, shows=shows)
+    elif since is not None or shows:
+        read = partial(output.read_timed, since=since, shows=shows, follow=follow)
+    else:
+        read = partial(output.read, follow=follow)
+    chunks = read(trial, tail_lines=tail_lines, replica=target.name, container=container)
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
+
+
+def _require_restart(pod: Object, container: str) -> None:
+    statuses = value_at(pod, "status", "containerStatuses") or ()
+    if not any(status.get("name") == container and status.get("restartCount") for status in statuses):
+        name = pod["metadata"]["name"]
+        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
 
 
 def _since(query: Mapping[str, str]) -> datetime | None:

@@ -82,6 +82,21 @@ class TimedOutput(TrialOutput, Protocol):
             NotFoundError: As `read`.
         """
 
+    def read_previous(
+        self,
+        trial: Trial,
+        *,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield what a container printed before it was restarted last.
+
+        Arguments and errors are those of `read_timed`.
+        """
+
 
 def _ignore(_trial: Trial) -> None:
     pass

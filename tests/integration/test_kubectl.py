@@ -158,6 +158,20 @@ def test_a_job_needs_no_experiment(kubectl: Kubectl, world: World) -> None:
     eventually(lambda: not files.exists())
 
 
+def test_the_output_before_a_restart_is_kept(kubectl: Kubectl, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = f"test -e {mark} && {{ echo second; exec sleep 60; }}; touch {mark}; echo first; exit 1"
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", command]}
+    pod = {"restartPolicy": "OnFailure", "containers": [container]}
+    spec = {"backoffLimit": 3, "template": {"spec": pod}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "again"}, "spec": spec}
+    kubectl("create", "-f", "-", text=yaml.safe_dump(job))
+    eventually(lambda: "second" in kubectl.run("logs", "job/again").stdout)
+
+    assert kubectl("logs", "job/again", "--previous") == "first\n"
+    assert kubectl("logs", "job/again") == "first\nsecond\n"
+
+
 def test_objects_are_created_by_the_commands_that_make_them(kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "one", "--from-literal=a=b")
     kubectl("create", "secret", "generic", "one", "--from-literal=a=b")

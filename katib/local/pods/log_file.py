@@ -50,6 +50,9 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 TIME_RECORD = struct.Struct("<QQ")
 """Place in the file, and microseconds since 1970."""
 
+RUN_BEGINS = 1 << 63
+"""Set in the time of a record where the container was started, or started again."""
+
 _TIME_STEP_SECONDS = 0.02
 """Records are no closer, so that a program that prints each character costs little."""
 
@@ -168,15 +171,20 @@ class LogFile:
             self._times = os.open(times_of(self._path, status), flags, 0o644)
             self._times_size = os.fstat(self._times).st_size
 
-    def _note_time(self) -> None:
+    def note_start(self) -> None:
+        """Note that the container is started now: what comes next is of a new run."""
+        self._note_time(RUN_BEGINS)
+
+    def _note_time(self, mark: int = 0) -> None:
         """Note when the bytes come that are to be written next."""
         now = self._now()
-        if self._times is None or abs(now - self._noted_at) < _TIME_STEP_SECONDS:
+        if self._times is None or (not mark and abs(now - self._noted_at) < _TIME_STEP_SECONDS):
             return
-        if self._times_size <= self._file_size + _MOST_TIMES_BYTES:
+        if mark or self._times_size <= self._file_size + _MOST_TIMES_BYTES:
             self._noted_at = now
             with suppress(OSError):  # the log itself is what counts
-                self._times_size += os.write(self._times, TIME_RECORD.pack(self._file_size, int(now * 1e6)))
+                record = TIME_RECORD.pack(self._file_size, int(now * 1e6) | mark)
+                self._times_size += os.write(self._times, record)
 
     def contents(self) -> Iterator[bytes]:
         """Yield what the files hold, in chunks; none after the first that cannot be read."""

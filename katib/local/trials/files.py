@@ -24,7 +24,7 @@ from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
 from katib.local.pods.objects import RECORD_FILE, replica_of
-from katib.local.trials.line_times import Piece, timed_lines
+from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
 from katib.tuning.reading import failure_of, is_completed, objective_value
 from katib.tuning.replicas import (
@@ -157,11 +157,34 @@ class TrialFiles:
             InvalidError: No times are kept of this output.
         """
         path = self.log_file(trial, replica, container)
-        if path is not None and path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
-            cause, remedy = "no times of its lines are kept", "leave out timestamps and since"
-            raise invalid(_title(trial, replica), cause, remedy, "output-without-times")
+        if path is not None:
+            _require_times(path, _title(trial, replica))
         shape = partial(timed_lines, since=since, shows=shows)
         return self._read(trial, follow, tail_lines, replica, container, shape)
+
+    def read_previous(
+        self,
+        trial: Trial,
+        *,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield what a container printed before it was restarted last; arguments and errors are as for `read_timed`."""
+        path = self.log_file(trial, replica, container)
+        if path is None:
+            raise _no_output(_title(trial, replica), container)
+        _require_times(path, _title(trial, replica))
+        files = _opened(path)
+        try:
+            data = b"".join(timed_lines(previous_run(files, path), path, since=since, shows=shows))
+        finally:
+            for file in files:
+                file.close()
+        lines = data.splitlines(keepends=True)
+        return iter(lines if tail_lines is None else lines[max(0, len(lines) - tail_lines) :])
 
     def _read(
         self,
@@ -269,6 +292,12 @@ class TrialFiles:
         finally:
             for file in files:
                 file.close()
+
+
+def _require_times(path: Path, title: str) -> None:
+    if path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
+        cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
+        raise invalid(title, cause, remedy, "output-without-times")
 
 
 def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from katib.local.pods.log_file import TIME_RECORD, times_of
+from katib.local.pods.log_file import RUN_BEGINS, TIME_RECORD, times_of
 
 
 class Piece(NamedTuple):
@@ -27,12 +27,16 @@ class _Times:
     Args:
         path: Of the log.
         file: The file, open.
+
+    Attributes:
+        begins: Where in it a run of the container begins.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = times_of(path, os.fstat(file.fileno()))
         self._places: list[int] = []
         self._moments: list[int] = []
+        self.begins: list[int] = []
 
     def refresh(self) -> None:
         """Read the records that were written meanwhile."""
@@ -41,7 +45,9 @@ class _Times:
             data = file.read()
             for place, moment in TIME_RECORD.iter_unpack(data[: len(data) - len(data) % TIME_RECORD.size]):
                 self._places.append(place)
-                self._moments.append(moment)
+                self._moments.append(moment & ~RUN_BEGINS)
+                if moment & RUN_BEGINS:
+                    self.begins.append(place)
 
     def at(self, place: int) -> int:
         """Return the microsecond since 1970 at which a byte came; 0 where nothing is known."""
@@ -77,6 +83,26 @@ def timed_lines(
             found += [chunk[start:end]] if keeps else []
             begins, start = chunk[end - 1 : end] == b"\n", end
         yield b"".join(found)
+
+
+def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
+    """Yield what a container printed in the run before its last one, as far as it is kept.
+
+    Args:
+        files: Those of its log, open, the oldest first.
+        path: Of the log.
+    """
+    begins: list[tuple[int, int]] = []
+    for number, file in enumerate(files):
+        times = _Times(path, file)
+        times.refresh()
+        begins += [(number, place) for place in times.begins]
+    first, last = ([(0, 0), *begins] if len(begins) == 1 else begins)[-2:] if begins else ((0, 0), (0, 0))
+    for number, file in enumerate(files[: last[0] + 1]):
+        start = first[1] if number == first[0] else 0
+        if number >= first[0]:
+            file.seek(start)
+            yield Piece(file, start, file.read(last[1] - start if number == last[0] else -1))
 
 
 def _stamp(moment: int) -> bytes:

@@ -422,3 +422,29 @@ def test_an_output_without_times_says_so(files: TrialFiles) -> None:
 
     with pytest.raises(InvalidError, match="no times of its lines are kept"):
         files.read_timed(OF_MAIN, shows=True)
+
+
+@pytest.mark.parametrize("size", [16, 1_000])
+def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, size: int) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=size, max_files=9), now=lambda: 1_700_000_000.0)
+    log.open()
+    for run in range(3):
+        log.note_start()
+        for line in range(4):
+            log.write(b"run %d line %d\n" % (run, line))
+
+    lines = [b"run 1 line %d\n" % line for line in range(4)]
+    assert b"".join(files.read_previous(OF_MAIN)) == b"".join(lines)
+    assert b"".join(files.read_previous(OF_MAIN, tail_lines=2)) == b"".join(lines[2:])
+    assert b"".join(files.read_previous(OF_MAIN, tail_lines=1, shows=True)).endswith(b".000000Z run 1 line 3\n")
+
+
+def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=3))
+    log.open()
+    for run in range(2):
+        log.note_start()
+        for line in range(4):
+            log.write(b"run %d line %d\n" % (run, line) if run == 0 or line == 0 else b"")
+
+    assert b"".join(files.read_previous(OF_MAIN)) == b"run 0 line 2\nrun 0 line 3\n"
