@@ -18,7 +18,7 @@ from katib.api.types.structural import kind_schema
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
 from katib.stores.semantics import encode
-from katib.templates.job_schema import job_schema
+from katib.templates.job_schema import DESCRIPTIONS, job_schema
 from katib.tuning.replicas import POD
 from katib.version import __version__
 
@@ -164,7 +164,13 @@ def _object(fields: Mapping[str, Json]) -> Json:
 def _modelled(key: str, prefix: str) -> Json:
     """Return the schema of a part of a Job."""
     model = job_schema().models[key]
-    schema = _object({name: _typed(kind, prefix) for name, kind in sorted(model.fields.items())})
+    said = {name: DESCRIPTIONS.get(f"{key}.{name}") for name in model.fields}
+    schema = _object(
+        {
+            name: ({"description": text} if (text := said[name]) else {}) | _typed(kind, prefix)
+            for name, kind in sorted(model.fields.items())
+        }
+    )
     return {**schema, "required": list(model.required)} if model.required else schema
 
 

@@ -117,7 +117,8 @@ def test_what_may_be_done_can_be_asked(kubectl: Kubectl) -> None:
 def test_fields_are_explained(kubectl: Kubectl) -> None:
     assert "Name of the algorithm, such as random" in kubectl("explain", "experiment.spec.algorithm")
     assert "parallelTrialCount" in kubectl("explain", "experiment.spec", "--recursive")
-    assert "backoffLimit" in kubectl("explain", "job.spec")
+    assert "How many failures are tried again" in kubectl("explain", "job.spec")
+    assert "Variables of its environment" in kubectl("explain", "pod.spec.containers")
 
 
 def test_a_typing_error_is_refused_before_anything_is_stored(kubectl: Kubectl) -> None:
