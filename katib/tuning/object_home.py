@@ -17,6 +17,7 @@ from katib.api.defaults import with_defaults
 from katib.api.job_kinds import suspend_field
 from katib.api.json_values import check_plain, same_json
 from katib.api.loading import FileText, LoadedDocument, Submission, decode_experiment, decode_optimization_job
+from katib.api.optimization_jobs import read_optimization_job
 from katib.api.validation.update import changed_counts
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.errors import FieldError, InvalidError, invalid
@@ -138,6 +139,8 @@ class ObjectAdmission:
         """Admit a changed object by the rules of its kind."""
         if errors := check_plain(new):
             raise InvalidError(errors)
+        if Kind.of(old) == OPTIMIZATION_JOB:
+            new = {**new, "spec": read_optimization_job(new)[0].spec.encode()}  # as it was stored, with defaults
         if same_json(old.get("spec"), new.get("spec")) and Kind.of(old) not in (CONFIG_MAP, SECRET):
             return AdmittedObject(new)  # labels, finalizers: these may change whatever else would be refused by now
         kind = Kind.of(old)

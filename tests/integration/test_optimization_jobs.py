@@ -46,7 +46,8 @@ def ended(world: World) -> Json | None:
 @pytest.mark.skipif(not kubectls(), reason=NO_KUBECTL)
 def test_kubectl_runs_one_to_its_result(world: World, tmp_path: Path) -> None:
     kubectl = Kubectl(kubectls()[0], world.server.kubeconfig, tmp_path)
-    kubectl("create", "-f", "-", text=yaml.safe_dump(a_job()))
+    text = yaml.safe_dump(a_job(objectives=[{"metric": "loss", "direction": "minimize"}]))
+    applied = [kubectl("apply", "-f", "-", text=text).split()[-1] for _ in range(2)]
     kubectl("wait", "--for=condition=Complete", "optimizationjob/optimizationjob", "--timeout=60s")
     job = world.http.get(f"{JOBS}/optimizationjob").json()
     best = world.http.get(EXPERIMENT).json()["status"]["currentOptimalTrial"]
@@ -56,6 +57,7 @@ def test_kubectl_runs_one_to_its_result(world: World, tmp_path: Path) -> None:
     explained = kubectl("explain", "optimizationjob.spec.parameters.searchSpace")
     described = kubectl("describe", "optimizationjob", "optimizationjob")
 
+    assert applied[0] == "created"
     assert job["status"]["conditions"][-1]["reason"] == "MaxTrialsReached"
     assert set(job["status"]["conditions"][-1]) == {"type", "status", "reason", "message", "lastTransitionTime"}
     assert job["status"]["result"] == {
