@@ -27,7 +27,6 @@ from katib.kube_api.objects import Answer, Objects, Options, Target
 from katib.kube_api.patches import APPLY_PATCH
 from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
-from katib.kube_api.reviews import review
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
 from katib.kube_api.watching import WatchOptions, watch_lines
@@ -102,7 +101,7 @@ class _Api:
             spec = {}
             with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
                 spec = value_at((await _body(request))[0], "spec")
-            return respond(review(asked, spec), HTTPStatus.CREATED)
+            return respond(discovery.review(asked, spec), HTTPStatus.CREATED)
         target = target_of(self.resources, api_version, path)
         try:
             return await self._answer(request, target)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,11 +101,9 @@ def _events(home: ObjectHome, namespace: str | None, since: datetime | None) -> 
 
 
 def _uid_of_object(home: ObjectHome, kind: str, key: Key) -> str:
-    try:
-        uid: str = home.objects.get(Kind(_version_of(kind), kind), key)["metadata"]["uid"]
-    except NotFoundError:
-        return ""
-    return uid
+    with suppress(NotFoundError):
+        return str(home.objects.get(Kind(_version_of(kind), kind), key)["metadata"]["uid"])
+    return ""
 
 
 def _version_of(kind: str) -> str:
@@ -115,13 +114,8 @@ def _version_of(kind: str) -> str:
 def _event(event: StoredEvent, uid: str) -> Json:
     subject = event.subject
     identity = _uid_of(subject.kind, subject.namespace, subject.name, event.reason, event.message)
-    involved: Mapping[str, str] = {
-        "apiVersion": _version_of(subject.kind),
-        "kind": subject.kind,
-        "namespace": subject.namespace,
-        "name": subject.name,
-        **({"uid": uid} if uid else {}),
-    }
+    involved = {"apiVersion": _version_of(subject.kind), "kind": subject.kind, "name": subject.name}
+    involved |= {"namespace": subject.namespace, **({"uid": uid} if uid else {})}
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,

@@ -1,9 +1,12 @@
-"""What clients read first: the version, the groups and the resources, in the old form and the aggregated one. Pure."""
+"""What clients read first: the version, the groups and the resources, in the old form and the aggregated one. Pure.
+
+And what they ask about themselves: the one user of this server may do everything that it can do.
+"""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from katib.kube_api.resources import REVIEWS, Resource, group_versions
@@ -52,14 +55,10 @@ def group(resources: Resources, name: str) -> Json | None:
 
 def resource_list(resources: Resources, api_version: str) -> Json | None:
     """Return the resources of a group's version; None where there is none."""
-    entries = [
-        entry
-        for resource in (*resources, *REVIEWS)
-        if resource.kind.api_version == api_version
-        for entry in (_entry(resource), *map(_subentry_of(resource), resource.subresources))
-    ]
-    if not entries:
+    found = [resource for resource in (*resources, *REVIEWS) if resource.kind.api_version == api_version]
+    if not found:
         return None
+    entries = [entry for resource in found for entry in _entries(resource)]
     own = {} if api_version == "v1" else {"apiVersion": "v1"}  # as the API server has it
     return {"kind": "APIResourceList", **own, "groupVersion": api_version, "resources": entries}
 
@@ -88,35 +87,18 @@ def _group(name: str, versions: Sequence[str]) -> Json:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _entry(resource: Resource) -> Json:
-    entry: Json = {
-        "name": resource.plural,
-        "singularName": resource.singular,
-        "namespaced": resource.is_namespaced,
-        "kind": resource.kind.kind,
-        "verbs": list(resource.verbs),
-    }
-    return entry | _words(resource)
+def _entries(resource: Resource) -> Iterator[Json]:
+    """Yield the entry of a resource, and those of its subresources."""
+    said = {"namespaced": resource.is_namespaced, "kind": resource.kind.kind}
+    own = {"name": resource.plural, "singularName": resource.singular, **said, "verbs": list(resource.verbs)}
+    yield own | _words(resource)
+    for name in resource.subresources:
+        yield {"name": f"{resource.plural}/{name}", "singularName": "", **said, "verbs": verbs_of(resource, name)}
 
 
 def _words(resource: Resource) -> Json:
     words = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {name: texts for name, texts in words.items() if texts}
-
-
-def _subentry_of(resource: Resource) -> Any:
-    """Return what makes the entry of a subresource."""
-
-    def entry(name: str) -> Json:
-        return {
-            "name": f"{resource.plural}/{name}",
-            "singularName": "",
-            "namespaced": resource.is_namespaced,
-            "kind": resource.kind.kind,
-            "verbs": verbs_of(resource, name),
-        }
-
-    return entry
 
 
 def verbs_of(resource: Resource, subresource: str) -> list[str]:
@@ -126,10 +108,8 @@ def verbs_of(resource: Resource, subresource: str) -> list[str]:
 
 
 def _aggregated_version(resources: Resources, group_name: str, version_: str) -> Json:
-    api_version = f"{group_name}/{version_}" if group_name else version_
-    every = (*resources, *REVIEWS)
-    found = [_aggregated_resource(resource) for resource in every if resource.kind.api_version == api_version]
-    return {"version": version_, "resources": found, "freshness": "Current"}
+    found = [one for one in (*resources, *REVIEWS) if (one.group, one.version) == (group_name, version_)]
+    return {"version": version_, "resources": list(map(_aggregated_resource, found)), "freshness": "Current"}
 
 
 def _aggregated_resource(resource: Resource) -> Json:
@@ -142,9 +122,33 @@ def _aggregated_resource(resource: Resource) -> Json:
         "verbs": list(resource.verbs),
         **_words(resource),
     }
-    if resource.subresources:
-        entry["subresources"] = [
-            {"subresource": name, "responseKind": kind, "verbs": verbs_of(resource, name)}
-            for name in resource.subresources
-        ]
-    return entry
+    further = [
+        {"subresource": name, "responseKind": kind, "verbs": verbs_of(resource, name)} for name in resource.subresources
+    ]
+    return {**entry, "subresources": further} if further else entry
+
+
+# --- reviews ----------------------------------------------------------------------------------------------------------
+
+USER = "katib"
+
+_ANSWERS: Mapping[str, Json] = {
+    "SelfSubjectAccessReview": {"allowed": True, "reason": "the token of this server allows everything"},
+    "SelfSubjectRulesReview": {
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    },
+    "SelfSubjectReview": {"userInfo": {"username": USER, "groups": ["system:authenticated"]}},
+}
+
+
+def review(resource: Resource, spec: Any) -> Json:
+    """Return an answered review; whatever is asked, the answer is the same.
+
+    Args:
+        resource: Which one.
+        spec: What is asked.
+    """
+    api_version, kind = resource.kind
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": _ANSWERS[kind]}

@@ -97,8 +97,7 @@ def _container(pod: Object, wanted: str) -> str:
     return wanted or (names[0] if names else "")
 
 
-def _cut(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    left = limit
+def _cut(chunks: Iterator[bytes], left: int) -> Iterator[bytes]:
     for chunk in chunks:
         if left <= 0:
             return

@@ -37,6 +37,7 @@ _SCALARS: Mapping[str, Json] = {
     "quantity": {"type": "string", "format": "int-or-string"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
+_TIME: Json = {"type": "string", "format": "date-time"}
 _TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
 _FIELDS: Mapping[str, Json] = {
     "ConfigMap": {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}},
@@ -52,11 +53,8 @@ _FIELDS: Mapping[str, Json] = {
 
 _METADATA: Mapping[str, tuple[str, Json]] = {
     "annotations": ("Texts that programs and people keep with the object.", _TEXTS),
-    "creationTimestamp": ("When it was created; set by the server.", {"type": "string", "format": "date-time"}),
-    "deletionTimestamp": (
-        "When it was deleted, while it waits for finalizers.",
-        {"type": "string", "format": "date-time"},
-    ),
+    "creationTimestamp": ("When it was created; set by the server.", _TIME),
+    "deletionTimestamp": ("When it was deleted, while it waits for finalizers.", _TIME),
     "finalizers": ("Who has to act before it goes.", {"type": "array", "items": {"type": "string"}}),
     "generateName": ("Beginning of a name that the server completes.", {"type": "string"}),
     "generation": ("Counts the changes of the spec; set by the server.", {"type": "integer", "format": "int64"}),
@@ -164,13 +162,10 @@ def _object(fields: Mapping[str, Json]) -> Json:
 def _modelled(key: str, prefix: str) -> Json:
     """Return the schema of a part of a Job."""
     model = job_schema().models[key]
-    said = {name: DESCRIPTIONS.get(f"{key}.{name}") for name in model.fields}
-    schema = _object(
-        {
-            name: ({"description": text} if (text := said[name]) else {}) | _typed(kind, prefix)
-            for name, kind in sorted(model.fields.items())
-        }
-    )
+    schema = _object({name: _typed(kind, prefix) for name, kind in sorted(model.fields.items())})
+    for name, field in schema["properties"].items():
+        if text := DESCRIPTIONS.get(f"{key}.{name}"):
+            schema["properties"][name] = {"description": text, **field}
     return {**schema, "required": list(model.required)} if model.required else schema
 
 
@@ -214,9 +209,8 @@ def _root(api_version: str) -> str:
 
 def _paths(resource: Resource, *, is_v3: bool) -> Iterator[tuple[str, Json]]:
     base = _root(resource.kind.api_version)
-    whole = (
-        f"{base}/namespaces/{{namespace}}/{resource.plural}" if resource.is_namespaced else f"{base}/{resource.plural}"
-    )
+    whole = f"{base}/namespaces/{{namespace}}" if resource.is_namespaced else base
+    whole = f"{whole}/{resource.plural}"
     yield whole, _item(resource, ("list", "create", "deletecollection"), whole, is_v3=is_v3)
     one = f"{whole}/{{name}}"
     yield one, _item(resource, ("get", "update", "patch", "delete"), one, is_v3=is_v3)

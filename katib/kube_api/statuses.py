@@ -95,8 +95,7 @@ def bad_request(message: str) -> StatusError:
 
 def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
     """Return the error for an object that changed since it was read, or that others own fields of."""
-    why = "; ".join(causes)
-    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {"; ".join(causes)}'
     return StatusError(409, message, details=_details(resource, name))
 
 
