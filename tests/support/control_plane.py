@@ -338,6 +338,11 @@ class ControlPlane:
     def trials(self, namespace: str) -> tuple[Object, ...]:
         return self.store.list(TRIAL, namespace).items
 
+    def picture(self, seen: Mapping[str, Any]) -> str:
+        """Return what an experiment looks like, and where the threads of all controllers are, which end by it."""
+        running = [controller for controller in self._controllers if controller.is_alive]
+        return "\n".join([str(seen.get("status")), *(controller.stacks() for controller in running)])
+
     def wait_for_end(self, name: str, namespace: str, within_seconds: float = 180.0) -> Object:
         """Return the experiment once it is over."""
         found: Object = {}
@@ -348,12 +353,8 @@ class ControlPlane:
                 found = self.experiment(name, namespace)
             return ended(found)
 
-        def picture() -> str:
-            running = [controller for controller in self._controllers if controller.is_alive]
-            return "\n".join([str(found.get("status")), *(controller.stacks() for controller in running)])
-
         what = f"the end of {name}"
-        eventually(has_ended, what, seconds=within_seconds, every=0.1, picture=picture)
+        eventually(has_ended, what, seconds=within_seconds, every=0.1, picture=lambda: self.picture(found))
         return found
 
 
