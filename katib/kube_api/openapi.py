@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
@@ -27,7 +28,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _V2, _V3 = "#/definitions/", "#/components/schemas/"
-_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial)}
+_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial, OptimizationJob)}
 _SCALARS: Mapping[str, Json] = {
     "text": {"type": "string"},
     "integer": {"type": "integer", "format": "int64"},
@@ -37,6 +38,18 @@ _SCALARS: Mapping[str, Json] = {
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
 _TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
+_FIELDS: Mapping[str, Json] = {
+    "ConfigMap": {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}},
+    "Secret": {"data": _TEXTS, "stringData": _TEXTS, "immutable": {"type": "boolean"}, "type": {"type": "string"}},
+    "Event": {
+        **{name: {"type": "string"} for name in ("reason", "message", "type", "firstTimestamp", "lastTimestamp")},
+        "count": {"type": "integer"},
+        "involvedObject": _ANYTHING,
+        "source": _ANYTHING,
+    },
+}
+"""Of kinds that have neither spec nor status."""
+
 _METADATA: Mapping[str, tuple[str, Json]] = {
     "annotations": ("Texts that programs and people keep with the object.", _TEXTS),
     "creationTimestamp": ("When it was created; set by the server.", {"type": "string", "format": "date-time"}),
@@ -139,21 +152,9 @@ def _schema(kind: Kind, prefix: str) -> Json:
         return kind_schema(_MODELS[kind.kind])
     if kind == JOB:
         return _modelled(job_schema().root, prefix)
-    fields: Json = {"spec": _ANYTHING, "status": _ANYTHING}
     if kind == POD:
-        fields["spec"] = {"$ref": prefix + _pod_name("V1PodSpec")}
-    if kind.kind in ("ConfigMap", "Secret"):
-        fields = {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}}
-    if kind.kind == "Secret":
-        fields = {"data": _TEXTS, "stringData": _TEXTS, "immutable": {"type": "boolean"}, "type": {"type": "string"}}
-    if kind.kind == "Event":
-        fields = {
-            **{name: {"type": "string"} for name in ("reason", "message", "type", "firstTimestamp", "lastTimestamp")},
-            "count": {"type": "integer"},
-            "involvedObject": _ANYTHING,
-            "source": _ANYTHING,
-        }
-    return _object(fields)
+        return _object({"spec": {"$ref": prefix + _pod_name("V1PodSpec")}, "status": _ANYTHING})
+    return _object(_FIELDS.get(kind.kind, {"spec": _ANYTHING, "status": _ANYTHING}))
 
 
 def _object(fields: Mapping[str, Json]) -> Json:

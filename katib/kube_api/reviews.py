@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from katib.kube_api.discovery import REVIEWS
+from katib.kube_api.resources import Resource
 
 Json = dict[str, Any]
 
@@ -22,12 +22,12 @@ _ANSWERS: Mapping[str, Json] = {
 }
 
 
-def review(plural: str, spec: Any) -> Json:
+def review(resource: Resource, spec: Any) -> Json:
     """Return an answered review; whatever is asked, the answer is the same.
 
     Args:
-        plural: Which one, as its path names it.
+        resource: Which one.
         spec: What is asked.
     """
-    api_version, _, kind = next(entry for entry in REVIEWS if entry[1] == plural)
+    api_version, kind = resource.kind
     return {"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": _ANSWERS[kind]}

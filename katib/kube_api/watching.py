@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from katib.errors import ExpiredError, InternalError, KatibError
 from katib.kube_api.derived import DERIVED, events_after
-from katib.kube_api.objects import Objects, Target
+from katib.kube_api.objects import Objects, RecentLines, Target
 from katib.kube_api.representations import Form
 from katib.kube_api.resources import EVENT
 from katib.kube_api.selectors import Selector
@@ -37,6 +37,9 @@ _PAUSE_SECONDS = 0.025
 """Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
 
 _CHUNK_BYTES = 64 << 10
+_RECENT_LINES = 64
+"""So many changes are under way from the store to all streams at once."""
+
 _LAST_VERSION = 10**17
 """No event is as late: the year 5138 in microseconds."""
 
@@ -64,7 +67,7 @@ async def watch_lines(
     objects: Objects, target: Target, selector: Selector, form: Form, options: WatchOptions, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of what a selector selects, one JSON object on each line."""
-    lines = _Lines(target, form)
+    lines = _Lines(target, form, objects.recent_lines)
     try:
         kind = target.resource.kind
         changes = _event_changes if kind == EVENT else _derived_changes if kind in DERIVED else _changes
@@ -77,15 +80,24 @@ async def watch_lines(
 class _Lines:
     """Changes as text; the headings of a table come once."""
 
-    def __init__(self, target: Target, form: Form) -> None:
+    def __init__(self, target: Target, form: Form, recent: RecentLines) -> None:
+        self._recent = recent
         self._resource = target.resource
         self._form = form
         self._is_first = True
 
     def of(self, change: str, obj: Object) -> bytes:
+        known = self._recent.get((id(obj), change))
+        if known is not None and known[0] is obj and not self._form.name:
+            return known[1]
         shown = self._form.one(self._resource, obj, datetime.now(UTC), headings=self._is_first)
         self._is_first = False
-        return self.line(change, shown)
+        line = self.line(change, shown)
+        if shown is obj and len(line) <= _CHUNK_BYTES:
+            self._recent[id(obj), change] = obj, line
+            if len(self._recent) > _RECENT_LINES:
+                del self._recent[next(iter(self._recent))]
+        return line
 
     def bookmark(self, revision: str, annotations: dict[str, str] | None = None) -> bytes:
         kind = self._resource.kind
