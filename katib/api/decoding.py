@@ -14,6 +14,7 @@ from msgspec import convert
 from katib.api.json_values import without_nulls
 from katib.api.types import Experiment
 from katib.api.types.fitting import Misfit, fitted
+from katib.api.types.model import prepare
 from katib.api.unknown_fields import OPAQUE_FIELDS
 from katib.api.wording import path_of, shown, wrong_type
 from katib.errors import FieldError
@@ -44,6 +45,7 @@ def decode(raw: Mapping[str, Any]) -> tuple[Experiment, list[FieldError]]:
     if isinstance(metadata := data.get("metadata"), dict):
         data["metadata"] = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
     misfits: list[Misfit] = []
+    prepare(Experiment)
     experiment = convert(fitted(data, Experiment, misfits) or {}, Experiment)
     return experiment, [_field_error(misfit) for misfit in misfits]
 
