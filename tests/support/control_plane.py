@@ -41,6 +41,7 @@ from tests.support.spec_guard import SpecGuard
 from tests.support.stores import STAND_IN
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
+STATUS_PORT = "6791"
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
 SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
 TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
@@ -236,13 +237,9 @@ class ControlPlane:
         """Variables of a controller; services are told of the DB manager of this process, not of one in a pod."""
         prefix, port = "KATIB_DB_MANAGER_SERVICE", str(self._db_port)
         reached = {f"{prefix}_IP": "127.0.0.1", f"{prefix}_NAMESPACE": "", f"{prefix}_PORT": port}
-        return {
-            **os.environ,
-            **reached,
-            "KATIB_CORE_NAMESPACE": self.core_namespace,
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONFAULTHANDLER": "1",
-        }
+        python = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+        own = {f"{prefix}_STATUS_PORT": STATUS_PORT, "KATIB_CORE_NAMESPACE": self.core_namespace}
+        return {**os.environ, **reached, **python, **own}
 
     @property
     def db_manager_address(self) -> str:
