@@ -14,6 +14,7 @@ from msgspec import convert
 from katib.api.json_values import without_nulls
 from katib.api.types import Experiment, Resource
 from katib.api.types.fitting import Misfit, fitted
+from katib.api.types.model import prepare
 from katib.api.unknown_fields import OPAQUE_FIELDS
 from katib.api.wording import path_of, shown, wrong_type
 from katib.errors import FieldError
@@ -51,6 +52,7 @@ def decode_as(raw: Mapping[str, Any], model: type[R]) -> tuple[R, list[FieldErro
     if isinstance(metadata := data.get("metadata"), dict):
         data["metadata"] = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
     misfits: list[Misfit] = []
+    prepare(model)
     found = convert(fitted(data, model, misfits) or {}, model)
     return found, [_field_error(misfit) for misfit in misfits]
 

@@ -69,6 +69,7 @@ class ControllerOptions:
         core_namespace: Where the product is installed.
         db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
         own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
+        status_address: Where pods post the status of Kubeflow Trainer; empty: they are told of no such place.
         db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
         certificates: Directory of the webhooks' certificate when another program makes it; then we make none, whatever
             the configuration says.
@@ -87,6 +88,7 @@ class ControllerOptions:
     core_namespace: str = DEFAULT_CORE_NAMESPACE
     db_manager_address: str = ""
     own_db_manager_address: str = ""
+    status_address: str = ""
     db_manager_authority: Path | None = None
     certificates: Path | None = None
     webhook_names: Sequence[str] = ()
@@ -195,11 +197,10 @@ class ClusterController:
             self._store,
             self._config,
             db_manager_address=options.db_manager_address,
+            status_address=options.status_address,
             native_sidecars=self._native_sidecars,
             inject_security_context=options.config.init.controller.inject_security_context,
-            db_manager_variables=lambda trial: (
-                self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)).variables
-            ),
+            credentials=lambda trial: self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)),
         )
         return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
 

@@ -609,7 +609,10 @@ def test_jobs_of_an_earlier_version_without_label_are_judged_by_the_next_control
     plane.stand_ins.end(ended_meanwhile, "0.5")
     after = plane.controller("later").start()
     try:
-        eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded") == 1)
+        eventually(
+            lambda: status_of(plane, "demo", namespace).get("trialsSucceeded") == 1,
+            picture=lambda: plane.picture(plane.experiment("demo", namespace)),
+        )
         for job in others:
             plane.stand_ins.end(job, "0.5")
 
