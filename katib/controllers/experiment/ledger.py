@@ -95,8 +95,11 @@ class _Account:
     """The trials of one experiment, by name."""
 
     by_state: dict[TrialState, list[tuple[int, str]]] = field(default_factory=dict)
-    places: dict[str, tuple[TrialState, int, Point | None]] = field(default_factory=dict)
-    ranking: list[tuple[Point, int, str]] = field(default_factory=list)
+    places: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each trial what stands for it in `by_state` and `ranking`: where it stands among the others, and its name."""
+    ranking: list[tuple[Point, tuple[int, str]]] = field(default_factory=list)
+    stale: set[tuple[Point, tuple[int, str]]] = field(default_factory=set)
+    """Entries of the ranking that were withdrawn and are still there."""
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     pareto: ParetoSet = field(default_factory=ParetoSet)
@@ -113,15 +116,16 @@ class _Account:
                 self.owners[owner] -= 1
                 if not self.owners[owner]:
                     del self.owners[owner]
-            state, order, _ = place
-            names = self.by_state[state]
-            del names[bisect_left(names, (order, name))]
+            names = self.by_state[trial_state(trial)]
+            del names[bisect_left(names, place)]
+            if (rank := _rank_of(trial)) is not None:
+                self.stale.add((rank, place))
         if self.spending is not None:
             self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
-        return None if place is None else place[1]
+        return None if place is None else place[0]
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
@@ -129,38 +133,44 @@ class _Account:
         if HOLDS_ANNOTATION in trial.metadata.annotations:
             self.spending = self.spending or Spending()
             self.spending.add(trial)
-        insort(self.by_state.setdefault(state, []), (order, name))
-        rank = self._enter(trial, name, order) if state in ELIGIBLE else None
-        self.places[name] = (state, order, rank)
-
-    def _enter(self, trial: Trial, name: str, order: int) -> Point | None:
+        place = self.places[name] = (order, name)
+        insort(self.by_state.setdefault(state, []), place)
         objective, observation = trial.spec.objective, trial.status.observation
-        if objective is None:
-            return None
-        rank = objective_costs(objective, observation)
-        if objective.constraints and not is_feasible(objective, observation):
-            if rank is not None:
-                self.infeasible.add(name)
-            return None
-        if rank is not None:
-            heapq.heappush(self.ranking, (rank, order, name))
+        if state not in ELIGIBLE or objective is None:
+            return
+        if (rank := _rank_of(trial)) is not None:
+            entry = rank, place
+            if entry in self.stale:
+                self.stale.remove(entry)
+            else:
+                heapq.heappush(self.ranking, entry)
             if objective.has_several:
                 self.pareto.add(name, order, rank)
-            return rank
-        text = metric_text(objective, observation)
-        if text is not None and parse_value(text) is None and not objective.has_several:
-            self.texts[name] = order
-        return None
+        elif objective.constraints and not is_feasible(objective, observation):
+            if objective_costs(objective, observation) is not None:
+                self.infeasible.add(name)
+        else:
+            text = metric_text(objective, observation)
+            if text is not None and parse_value(text) is None and not objective.has_several:
+                self.texts[name] = order
 
     def best(self) -> str:
         """Return the name of the best trial; empty when there is none."""
         while self.ranking:
-            rank, order, name = self.ranking[0]
-            place = self.places.get(name)
-            if place is not None and place[1:] == (order, rank):
-                return name
-            heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
+            if (entry := self.ranking[0]) not in self.stale:
+                return entry[1][1]
+            self.stale.remove(heapq.heappop(self.ranking))
         return max(self.texts, key=lambda name: (self.texts[name], name), default="")
+
+
+def _rank_of(trial: Trial) -> Point | None:
+    """Return what ranks a trial among those that may be best; None when it cannot be."""
+    objective, observation = trial.spec.objective, trial.status.observation
+    if objective is None or trial_state(trial) not in ELIGIBLE:
+        return None
+    if objective.constraints and not is_feasible(objective, observation):
+        return None
+    return objective_costs(objective, observation)
 
 
 _NAME = itemgetter(1)
