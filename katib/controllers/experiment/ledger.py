@@ -116,9 +116,10 @@ class _Account:
                 self.owners[owner] -= 1
                 if not self.owners[owner]:
                     del self.owners[owner]
-            names = self.by_state[trial_state(trial)]
+            state = trial_state(trial)
+            names = self.by_state[state]
             del names[bisect_left(names, place)]
-            if (rank := _rank_of(trial)) is not None:
+            if (rank := _rank_of(trial, state)) is not None:
                 self.stale.add((rank, place))
         if self.spending is not None:
             self.spending.remove(name)
@@ -138,7 +139,7 @@ class _Account:
         objective, observation = trial.spec.objective, trial.status.observation
         if state not in ELIGIBLE or objective is None:
             return
-        if (rank := _rank_of(trial)) is not None:
+        if (rank := _rank_of(trial, state)) is not None:
             entry = rank, place
             if entry in self.stale:
                 self.stale.remove(entry)
@@ -163,10 +164,10 @@ class _Account:
         return max(self.texts, key=lambda name: (self.texts[name], name), default="")
 
 
-def _rank_of(trial: Trial) -> Point | None:
-    """Return what ranks a trial among those that may be best; None when it cannot be."""
+def _rank_of(trial: Trial, state: TrialState) -> Point | None:
+    """Return what ranks a trial of this state among those that may be best; None when it cannot be."""
     objective, observation = trial.spec.objective, trial.status.observation
-    if objective is None or trial_state(trial) not in ELIGIBLE:
+    if objective is None or state not in ELIGIBLE:
         return None
     if objective.constraints and not is_feasible(objective, observation):
         return None

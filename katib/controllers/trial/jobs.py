@@ -83,7 +83,10 @@ class Jobs:
         if job is None:
             return None
         owners = job.get("metadata", {}).get("ownerReferences") or ()
-        return job if trial.metadata.uid in [owner.get("uid") for owner in owners] else None
+        for owner in owners:
+            if owner.get("uid") == trial.metadata.uid:
+                return job
+        return None
 
     def is_followed(self, trial: Trial) -> bool:
         """Return whether a cache shows the changes of the trial's job."""

@@ -131,7 +131,10 @@ class TrialReconciler:
                 stored = self._store.patch(as_read(trial), with_finalizer(trial, TRIAL_FINALIZER))
                 self._fresh.wrote(trial, stored)
                 return DONE
-            return self._progress(trial)
+            try:
+                return self._step(trial)
+            except (ForbiddenError, KindNotInstalledError, InvalidError) as error:
+                return self._refuse(trial, error) if isinstance(error, InvalidError) else self._hold_up(trial, error)
         return DONE
 
     def _note_earlier(self, event: InformerEvent[Trial]) -> None:
@@ -156,14 +159,6 @@ class TrialReconciler:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
             self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
         return Result(HELD_UP_POLL_SECONDS)
-
-    def _progress(self, trial: Trial) -> Result:
-        try:
-            return self._step(trial)
-        except (ForbiddenError, KindNotInstalledError) as error:
-            return self._hold_up(trial, error)
-        except InvalidError as error:
-            return self._refuse(trial, error)
 
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
