@@ -205,13 +205,15 @@ class TrialLedger:
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
         with self._lock:
-            order = None if old is None else self._withdraw(old)
+            is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
+            experiment = Key("", "") if old is None else experiment_of(old)
+            order = None if old is None else self._withdraw(old, experiment)
             if new is not None:
                 if self._order_of is not None:
                     order = self._order_of(new)
                 elif order is None:
                     order = next(self._counter)
-                experiment = experiment_of(new)
+                experiment = experiment if is_same else experiment_of(new)
                 if (account := self._accounts.get(experiment)) is None:
                     account = self._accounts[experiment] = _Account()
                 account.add(new, order)
@@ -270,9 +272,8 @@ class TrialLedger:
                 active += len(account.by_state.get(state, ()))
             return len(account.places) - active, active
 
-    def _withdraw(self, trial: Trial) -> int | None:
-        """Take a trial out; return where it stood among the others, None when it was not there."""
-        key = experiment_of(trial)
+    def _withdraw(self, trial: Trial, key: Key) -> int | None:
+        """Take a trial of an experiment out; return where it stood among the others, None when it was not there."""
         account = self._accounts.get(key)
         if account is None:
             return None
