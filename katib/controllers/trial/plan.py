@@ -233,9 +233,12 @@ def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
 
 def had_job(trial: Trial) -> bool:
     """Return whether a job was made for a trial, as far as its status says."""
-    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
-    is_held_up = running is not None and running.message.startswith(_CANNOT_RUN)
-    return is_true(trial.status.conditions, TrialCondition.CREATED) and not is_held_up
+    is_created = False
+    for condition in trial.status.conditions:
+        if condition.type == TrialCondition.RUNNING and condition.message.startswith(_CANNOT_RUN):
+            return False
+        is_created = is_created or (condition.type == TrialCondition.CREATED and condition.status == "True")
+    return is_created
 
 
 def is_stopping(trial: Trial) -> bool:
