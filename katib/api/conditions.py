@@ -56,7 +56,10 @@ def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
 
 def has_ended(conditions: Iterable[Condition]) -> bool:
     """Return whether an experiment with these conditions is over."""
-    return bool([c for c in conditions if c.type in COMPLETED_EXPERIMENT and c.status == "True"])
+    for condition in conditions:  # noqa: SIM110 - asked several times a trial, and a generator costs more calls
+        if condition.type in COMPLETED_EXPERIMENT and condition.status == "True":
+            return True
+    return False
 
 
 def current_type(conditions: Conditions) -> str:

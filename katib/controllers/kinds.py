@@ -37,7 +37,11 @@ def owned_by(owner: Resource) -> OwnerReference:
 
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
     """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
-    return owner.metadata.uid in [reference.uid for reference in obj.metadata.owner_references if reference.controller]
+    uid = owner.metadata.uid
+    for reference in obj.metadata.owner_references:  # noqa: SIM110 - as in `has_ended`
+        if reference.uid == uid and reference.controller:
+            return True
+    return False
 
 
 def with_status(obj: Resource, status: Model) -> dict[str, Any]:

@@ -31,7 +31,10 @@ def is_exhausted(conditions: Conditions) -> bool:
 
 def is_closed(conditions: Conditions) -> bool:
     """Return whether nothing more will be asked."""
-    return is_true(conditions, SuggestionCondition.SUCCEEDED) or is_true(conditions, SuggestionCondition.FAILED)
+    for condition in conditions:
+        if condition.type in (SuggestionCondition.SUCCEEDED, SuggestionCondition.FAILED) and condition.status == "True":
+            return True
+    return False
 
 
 def created(conditions: Conditions, now: datetime) -> Conditions:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from katib.api.job_kinds import is_suspended, known_kind
-from katib.api.leases import is_callers
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -70,7 +69,7 @@ class Jobs:
             is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
-        if _is_never_job(kind) or is_callers(trial):
+        if _is_never_job(kind):
             return None
         key = key_of(trial)
         cache = self._cache(trial, kind)
@@ -83,7 +82,10 @@ class Jobs:
         if job is None:
             return None
         owners = job.get("metadata", {}).get("ownerReferences") or ()
-        return job if trial.metadata.uid in [owner.get("uid") for owner in owners] else None
+        for owner in owners:
+            if owner.get("uid") == trial.metadata.uid:
+                return job
+        return None
 
     def is_followed(self, trial: Trial) -> bool:
         """Return whether a cache shows the changes of the trial's job."""
@@ -206,6 +208,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
         runs=runs,
+        place=update.place,
         last_failure=update.last_failure,
         collecting=update.collecting,
         incomplete=update.incomplete,

@@ -118,6 +118,7 @@ class TrialReconciler:
         self._deleted: dict[str, str] = {}
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
+        self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
 
     def reconcile(self, key: Key) -> Result:
@@ -132,13 +133,18 @@ class TrialReconciler:
                 stored = self._store.patch(as_read(trial), with_finalizer(trial, TRIAL_FINALIZER))
                 self._fresh.wrote(trial, stored)
                 return DONE
-            return self._progress(trial)
+            try:
+                return self._step(trial)
+            except (ForbiddenError, KindNotInstalledError, InvalidError) as error:
+                return self._refuse(trial, error) if isinstance(error, InvalidError) else self._hold_up(trial, error)
         return DONE
 
     def _note_earlier(self, event: InformerEvent[Trial]) -> None:
         """Note the trials of the first list: a controller before this one may have created their jobs."""
-        if event.new is not None and not self._trials.has_synced() and trial_state(event.new) in ACTIVE:
-            self._may_have_job.add(event.new.metadata.uid)
+        if self._is_first_list and event.new is not None and trial_state(event.new) in ACTIVE:
+            self._is_first_list = not self._trials.has_synced()
+            if self._is_first_list:
+                self._may_have_job.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
@@ -157,14 +163,6 @@ class TrialReconciler:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
             self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
         return Result(HELD_UP_POLL_SECONDS)
-
-    def _progress(self, trial: Trial) -> Result:
-        try:
-            return self._step(trial)
-        except (ForbiddenError, KindNotInstalledError) as error:
-            return self._hold_up(trial, error)
-        except InvalidError as error:
-            return self._refuse(trial, error)
 
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
@@ -231,8 +229,9 @@ class TrialReconciler:
 
     def _find_job(self, trial: Trial) -> Object | None:
         """Return the job; ask for one that may be there until the status says that there is one."""
-        job = self._jobs.find(trial, is_due=trial.metadata.uid in self._may_have_job)
-        if trial_state(trial) not in ACTIVE or (job is not None and had_job(trial)):
+        is_due = trial.metadata.uid in self._may_have_job
+        job = self._jobs.find(trial, is_due=is_due)
+        if is_due and (trial_state(trial) not in ACTIVE or (job is not None and had_job(trial))):
             self._may_have_job.discard(trial.metadata.uid)
         return job
 
@@ -338,7 +337,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = self._find_job(trial)
+            job = None if is_callers(trial) else self._find_job(trial)
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)

@@ -407,6 +407,8 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
+        if not run.restarted and not run.retrying and not decision.status.get("conditions"):
+            return
         decisions = []
         while run.restarted:
             record = run.restarted.popleft()

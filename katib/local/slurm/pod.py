@@ -30,6 +30,7 @@ from katib.local.pods.objects import PodPlan, write_note
 from katib.local.pods.place import PodListener
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import Progress, parse_progress
@@ -436,6 +437,7 @@ class SlurmPod:
         self._note(
             phase=Phase.RUNNING,
             waiting="",
+            place=card_words(progress.cards if self.plan.request.gpus else (), progress.node),
             restarts=sum(restarts.values()),
             restart_due=due,
             failures=max((sum(map(bool, codes)) for codes in progress.exits.values()), default=0),

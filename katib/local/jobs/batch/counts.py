@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from katib.local.jobs.batch.spec import FailureRule, JobSpec
 from katib.local.jobs.outcomes import FORGIVEN_LOSSES
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+
+_RESTARTS = attrgetter("restarts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ class PodCounts:
     @property
     def restarts(self) -> int:
         """Restarts in place of the pods that are still active."""
-        return sum(p.restarts for p in self.active)
+        return sum(map(_RESTARTS, self.active))
 
-    @property
+    @cached_property
     def success_count(self) -> int:
         """Completions reached."""
         return len(self.succeeded_indexes) if self.spec.indexed else len(self.succeeded)
