@@ -69,13 +69,13 @@ class Jobs:
             is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
-        if _is_never_job(kind):
-            return None
         key = key_of(trial)
         cache = self._cache(trial, kind)
         job = None if cache is None else cache.get(key)
         if job is not None:
             self._caches.note(kind, key, stray=False)
+        elif _is_never_job(kind):
+            return None
         elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)

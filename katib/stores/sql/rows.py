@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import overload
 
+from msgspec import Struct
+
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
 from katib.stores import semantics
@@ -224,12 +226,11 @@ def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
             SqlRows(connection, facts_of).write_facts(_INSERT_FACTS, semantics.decode(body))
 
 
-class SqlRows:
+class SqlRows(Struct, frozen=True):
     """Objects in tables, inside one write transaction: `katib.stores.transaction.Rows`."""
 
-    def __init__(self, connection: sqlite3.Connection, facts_of: FactsOf) -> None:
-        self._connection = connection
-        self._facts_of = facts_of
+    _connection: sqlite3.Connection
+    _facts_of: FactsOf
 
     def next_revision(self) -> int:
         """Count up in the file."""
