@@ -111,7 +111,7 @@ class Transaction(Struct, frozen=True):
 
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
-        kind = Kind.of(obj)
+        kind = Kind(obj["apiVersion"], obj["kind"])
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
         old = self._existing(kind, Key.of(obj))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import overload
 
@@ -187,11 +188,11 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     return Found(_Decoded([body for _, _, body in found[: query.limit]]), cursor, int(total))
 
 
+@dataclass(frozen=True, slots=True)
 class _Decoded(Sequence[Object]):
     """Objects by their texts, decoded whenever they are looked at: a page of thousands is not held twice."""
 
-    def __init__(self, bodies: Sequence[str]) -> None:
-        self._bodies = bodies
+    _bodies: Sequence[str]
 
     def __len__(self) -> int:
         return len(self._bodies)
