@@ -15,6 +15,7 @@ EXPERIMENT = Kind(API_VERSION, "Experiment")
 SUGGESTION = Kind(API_VERSION, "Suggestion")
 TRIAL = Kind(API_VERSION, "Trial")
 CONFIG_MAP = Kind("v1", "ConfigMap")
+OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 
 def key_of(obj: Resource) -> Key:
@@ -25,7 +26,7 @@ def key_of(obj: Resource) -> Key:
 def owned_by(owner: Resource) -> OwnerReference:
     """Return the reference that makes `owner` the controller of another object."""
     return types.OwnerReference(
-        api_version=API_VERSION,
+        api_version=owner.api_version,
         kind=type(owner).__name__,
         name=owner.name,
         uid=owner.metadata.uid,
@@ -52,7 +53,7 @@ def as_read(obj: Resource) -> dict[str, Any]:
     """Return which object this is and of which revision: all that `ObjectStore.patch` looks at."""
     metadata = obj.metadata
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": obj.api_version,
         "kind": type(obj).__name__,
         "metadata": {
             "name": metadata.name,

@@ -71,7 +71,7 @@ class Condition(OpenModel, frozen=True):
 
 
 class Resource(Model, frozen=True, dict=True, gc=True):
-    """What all three kinds share."""
+    """What all kinds share."""
 
     api_version: str = API_VERSION
     kind: str = ""
@@ -123,7 +123,7 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         return self._encoded() if written is None else dict(written)
 
     def _encoded(self) -> dict[str, Any]:
-        obj = {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
+        obj = {"apiVersion": self.api_version, "kind": type(self).__name__, **super().encode()}
         return {name: field for name, field in obj.items() if field != {}}
 
 

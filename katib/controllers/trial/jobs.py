@@ -207,6 +207,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
         runs=runs,
+        place=update.place,
         last_failure=update.last_failure,
         collecting=update.collecting,
         incomplete=update.incomplete,

@@ -116,6 +116,7 @@ class JobView:
         is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
         runs: Whether something of it runs, as far as that is known.
+        place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
         last_failure: How a container of it ended that failed last.
         collecting: Which collector may still store readings; empty when all have ended.
         incomplete: Why readings of a pod that ended well are not stored.
@@ -134,6 +135,7 @@ class JobView:
     is_trouble: bool = True
     suspended: bool = False
     runs: bool = True
+    place: str = ""
     last_failure: str = ""
     collecting: str = ""
     incomplete: str = ""
@@ -326,7 +328,7 @@ def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
         return _with_news(seen, status, RETRYING_REASON, job.retrying, runs=job.runs)
     if job.waiting:
         return _with_news(seen, status, WAITING_REASON, job.waiting, runs=job.runs, warning=job.is_trouble)
-    return TrialPlan(status=_running(status, seen.now) if job.runs else status)
+    return TrialPlan(status=_running(status, seen.now, job.place) if job.runs else status)
 
 
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
@@ -493,8 +495,8 @@ def with_start(status: TrialStatus, now: datetime) -> TrialStatus:
     return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
-def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    return with_running(status, RUNNING_REASON, _IS_RUNNING, now)
+def _running(status: TrialStatus, now: datetime, place: str = "") -> TrialStatus:
+    return with_running(status, RUNNING_REASON, f"{_IS_RUNNING} {place}".rstrip(), now)
 
 
 def with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:

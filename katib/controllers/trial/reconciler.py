@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
+from katib.api.job_kinds import status_readings
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
@@ -173,7 +174,7 @@ class TrialReconciler:
             return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
-        report = _NO_REPORT if is_ending else self._report(trial, view)
+        report = _NO_REPORT if is_ending else self._report(trial, view, job, now)
         if report is None:
             return DONE  # the answer wakes us
         plan = plan_trial(
@@ -243,11 +244,13 @@ class TrialReconciler:
             self._seen_ended.pop(trial.metadata.uid, None)
         return view
 
-    def _report(self, trial: Trial, job: JobView | None) -> TrialReport | None:
+    def _report(self, trial: Trial, view: JobView | None, job: Object | None, now: datetime) -> TrialReport | None:
         """Return what the log says where that matters; None while it is asked."""
-        if trial.spec.objective is None or not needs_observation(trial, job):
+        objective = trial.spec.objective
+        if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
-        return self._observations.summarize(trial)
+        told = [] if job is None else status_readings(job, objective.metric_names, now)
+        return self._observations.summarize(trial, told)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         is_announced = plan.create_job and self._is_announced(trial)
