@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, OptimalTrial, Trial
@@ -21,7 +22,6 @@ from katib.tuning.reading import (
     completed_count,
     failure_of,
     has_several_objectives,
-    is_completed,
     pareto_trials,
     pareto_words,
     running_condition,
@@ -194,7 +194,7 @@ class Progress:
 
         One that ended before and has got a larger budget since has not: its controller is about to take it up again.
         """
-        return is_completed(self.experiment) and not awaits_restart(self.experiment)
+        return has_ended(self.experiment.status.conditions) and not awaits_restart(self.experiment)
 
     @property
     def best(self) -> OptimalTrial:

@@ -92,7 +92,9 @@ def header(obj: Object, *further: str) -> Json:
     Raises:
         InvalidError: As `isolated`.
     """
-    return isolated({name: value for name, value in obj.items() if name in _HEADER or name in further})
+    if obj.keys() - _HEADER - set(further):
+        obj = {name: value for name, value in obj.items() if name in _HEADER or name in further}
+    return isolated(obj)
 
 
 def given_uid(obj: Object) -> str:

@@ -112,10 +112,7 @@ class _Account:
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
-            for owner in _owners_of(trial):
-                self.owners[owner] -= 1
-                if not self.owners[owner]:
-                    del self.owners[owner]
+            self._count_owners(trial, -1)
             state = trial_state(trial)
             names = self.by_state[state]
             del names[bisect_left(names, place)]
@@ -130,7 +127,7 @@ class _Account:
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
-        self.owners.update(_owners_of(trial))
+        self._count_owners(trial, 1)
         if HOLDS_ANNOTATION in trial.metadata.annotations:
             self.spending = self.spending or Spending()
             self.spending.add(trial)
@@ -154,6 +151,14 @@ class _Account:
             text = metric_text(objective, observation)
             if text is not None and parse_value(text) is None and not objective.has_several:
                 self.texts[name] = order
+
+    def _count_owners(self, trial: Trial, change: int) -> None:
+        """Count a trial for the experiment that controls it, by uid."""
+        for owner in trial.metadata.owner_references:
+            if owner.controller and owner.kind == "Experiment":
+                self.owners[owner.uid] += change
+                if not self.owners[owner.uid]:
+                    del self.owners[owner.uid]
 
     def best(self) -> str:
         """Return the name of the best trial; empty when there is none."""
@@ -286,9 +291,3 @@ class TrialLedger:
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
-
-
-def _owners_of(trial: Trial) -> list[str]:
-    """Return the uid of the experiment that controls a trial, if one does."""
-    owners = trial.metadata.owner_references
-    return [owner.uid for owner in owners if owner.controller and owner.kind == "Experiment"]

@@ -16,7 +16,6 @@ from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
 from katib.errors import FieldError, InvalidError, NotFoundError
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
 
@@ -69,13 +68,17 @@ class Jobs:
             is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
-        if _is_never_job(kind):
-            return None
         key = key_of(trial)
-        cache = self._cache(trial, kind)
+        cache = (
+            self._caches.synced(kind)
+            if _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+            else None
+        )
         job = None if cache is None else cache.get(key)
         if job is not None:
             self._caches.note(kind, key, stray=False)
+        elif _is_never_job(kind):
+            return None
         elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
@@ -88,17 +91,13 @@ class Jobs:
         return None
 
     def is_followed(self, trial: Trial) -> bool:
-        """Return whether a cache shows the changes of the trial's job."""
-        return self._cache(trial, job_kind(trial)) is not None
+        """Return whether a cache shows the changes of the trial's job: all that the trial's conditions look at."""
+        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+        return is_cached and self._caches.synced(job_kind(trial)) is not None
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
         return self._caches.is_stray(job_kind(trial), key_of(trial))
-
-    def _cache(self, trial: Trial, kind: Kind) -> Informer[Object] | None:
-        """Return the cache that shows all that the trial's conditions look at; None if there is none."""
-        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
-        return self._caches.synced(kind) if is_cached else None
 
     def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
         return self._caches.is_stray(kind, key) or (trial_state(trial) in ACTIVE and had_job(trial))

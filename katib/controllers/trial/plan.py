@@ -243,8 +243,10 @@ def had_job(trial: Trial) -> bool:
 
 def is_stopping(trial: Trial) -> bool:
     """Return whether a trial is being stopped early: its job is deleted, or about to be."""
-    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
-    return running is not None and running.status == ConditionStatus.TRUE and running.reason == STOPPING_REASON
+    for condition in trial.status.conditions:
+        if condition.type == TrialCondition.RUNNING:
+            return condition.status == ConditionStatus.TRUE and condition.reason == STOPPING_REASON
+    return False
 
 
 def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:

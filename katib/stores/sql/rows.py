@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import overload
+
+from msgspec import Struct
 
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
@@ -185,11 +188,11 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     return Found(_Decoded([body for _, _, body in found[: query.limit]]), cursor, int(total))
 
 
+@dataclass(frozen=True, slots=True)
 class _Decoded(Sequence[Object]):
     """Objects by their texts, decoded whenever they are looked at: a page of thousands is not held twice."""
 
-    def __init__(self, bodies: Sequence[str]) -> None:
-        self._bodies = bodies
+    _bodies: Sequence[str]
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -224,12 +227,11 @@ def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
             SqlRows(connection, facts_of).write_facts(_INSERT_FACTS, semantics.decode(body))
 
 
-class SqlRows:
+class SqlRows(Struct, frozen=True):
     """Objects in tables, inside one write transaction: `katib.stores.transaction.Rows`."""
 
-    def __init__(self, connection: sqlite3.Connection, facts_of: FactsOf) -> None:
-        self._connection = connection
-        self._facts_of = facts_of
+    _connection: sqlite3.Connection
+    _facts_of: FactsOf
 
     def next_revision(self) -> int:
         """Count up in the file."""
