@@ -14,6 +14,7 @@ BENCHMARKS = (
     ("ask and tell", ["benchmarks.ask_tell"]),
     ("trials of a warm process", ["benchmarks.warm_process"]),
     ("work of hyperband and bohb", ["benchmarks.halving"]),
+    ("epochs of searches with a resource", ["benchmarks.multi_fidelity", "--problems", "hartmann*", "--most", "300"]),
     ("metrics collector", ["benchmarks.collector"]),
     ("metrics", ["benchmarks.metrics"]),
     ("reading a long log", ["benchmarks.log_reading"]),

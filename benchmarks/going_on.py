@@ -1,9 +1,9 @@
 """How many epochs it saves that promoted trials go on from checkpoints, on a real training.
 
 `python -m benchmarks.going_on` trains small networks on scikit-learn's digits, one epoch at a time, in one round of
-`hyperband` up to 27 epochs. It prints the epochs and the best accuracy, medians over seeds: with promoted trials that
-train from the beginning, and with those that go on from the checkpoint named by their label. The programs are this
-process, and a checkpoint is a copy of the network.
+`hyperband` up to 27 epochs, and with `asha` until three trials have had all of them. It prints the epochs and the best
+accuracy, medians over seeds: with promoted trials that train from the beginning, and with those that go on from the
+checkpoint named by their label. The programs are this process, and a checkpoint is a copy of the network.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import sys
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,14 @@ from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Probl
 
 FULL = 27
 ETAS = (3, 2)
+ENDED = 3
+"""Trials with all epochs after which `asha`, which has no end of its own, is ended here."""
 _CLASSES = np.arange(10)
 
 
-def problem_of(eta: int, seed: int, *, keeps: bool) -> Problem:
-    """Return the search of one round."""
-    settings = {"r_l": FULL, "resource_name": "epochs", "eta": eta, "random_state": seed, "rounds": 1}
+def problem_of(algorithm: str, eta: int, seed: int, *, keeps: bool) -> Problem:
+    """Return the search."""
+    settings = {"r_l": FULL, "resource_name": "epochs", "eta": eta, "random_state": seed}
     given = [AlgorithmSetting(name=name, value=str(value)) for name, value in settings.items()]
     if keeps:
         given.append(AlgorithmSetting(name="suggestion_trial_dir", value="/checkpoints"))
@@ -53,20 +56,20 @@ def problem_of(eta: int, seed: int, *, keeps: bool) -> Problem:
             ParameterSpec(name="epochs", parameter_type="int", feasible_space=FeasibleSpace(min="1", max=str(FULL))),
         ),
         objective=ObjectiveSpec(type="maximize", objective_metric_name="accuracy"),
-        algorithm=AlgorithmSpec(algorithm_name="hyperband", algorithm_settings=tuple(given)),
+        algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=tuple(given)),
     )
-    return Problem.of(f"going-on-{seed}", spec, find_entry("hyperband").info)
+    return Problem.of(f"going-on-{seed}", spec, find_entry(algorithm).info)
 
 
-def search(eta: int, seed: int, *, keeps: bool) -> tuple[int, float]:
+def search(algorithm: str, eta: int, seed: int, *, keeps: bool) -> tuple[int, float]:
     """Return the epochs trained and the best accuracy of a trial with all of them."""
-    problem = problem_of(eta, seed, keeps=keeps)
-    engine = find_entry("hyperband").load()(problem)
+    problem = problem_of(algorithm, eta, seed, keeps=keeps)
+    engine = find_entry(algorithm).load()(problem)
     x, test_x, y, test_y = train_test_split(*load_digits(return_X_y=True), test_size=0.5, random_state=seed)
     trials: list[PastTrial] = []
     checkpoints: dict[str, tuple[int, Any]] = {}
-    total, best = 0, 0.0
-    while True:
+    total, best, n_full = 0, 0.0, 0
+    while algorithm != "asha" or n_full < ENDED:
         try:
             proposal = next(iter(engine.suggest(trials, first=len(trials), count=1)))
         except (NotYet, StopIteration):
@@ -86,7 +89,8 @@ def search(eta: int, seed: int, *, keeps: bool) -> tuple[int, float]:
         checkpoints[name] = epochs, network
         trials.append(PastTrial(name, Outcome.MEASURED, point, accuracy, labels=proposal.labels))
         if epochs == FULL:
-            best = max(best, accuracy)
+            best, n_full = max(best, accuracy), n_full + 1
+    return total, best
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,12 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", ConvergenceWarning)
-    sys.stdout.write(f"{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}\n")
-    for eta in ETAS:
+    sys.stdout.write(f"{'':<11}{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}\n")
+    for algorithm, eta in product(("hyperband", "asha"), ETAS):
         for keeps, what in ((False, "begin with nothing"), (True, "go on")):
-            runs = [search(eta, seed, keeps=keeps) for seed in range(options.seeds)]
+            runs = [search(algorithm, eta, seed, keeps=keeps) for seed in range(options.seeds)]
             epochs, accuracy = (statistics.median(column) for column in zip(*runs, strict=True))
-            sys.stdout.write(f"{eta:<5}{what:<22}{epochs:>8.0f}{accuracy:>10.4f}\n")
+            sys.stdout.write(f"{algorithm:<11}{eta:<5}{what:<22}{epochs:>8.0f}{accuracy:>10.4f}\n")
     return 0
 
 

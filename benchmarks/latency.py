@@ -57,7 +57,7 @@ TARGETS: dict[str, dict[int, float]] = {
 }
 MOST_TRIALS = {"bayesianoptimization": 100, "gp": 1_000, "auto": 1_000, "bohb": 1_000}
 """Beyond, a suggestion takes seconds, or another algorithm should be used."""
-LABELLED = ("cmaes", "nsga2", "hyperband", "bohb", "pbt")
+LABELLED = ("cmaes", "nsga2", "hyperband", "bohb", "asha", "pbt")
 """Their histories say nothing without the labels of their suggestions."""
 BATCH = 100
 SKIPPED = ("enas", "darts")
@@ -79,9 +79,10 @@ def experiment(algorithm: str) -> pb.Experiment:
     step = {"step": "0.015625"} if algorithm == "grid" else {}
     parameters = [a_parameter(name, min="0", max="1", **step) for name in NAMES]
     settings: dict[str, object] = {"random_state": 1}
-    if algorithm in ("hyperband", "bohb"):
+    if algorithm in ("hyperband", "bohb", "asha"):
         parameters.append(a_parameter("epochs", pb.INT, min="1", max="27"))
-        settings |= {"r_l": 27, "resource_name": "epochs", "rounds": 0}
+        settings |= {"r_l": 27, "resource_name": "epochs"}
+        settings |= {"rounds": 0} if algorithm in ("hyperband", "bohb") else {}
     return an_experiment(algorithm, parameters, settings=settings)
 
 

@@ -144,6 +144,15 @@ _LISTED: tuple[Entry, ...] = (
     ),
     Entry(
         AlgorithmInfo(
+            "asha",
+            "Trials pause at a rung of a resource, such as epochs; whichever is among the best of its rung goes on.",
+            specs.LADDER,
+            features=(Feature.CONSTRAINTS, Feature.CONDITIONAL_PARAMETERS),
+        ),
+        "suggestion_services.asha.asha:Asha",
+    ),
+    Entry(
+        AlgorithmInfo(
             "cmaes",
             "Covariance matrix adaptation: a normal distribution that follows the better trials of each generation.",
             specs.CMAES,

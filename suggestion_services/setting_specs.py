@@ -141,6 +141,13 @@ BOHB = (
     _share("random_fraction", "0.3333", "Share of new configurations that is drawn at random all the same."),
 )
 
+LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
+
+MFGP = (
+    *LADDER,
+    replace(GP[1], default="8", description="Configurations that fill the space before the model is used."),
+)
+
 CMAES = (
     _SEED,
     SettingSpec(

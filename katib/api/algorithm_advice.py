@@ -9,7 +9,7 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a small table of combinations, all of which you want to see", ("grid",)),
     ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
     ("several objectives that contradict each other", ("nsga2",)),
-    ("trainings of which a short one predicts a long one", ("hyperband", "bohb")),
+    ("trainings of which a short one predicts a long one", ("asha", "hyperband", "bohb")),
     ("a training in which hyperparameters should change while it runs", ("pbt",)),
     ("the structure of a network to find", ("enas", "darts")),
     ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),

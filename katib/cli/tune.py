@@ -15,7 +15,7 @@ from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run import again
-from katib.cli.run.command import run_at_server, run_here, with_earlier
+from katib.cli.run.command import learn_from_option, run_at_server, run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.drafting import (
     Json,
@@ -74,6 +74,7 @@ _SOURCE = "command line"
 )
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
+@learn_from_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @options.budget
 @again.choice_options
@@ -102,6 +103,7 @@ def tune(
     save: Path | None,
     dry_run: bool,
     warm_start: str | None,
+    learn_from: tuple[str, ...],
     command: tuple[str, ...],
     budget: dict[str, str],
     choice: Choice,
@@ -145,7 +147,7 @@ def tune(
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
-    file = with_annotations(with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start), budget)
+    file = with_annotations(with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start, learn_from), budget)
     if save or dry_run:
         _save(file, save)
         if dry_run:

@@ -1,4 +1,4 @@
-"""Earlier trials from a file: a table of values, or trials as `katib trials -o json` prints them.
+"""Earlier trials of an experiment file: of other experiments, of a table, or as `katib trials -o json` prints them.
 
 A table is CSV with a header, or a JSON list of objects, with one column for each parameter and each metric. Columns of
 other names are passed over, so that the export of another program can be read as it is; an empty cell is no value.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,22 @@ def with_earlier_trials(file: FileText, table: str, table_source: str) -> FileTe
     Raises:
         InvalidError: One of the two cannot be read, or the trials have no parameter or no metric of the experiment.
     """
+    return _with_more(
+        file,
+        "trials",
+        lambda spec: earlier_trials(
+            read_rows(table, table_source), ExperimentSpec.decode(_readable(spec)), table_source
+        ),
+    )
+
+
+def with_earlier_experiments(file: FileText, names: Sequence[str]) -> FileText:
+    """Return an experiment file to which experiments were added to learn from, as `spec.warmStart.experiments`."""
+    return _with_more(file, "experiments", lambda _spec: names)
+
+
+def _with_more(file: FileText, field: str, more: Callable[[Json], Sequence[Any]]) -> FileText:
+    """Return the file with what `more` makes of its spec, behind what a field of its warm start has already."""
     experiment = next((loaded for loaded in file.documents if loaded.kind == "Experiment"), None)
     if any(loaded.kind == OPTIMIZATION_JOB for loaded in file.documents):
         cause, remedy = "an OptimizationJob has no warm start", "write it as an Experiment"
@@ -42,10 +58,10 @@ def with_earlier_trials(file: FileText, table: str, table_source: str) -> FileTe
     spec = experiment.data.get("spec") if experiment is not None else None
     if experiment is None or not isinstance(spec, dict):
         return file  # what is wrong with it is reported when it is submitted
-    rows = read_rows(table, table_source)
     start = spec.get("warmStart") or {}
-    trials = [*(start.get("trials") or ()), *earlier_trials(rows, ExperimentSpec.decode(_readable(spec)), table_source)]
-    changed = replace(experiment, data={**experiment.data, "spec": {**spec, "warmStart": {**start, "trials": trials}}})
+    listed = start.get(field) or []
+    start = {**start, field: [*listed, *(one for one in more(spec) if one not in listed)]}
+    changed = replace(experiment, data={**experiment.data, "spec": {**spec, "warmStart": start}})
     return FileText.of([changed if loaded is experiment else loaded for loaded in file.documents], file.source)
 
 

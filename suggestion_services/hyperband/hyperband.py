@@ -68,6 +68,7 @@ class Hyperband(Algorithm):
     """The algorithm `hyperband`."""
 
     labels = Labels("hyperband.suggestion.katib.kubeflow.org")
+    bracket: type[Bracket] = Bracket
     rounds = 1
 
     def __init__(self, problem: Problem) -> None:
@@ -131,14 +132,8 @@ class Hyperband(Algorithm):
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
-        own = [trial for trial in trials if not trial.is_earlier]
-        self._brackets, self._waits, self._newest = self._empty(), False, None
-        self._brackets.fill(own, self.problem, self._most)
-        self._taken = {trial.name for trial in own}
-        if self._volume is not None and self.problem.settings.text(KEEP_SETTING, "needed") != KEEP_ALL:
-            self._volume.remove_unneeded(self.problem, own, first)
-        self.prepare(trials)
-        self._gave_up = self._has_lost_too_many(first - len(own))
+        n_own = self._take_in(trials, first)
+        self._gave_up = self._has_lost_too_many(first - n_own)
         if self._gave_up:
             return
         start = 0
@@ -164,6 +159,17 @@ class Hyperband(Algorithm):
             found = next(((b, *place) for b in brackets if (place := b.early_promotion()) is not None), None)
             last = self._brackets.get(len(self._plans) - 1)
             yield self._begun(k, last) if found is None else self._promoted(k, *found)
+
+    def _take_in(self, trials: Sequence[PastTrial], first: int) -> int:
+        """Put all trials in their rungs and remove checkpoints that no trial needs; return how many are our own."""
+        own = [trial for trial in trials if not trial.is_earlier]
+        self._brackets, self._waits, self._newest = self._empty(), False, None
+        self._brackets.fill(own, self.problem, self._most)
+        self._taken = {trial.name for trial in own}
+        if self._volume is not None and self.problem.settings.text(KEEP_SETTING, "needed") != KEEP_ALL:
+            self._volume.remove_unneeded(self.problem, own, first)
+        self.prepare(trials)
+        return len(own)
 
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Take in the history before configurations are drawn."""
@@ -239,7 +245,7 @@ class Hyperband(Algorithm):
         return self._most is not None and lost > rounds * sum(plan.size for plan in self._plans)
 
     def _empty(self) -> Brackets:
-        return Brackets(self._plans, self._parameter, self.labels)
+        return Brackets(self._plans, self._parameter, self.labels, self.bracket)
 
     # --- the reported state -------------------------------------------------------------------------------------------
 

@@ -144,10 +144,13 @@ class Brackets:
         plans: Of one round; the brackets of further rounds repeat them.
         resource: The parameter that receives the resource; None when there is none.
         labels: Of the algorithm.
+        kind: Of bracket.
     """
 
-    def __init__(self, plans: Sequence[BracketPlan], resource: Parameter | None, labels: Labels) -> None:
-        self._plans = plans
+    def __init__(
+        self, plans: Sequence[BracketPlan], resource: Parameter | None, labels: Labels, kind: type[Bracket] = Bracket
+    ) -> None:
+        self._plans, self._kind = plans, kind
         self._resource = resource
         self._labels = labels
         self._known: dict[int, Bracket] = {}
@@ -155,7 +158,7 @@ class Brackets:
     def get(self, number: int) -> Bracket:
         """Return a bracket; one that has no trials yet is empty."""
         if number not in self._known:
-            self._known[number] = Bracket(number, self._plans[number % len(self._plans)])
+            self._known[number] = self._kind(number, self._plans[number % len(self._plans)])
         return self._known[number]
 
     def begun(self) -> list[int]:

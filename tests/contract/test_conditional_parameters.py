@@ -24,7 +24,7 @@ from tests.support.suggestion import (
     served_here,
 )
 
-HALVING = ("hyperband", "bohb")
+HALVING = ("hyperband", "bohb", "asha")
 """What they search has a resource, which all trials have."""
 ALGORITHMS = [
     entry.info.name
@@ -38,6 +38,7 @@ QUICK: dict[str, dict[str, object]] = {
     "multivariate-tpe": {"n_startup_trials": 3},
     "hyperband": {"r_l": 3, "resource_name": "layers", "rounds": 0},
     "bohb": {"r_l": 3, "resource_name": "layers", "n_startup_trials": 3},
+    "asha": {"r_l": 3, "resource_name": "layers"},
 }
 
 

@@ -39,6 +39,7 @@ QUICK: dict[str, dict[str, object]] = {
 QUICK["multivariate-tpe"] = QUICK["tpe"]
 QUICK["hyperband"] = {"r_l": 8, "resource_name": "j", "eta": 2, "s_max": 3, "rounds": 0}
 QUICK["bohb"] = {**QUICK["hyperband"], "n_startup_trials": 3}
+QUICK["asha"] = {name: value for name, value in QUICK["hyperband"].items() if name != "rounds"}
 
 DISTRIBUTIONS = {
     "default": pb.DISTRIBUTION_UNSPECIFIED,

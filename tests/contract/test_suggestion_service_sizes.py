@@ -38,8 +38,8 @@ SLOW = {"bayesianoptimization": "scikit-optimize fits its model anew for every s
 """Algorithms with which large numbers take minutes, and why."""
 
 LEARNING = [name for name, info in INFOS.items() if info.reads_history and name not in SLOW]
-HALVING = ("hyperband", "bohb")
-"""Algorithms that search a resource, too, and stop unless they are told how many rounds they may run."""
+HALVING = {"hyperband": {"rounds": 0}, "bohb": {"rounds": 0}, "asha": {}}
+"""Algorithms that search a resource, too, and how they never stop."""
 
 
 def experiment_of(algorithm: str, parameters: list[pb.ParameterSpec], **fields: object) -> pb.Experiment:
@@ -47,7 +47,7 @@ def experiment_of(algorithm: str, parameters: list[pb.ParameterSpec], **fields: 
     chosen = {"random_state": 3, **QUICK.get(algorithm, {})}
     if algorithm in HALVING:
         parameters = [*parameters, a_parameter("epochs", pb.INT, min="1", max="9")]
-        chosen |= {"r_l": 9, "resource_name": "epochs", "rounds": 0}
+        chosen |= {"r_l": 9, "resource_name": "epochs", **HALVING[algorithm]}
     return an_experiment(algorithm, parameters, **{"settings": chosen, **fields})  # type: ignore[arg-type]  # by name
 
 
@@ -188,7 +188,7 @@ def test_a_service_killed_in_the_middle_of_an_answer_gives_it_when_it_is_back(al
         assert service.ask(experiment, count=2) == other.ask(experiment, count=2)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in LEARNING if name != "hyperband"])  # which draws at random
+@pytest.mark.parametrize("algorithm", [name for name in LEARNING if name not in ("hyperband", "asha")])  # they draw
 def test_what_learns_wins_a_race_against_random_search(here: Callable[[str], Service], algorithm: str) -> None:
     """On a bowl, by the mean of its second half of trials: what has learned something looks near the bottom."""
     parameters = [a_parameter(name, min="-1", max="1") for name in ("x", "y")]

@@ -225,6 +225,44 @@ def test_a_node_that_fails_is_the_reason_of_its_trials(
     assert any(f"ended because its node failed on {node} (Slurm job" in out for node in nodes)
 
 
+TRAINING = """
+file=$KATIB_CHECKPOINT_DIR/step
+trap asked=yes TERM
+step=$(cat $file || echo 0)
+while [ $step -lt 12 ]; do
+  [ -z "$asked" ] || exit 0
+  step=$((step + 1)); echo $step > $file; echo loss=$step
+  sleep 0.3
+done
+: ${trialParameters.learningRate}
+"""
+
+
+def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_checkpoint_and_has_not_failed(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    settings = [
+        {"name": "suggestion_trial_dir", "value": "/checkpoints"},
+        {"name": "n_population", "value": "5"},
+        {"name": "truncation_threshold", "value": "0.2"},
+    ]
+    algorithm = {"algorithmName": "pbt", "algorithmSettings": settings}
+    file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1, algorithm=algorithm)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: any("loss=4" in log.read_text() for log in tmp_path.rglob("training.log")), "four steps")
+        urgent = ["sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null"]
+        cluster.command(*urgent, "--wrap", "exec sleep 1")
+        out, _ = process.communicate(timeout=120)
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert process.returncode == 0, out
+    assert "was preempted by another job of Slurm" in out
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
+    assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
 def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
     cluster.command("scontrol", "update", "PartitionName=other", "State=DOWN")
     file = write(tmp_path, LOSS, maxTrialCount=1, parallelTrialCount=1)

@@ -1,4 +1,4 @@
-"""Hyperband and BOHB in the whole engine: real services, real trials, and the engine started again in mid-bracket."""
+"""Algorithms with rungs in the whole engine: real services, real trials, and kills in mid-bracket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.checkpoints import parent_of
 from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.local import open_engine
 from katib.local.processes.proc import descendants
 from katib.tuning.reading import assignments_of, is_completed, last_condition
 from katib.tuning.service import TuningService
+from tests.support.cli import a_server, katib_here
 from tests.support.experiments import a_double, a_template, an_experiment
 from tests.support.waiting import eventually
 
@@ -127,10 +129,10 @@ def test_a_service_that_is_killed_in_mid_bracket_is_replaced_and_two_experiments
         assert rungs(service) == rungs(service, "other") == BRACKETS
 
 
-def services_of(algorithm: str) -> list[int]:
-    """Return the processes of ours that serve an algorithm."""
+def services_of(algorithm: str, server: int | None = None) -> list[int]:
+    """Return the processes of ours, or of a server, that serve an algorithm."""
     found = []
-    for pid in descendants(os.getpid()):
+    for pid in descendants(os.getpid() if server is None else server):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -169,3 +171,49 @@ def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> No
 
         assert rungs(service) == BRACKETS
     assert histories == {"1 ": 9, "1 3 ": 3, "1 3 9 ": 1, "3 ": 5, "3 9 ": 1, "9 ": 3}
+
+
+@pytest.mark.parametrize("algorithm", ["asha", "hyperband"])
+def test_kills_lose_no_paused_trial_and_no_checkpoint_that_is_needed(tmp_path: Path, algorithm: str) -> None:
+    """The service is killed, then twice the whole server, while trials pause and go on from checkpoints."""
+    command = f'echo ${{trialParameters.epochs}} >> "$KATIB_CHECKPOINT_DIR/history"; {COMMAND}'
+    raw = a_halving(algorithm=algorithm, command=command, maxTrialCount=22, parallelTrialCount=3)
+    raw["spec"]["algorithm"]["algorithmSettings"].append({"name": "suggestion_trial_dir", "value": "/checkpoints"})
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(raw))
+    data = tmp_path / ".katib"
+    folder = data / "checkpoints" / NS / "demo"
+    with a_server(tmp_path, "--orphans", "0") as server:
+        server.wait_until_ready()
+        applied = katib_here("apply", "demo.yaml", "--server", server.url, cwd=tmp_path)
+        assert applied.returncode == 0, applied.stderr
+        assert server.process is not None
+        eventually(lambda: any(folder.glob("*/history")))
+        for pid in services_of(algorithm, server.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(2):
+            begun = len(list(folder.iterdir()))
+            eventually(lambda begun=begun: len(list(folder.iterdir())) > begun)  # type: ignore[misc]
+            server.kill()
+            eventually(lambda: not server.descendants())
+            server.start()
+            server.wait_until_ready()
+        server.stop()
+    with working(data) as service:
+        ended(service)
+        trials = {trial.name: trial for trial in service.trials(NS, "demo").items}
+        best = service.best(NS, "demo")
+
+    parent_of_trial = {name: parent_of(trial.metadata.labels) for name, trial in trials.items()}
+    continued = Counter(filter(None, parent_of_trial.values()))
+    left = {path.parent.name: path.read_text().split() for path in folder.glob("*/history")}
+    assert len(trials) == 22
+    assert continued.keys() <= trials.keys()
+    assert max(continued.values()) == 1
+    assert best is not None
+    assert left.keys() == (trials.keys() - continued.keys()) | {best.name}
+    for name, history in left.items():
+        chain = [name]
+        while parent := parent_of_trial[chain[-1]]:
+            chain.append(parent)
+        epochs = [assignments_of(trials[link])["epochs"] for link in reversed(chain)]
+        assert list(dict.fromkeys(history)) == epochs  # one that was interrupted wrote its line twice

@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "nsga2": {"population_size": 3},
     "hyperband": {"r_l": 9, "resource_name": "epochs", "rounds": 0},
     "bohb": {"r_l": 9, "resource_name": "epochs", "rounds": 0, "n_startup_trials": 3},
+    "asha": {"r_l": 9, "resource_name": "epochs"},
     "pbt": {"n_population": 5},
 }
 

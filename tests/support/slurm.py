@@ -53,7 +53,7 @@ class SlurmCluster:
         for daemon in ("munged", "slurmctld", *NODES):
             self.start_daemon(daemon)
         _wait(
-            lambda: self.command("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 2 * len(NODES),
+            lambda: self.command("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3 * len(NODES),
             "nodes are not idle",
         )
 
@@ -165,6 +165,7 @@ class SlurmCluster:
             ),
             "PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP",
             "PartitionName=other Nodes=ALL MaxTime=60 State=UP",
+            "PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=2",
         ]
         (self.directory / "slurm.conf").write_text("\n".join([*lines, ""]))
         (self.directory / "gres.conf").write_text(f"Name=gpu File={self.directory}/gpu[0-{GPUS - 1}]\n")
@@ -212,6 +213,8 @@ KillWait={wait}
 MinJobAge=300
 ReturnToService=2
 SlurmdTimeout=10
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 GresTypes=gpu
 DefMemPerCPU=100
 """

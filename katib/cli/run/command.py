@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,15 @@ _OF_AN_ENGINE = ("config", "containers", "on")
 """Options that have no meaning where a server runs the experiment."""
 
 
+learn_from_option = click.option(
+    "--learn-from",
+    "learn_from",
+    multiple=True,
+    metavar="EXPERIMENT",
+    help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated.",
+)
+
+
 @click.command(
     epilog=options.examples(
         "katib run experiment.yaml",
@@ -53,6 +63,7 @@ _OF_AN_ENGINE = ("config", "containers", "on")
     metavar="FILE",
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
+@learn_from_option
 @options.budget
 @again.choice_options
 @options.detach
@@ -71,6 +82,7 @@ _OF_AN_ENGINE = ("config", "containers", "on")
 def run(
     file: str,
     warm_start: str | None,
+    learn_from: tuple[str, ...],
     budget: dict[str, str],
     choice: Choice,
     detach: bool,
@@ -106,7 +118,7 @@ def run(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
-    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start), budget)
+    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), budget)
     if cluster:
         return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
     try:
@@ -130,13 +142,15 @@ def run(
     )
 
 
-def with_earlier(file: FileText, warm_start: str | None) -> FileText:
-    """Return an experiment file with the earlier trials of another file."""
-    if warm_start is None:
+def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[str]) -> FileText:
+    """Return an experiment file with the earlier trials of another file, and with experiments to learn from."""
+    if warm_start is None and not learn_from:
         return file
-    from katib.tuning.earlier_files import with_earlier_trials
+    from katib.tuning.earlier_files import with_earlier_experiments, with_earlier_trials
 
-    return with_earlier_trials(file, *options.read_file(warm_start))
+    if warm_start is not None:
+        file = with_earlier_trials(file, *options.read_file(warm_start))
+    return with_earlier_experiments(file, learn_from) if learn_from else file
 
 
 def run_here(

@@ -38,7 +38,7 @@ from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastT
 _LABELS = "katib:labels"
 """System attribute of a trial: the labels that the algorithm gave it, which it wants to see again."""
 
-_UNFIT = frozenset({"hyperband", "bohb", "pbt", "enas", "darts"})
+_UNFIT = frozenset({"hyperband", "bohb", "asha", "pbt", "enas", "darts"})
 """They also decide how long a trial trains, or what it starts from."""
 
 _OUTCOMES = {

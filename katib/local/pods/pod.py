@@ -110,7 +110,7 @@ class Pod:
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
-        if self._stopping or self.record.is_finished:
+        if self._stopping or self.record.is_finished or self.is_storing:
             return
         self._stopping = True
         self._note(stopping=True)

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from katib.api.failure_text import pod_title
 from katib.backoff import Backoff
 
+PREEMPTED = "Preempted"
+"""Reason of a pod that had to make room for others: no failure, however often it happens."""
+
 
 class Phase(StrEnum):
     """Where a pod stands, in Kubernetes' words."""

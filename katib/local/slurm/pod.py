@@ -29,7 +29,7 @@ from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import PodPlan, write_note
 from katib.local.pods.place import PodListener
 from katib.local.pods.plans import ContainerPlan, Role
-from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
 from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
@@ -151,7 +151,7 @@ class SlurmPod:
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End its job."""
-        if self._stopping or self.record.is_finished:
+        if self._stopping or self.record.is_finished or self._closing:
             return
         self._stopping = True
         self._note(stopping=True)
@@ -229,12 +229,13 @@ class SlurmPod:
     def _is_over(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
 
-        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then.
+        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then; also where a
+        program ended well that was asked to end, as one does that keeps a checkpoint.
         """
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is not None and progress.is_over:
-            if self._stopping or submission.is_over or self._exit_code() == 0:
+            if self._stopping or submission.is_over or (self._exit_code() == 0 and not progress.was_asked):
                 return True
             if self._looks_wanted is None:
                 self._looks_wanted = submission.looks + 1
@@ -310,7 +311,8 @@ class SlurmPod:
     def _conclude(self, explanations: Sequence[str]) -> None:
         monitors = [monitor for _, monitor, _ in self._monitors]
         self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
-        succeeded = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
+        is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
+        succeeded = is_through and not self._is_preempted
         explanation = "; ".join(filter(None, explanations))
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
@@ -350,6 +352,11 @@ class SlurmPod:
         if not last and self._progress is not None and self._progress.step_code:
             return self._progress.step_code
         return next((code for code in last if code), 0 if last else None)
+
+    @property
+    def _is_preempted(self) -> bool:
+        asked = self._progress is not None and (self._progress.was_asked or not self._progress.is_over)
+        return asked and not self._stopping and self._state().state == "PREEMPTED"
 
     def _is_lost(self) -> bool:
         """Return whether Slurm ended its job because its controller had forgotten that it ran.
@@ -411,8 +418,8 @@ class SlurmPod:
         exits = {} if self._progress is None else self._progress.exits
         state = self._state().state
         found = []
-        if self._closing and self._is_lost():
-            return (ContainerExit(self._main, _SIGNAL_BASE + signal.SIGKILL, "was lost", lost=True),)
+        if self._closing and (self._is_preempted or self._is_lost()):
+            return (ContainerExit(self._main, _SIGNAL_BASE + signal.SIGKILL, "was ended by Slurm", lost=True),)
         if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
             return (ContainerExit(self._main, code, exit_text(code)),)
         for i, container in enumerate(self.plan.containers):
@@ -530,7 +537,7 @@ _REASONS: Final = {
     "DEADLINE": "DeadlineExceeded",
     "NODE_FAIL": "NodeLost",
     "BOOT_FAIL": "NodeLost",
-    "PREEMPTED": "Preempted",
+    "PREEMPTED": PREEMPTED,
     "CANCELLED": "Cancelled",
 }
 

@@ -6,9 +6,9 @@ node.
 
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
 `<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
-the time in seconds, the node and the cards that Slurm gave it. For a pod of a gang it has `step` with the number of its
-step, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one pod, which a
-submission whose answer was lost can lead to, the second does nothing.
+the time in seconds, the node and the cards that Slurm gave it; `term` says that the script was asked to end. For a pod
+of a gang it has `step` with the number of its step, and `srun` with the code by which that ended. The file is made with
+`O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Progress:
     Attributes:
         exits: By the number of a container, the exit codes of its processes, the first one first.
         is_over: Whether nothing more comes.
+        was_asked: Whether it was asked to end, by us or by Slurm.
         job: In which it runs; empty where that is not known.
         began: When, by the clock of its node, in seconds since 1970; 0 where that is not known.
         node: On which.
@@ -49,6 +50,7 @@ class Progress:
 
     exits: dict[int, list[int]] = field(default_factory=dict)
     is_over: bool = False
+    was_asked: bool = False
     job: str = ""
     began: int = 0
     node: str = ""
@@ -64,6 +66,8 @@ def parse_progress(text: str) -> Progress:
         number, _, code = line.partition(" ")
         if line == "end":
             found.is_over = True
+        elif line == "term":
+            found.was_asked = True
         elif number == "job":
             found.job, began, found.node, cards = (*code.split(" "), "", "", "", "")[:4]
             found.began = int(began) if began.isdecimal() else 0
@@ -99,7 +103,8 @@ def pod_script(
     numbered = list(enumerate(plan.containers))
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
-    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C", "trap : TERM"]
+    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
+    lines.append(f"asked() {{ echo term >>{followed}; }}; trap asked TERM")
     began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
     lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
@@ -140,8 +145,8 @@ def _functions(
     made = [container.directory, *container.volumes]
     return [
         f"process_{i}() {{",
-        *changes,
         f"mkdir -p {shlex.join(map(str, made))}",
+        *changes,
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
         f"container_{i}() {{",

@@ -58,6 +58,21 @@ def test_earlier_trials_of_a_table_go_with_the_experiment(
     ]
 
 
+def test_experiments_to_learn_from_are_added_to_those_of_the_file(
+    katib: Katib, file: Path, service: MemoryTuningService
+) -> None:
+    for name in ("first", "second"):
+        file.write_text(document(name))
+        assert katib("run", str(file)).code == 0
+    raw = json.loads(document("demo").replace('"random"', '"house-special"'))
+    raw["spec"]["warmStart"] = {"experiments": ["first"]}
+    file.write_text(json.dumps(raw))
+
+    assert katib("run", str(file), "--learn-from", "second", "--learn-from", "first").code == 0
+    demo = next(found.encode()["spec"] for found in service.experiments() if found.name == "demo")
+    assert demo["warmStart"] == {"experiments": ["first", "second"]}
+
+
 def test_a_table_that_cannot_be_used_is_refused_before_anything_runs(
     katib: Katib, file: Path, tmp_path: Path, service: MemoryTuningService
 ) -> None:

@@ -44,7 +44,7 @@ RUN = {
         import_all("suggestion_services.darts")
         for name in (
             *("random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization", "gp", "cmaes", "sobol"),
-            *("auto", "hyperband", "bohb", "pbt", "nsga2"),
+            *("auto", "hyperband", "bohb", "asha", "pbt", "nsga2"),
         ):
             serve(name)
         import_all("suggestion_services.enas")
@@ -93,7 +93,8 @@ def serve(name, early_stopping=False):
     from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_here
 
     halving = {"r_l": "1", "resource_name": "lr", "s_max": "1"}
-    required = {"hyperband": halving, "bohb": halving, "pbt": {"suggestion_trial_dir": "s3://bucket/population"}}
+    required = dict.fromkeys(("hyperband", "bohb", "asha"), halving)
+    required["pbt"] = {"suggestion_trial_dir": "s3://bucket/population"}
     parameters = [a_parameter(parameter, min="0", max="1", step="0.1") for parameter in ("lr", "momentum")]
     experiment = an_experiment(name, parameters, settings=required.get(name), max_trial_count=11)
     trials = [  # more than any algorithm draws at random

@@ -1,0 +1,104 @@
+"""The algorithm `asha`: trials pause at a rung, and the best of those that came to it go on.
+
+Notation as in `hyperband.schedule`; there is one ladder of rungs, with R * eta^-s_max at its foot.
+Source: [Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys, algorithm 2: of n trials that ended at a
+rung the best floor(n / eta) go on, from the top rung downwards; where none may, a new configuration begins.
+
+A pause is the end of a trial: its slot is free and its checkpoint stays. To go on is a trial of its own, that names the
+paused one as its parent, with more of the resource and, with `suggestion_trial_dir`, its checkpoint. So paused trials
+are in the history as all others, and neither restarts nor kills of anything forget one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from suggestion_services.base.algorithm import PastTrial, Problem, Proposal
+from suggestion_services.hyperband.hyperband import Hyperband
+from suggestion_services.hyperband.rungs import Bracket, Labels, Member
+
+
+@dataclass
+class Ladder(Bracket):
+    """Rungs that no trial waits for."""
+
+    @property
+    @override
+    def begins(self) -> bool:
+        return True
+
+    def paused(self, rung: int) -> list[Member]:
+        """Return the trials that ended at a rung with a value and that no trial continues, best first.
+
+        Args:
+            rung: Not the last one.
+        """
+        continued = {member.parent for member in self.rungs[rung + 1]}
+        free = (m for m in self.rungs[rung] if m.rank is not None and m.name not in continued)
+        return sorted(free, key=lambda m: (m.rank or (), m.name))
+
+    def share_of_best(self, rung: int, eta: float) -> list[Member]:
+        """Return the best of the trials that ended at a rung, at most one of `eta`."""
+        ended = [member for member in self.rungs[rung] if not member.is_pending]
+        ranked = sorted((m for m in ended if m.rank is not None), key=lambda m: (m.rank or (), m.name))
+        return ranked[: math.floor(len(ended) / eta)]
+
+
+class Asha(Hyperband):
+    """The algorithm `asha`."""
+
+    labels = Labels("asha.suggestion.katib.kubeflow.org")
+    bracket = Ladder
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._plans, self._most = self._plans[:1], 1
+        self._brackets = self._empty()
+
+    @property
+    def ladder(self) -> Ladder:
+        """The rungs with their trials."""
+        bracket = self._brackets.get(0)
+        assert isinstance(bracket, Ladder)
+        return bracket
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        self._take_in(trials, first)
+        for k in range(first, first + count):
+            ladder = self.ladder
+            promotion = self.promotion()
+            yield self._begun(k, ladder) if promotion is None else self._promoted(k, ladder, *promotion)
+
+    def promotion(self) -> tuple[int, Member] | None:
+        """Return the trial that goes on next, and to which rung; None when a new one is to begin."""
+        for rung in range(len(self.ladder.rungs) - 2, -1, -1):
+            best = self.ladder.share_of_best(rung, self._resource.eta)
+            for member in self.ladder.paused(rung):
+                if member not in best:
+                    break
+                if self.problem.space.nearest(member.assignments.items()) is not None:  # else it is a stranger's
+                    return rung + 1, member
+        return None
+
+    @override
+    def explain(self) -> str:
+        name = self.labels.prefix.partition(".")[0]
+        parts = []
+        for rung, members in zip(self.ladder.plan.rungs, self.ladder.rungs, strict=True):
+            if members:
+                running = sum(member.is_pending for member in members)
+                value = (
+                    "" if rung.resource is None or self._parameter is None else self._parameter.format(rung.resource)
+                )
+                at = f"{self._resource.name}={value}" if value else "a rung"
+                parts.append(f"{len(members)} at {at}" + (f" ({running} running)" if running else ""))
+        return f"{name} has trials at its rungs: {', '.join(parts)}" if parts else ""
+
+    @override
+    def reply_settings(self) -> Mapping[str, str]:
+        return {}
