@@ -52,21 +52,6 @@ def test_an_edit_of_a_module_that_the_script_imports_counts(directory: Path) -> 
     assert "model.py changed since" in second.stderr
 
 
-def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path) -> None:
-    (directory / "train.py").write_text(
-        "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
-    )
-    first = run(directory)
-    before = trials(directory)
-    done = run(directory, "--retry-failed")
-    after = trials(directory)
-
-    assert (first.returncode, done.returncode) == (0, 0)
-    assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
-    assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
-    assert {state for state, _ in after.values()} == {"Succeeded"}
-
-
 def test_all_failed_experiment_of_another_search_starts_again_and_the_old_one_is_kept(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
     run(directory)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,14 @@ def test_an_ended_experiment_starts_again_or_goes_on(directory: Path, option: st
     assert all(katib_json("metrics", trial, cwd=directory) for trial in old)
 
 
-@pytest.mark.usefixtures("server")
-def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path) -> None:
+@pytest.mark.parametrize("beside", [True, False], ids=["server", "alone"])
+def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path, *, beside: bool) -> None:
     (directory / "train.py").write_text(FAILS_ONCE)
-    first = run(directory)
-    before = trials(directory)
-    done = run(directory, "--retry-failed")
-    after = trials(directory)
+    with a_server(directory) if beside else nullcontext():
+        first = run(directory)
+        before = trials(directory)
+        done = run(directory, "--retry-failed")
+        after = trials(directory)
 
     assert (first.returncode, done.returncode) == (0, 0)
     assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]

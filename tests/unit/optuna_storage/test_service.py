@@ -218,9 +218,10 @@ def test_what_has_ended_takes_little_memory(world: World) -> None:
     ended, going_on = world.begin(study), world.begin(study)
     world.turn(ended, COMPLETE, 1.0)
 
-    known = next(iter(world.trials._known.values())).trials
-    assert [known[number].stored is None for number in (0, 1)] == [True, False]
-    assert world.trial(going_on).number == 1
+    known = next(iter(world.trials._known.values()))
+    assert list(known.going) == [1]
+    assert len(known._ended[0]) < 200  # bytes: packed, without its object
+    assert [world.trial(one).number for one in (ended, going_on)] == [0, 1]
 
 
 def test_a_trial_that_its_user_ended_has_failed(world: World) -> None:
