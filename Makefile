@@ -69,7 +69,7 @@ setup-doors:
 	@$(VENV)-doors/bin/python -m pip install --quiet --editable ".[files]" --group doors
 
 test-doors: setup-doors ## Run what works with MLflow, Ray, Transformers and the Kubeflow SDK with these libraries, in an environment of its own
-	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m pytest -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_optuna_examples.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py tests/integration/test_kubeflow_sdk.py
+	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m $(RUNNER) -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_optuna_examples.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py tests/integration/test_kubeflow_sdk.py
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks
@@ -84,7 +84,7 @@ setup-optuna:
 	@$(VENV)-optuna/bin/python -m pip install --quiet --editable . --group optuna
 
 test-optuna: setup-optuna ## Run Optuna's own tests of a storage, and its client, in an environment of their own
-	@PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python $(VENV)-optuna/bin/python -m pytest -q --noconftest tests/integration/test_optuna_storage.py tests/integration/test_optuna_examples.py
+	@PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python $(VENV)-optuna/bin/python -m $(RUNNER) -q --noconftest tests/integration/test_optuna_storage.py tests/integration/test_optuna_examples.py
 
 $(FRAMEWORKS)/.stamp-$(VERSIONS): pyproject.toml constraints.txt
 	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)

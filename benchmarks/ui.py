@@ -91,7 +91,8 @@ MARKS = """
 OURS = """{
   useful: () => document.querySelector("#head .state") && document.querySelector("#head .best .value")
     && document.querySelector("#trials tbody tr"),
-  history: () => document.querySelector('[data-figure="history"] .scatterlayer .trace'),
+  history: () => document.querySelector('[data-figure="history"] :is(.sketch, .scatterlayer .trace)'),
+  plotly: () => document.querySelector('[data-figure="history"] .scatterlayer .trace'),
   parallel: () => document.querySelector('[data-figure="parallel"] .parallel canvas'),
 }"""
 THEIR_HISTORY = '() => document.querySelector(".js-plotly-plot .scatterlayer .trace")'
@@ -176,7 +177,8 @@ def paint(browser: BrowserType, root: Path, rival: Path | None) -> bool:
         missed |= statistics.median(useful) > target
         print(
             f"paint, {count:,} trials: useful {_spread(useful)} (target {target} s), history "
-            f"{_spread([run['history'] for run in runs])}, parallel {_spread([run['parallel'] for run in runs])}; "
+            f"{_spread([run['history'] for run in runs])}, by Plotly {_spread([run['plotly'] for run in runs])}, "
+            f"parallel {_spread([run['parallel'] for run in runs])}; "
             f"second visit: useful {second['useful']:.2f} s, history {second['history']:.2f} s; "
             f"first, of a fresh server: useful {first['useful']:.2f} s, history {first['history']:.2f} s; {_load()}",
             flush=True,

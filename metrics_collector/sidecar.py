@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from katib.api.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
 from katib.api.types import UNAVAILABLE
 from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
@@ -286,11 +286,22 @@ class Sidecar:
         """Report why there is no objective; in the log too, for controllers that read nothing else."""
         if phase is not Phase.ENDED:
             return
-        self._news += filter(None, (self._last_words() or self._collector.explanation(), self._source.problem))
+        is_missing = self._program.completed and not self._objective_found and not self._was_stopped
+        is_posted = is_missing and self._is_posted()
+        why = self._last_words() or ("" if is_posted else self._collector.explanation())
+        self._news += filter(None, (why, self._source.problem))
         if refused := self._collector.refused():
             _logger.warning("%s", refused)
-        if self._program.completed and not self._objective_found and not self._was_stopped:
+        if is_missing and not is_posted:
             self._report([MetricLog(ZERO_TIME, self._objective, UNAVAILABLE)])
+
+    def _is_posted(self) -> bool:
+        """Return whether the program itself reported the objective: as a status of Kubeflow Trainer, or by a call."""
+        try:
+            found = self._log.newest(self._arguments.trial, limit=1, metric_name=self._objective)
+        except KatibError:
+            return False
+        return any(parse_value(reading.value) is not None for reading in found)
 
     def _last_words(self) -> str:
         """Return the last line of a program that failed: its output goes with its pod."""

@@ -11,12 +11,15 @@ from typing import Any
 
 import yaml
 
-from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Trial
+from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"
 TARGET = COMPONENTS / "crds"
+TRAINERS = COMPONENTS / "optimization-jobs"
+"""The kind of Kubeflow Trainer, for clusters where Trainer does not bring it."""
 
 Json = dict[str, Any]
 
@@ -47,6 +50,7 @@ def main() -> int:
         TARGET / f"{plural(model)}.yaml": yaml.safe_dump(definition(model, columns), sort_keys=False, width=120)
         for model, columns in KINDS.items()
     }
+    wanted[TRAINERS / "optimizationjobs.yaml"] = yaml.safe_dump(_trainers(), sort_keys=False, width=120)
     wanted[COMPONENTS / "config" / "trial-templates.yaml"] = (
         ROOT / "katib" / "local" / "trial-templates.yaml"
     ).read_text()
@@ -67,13 +71,13 @@ def plural(model: type[Resource]) -> str:
 
 def definition(model: type[Resource], columns: list[Json]) -> Json:
     """Return the CustomResourceDefinition of a kind."""
-    name = model.__name__
+    name, (group, version) = model.__name__, model().api_version.split("/")
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural(model)}.{GROUP}"},
+        "metadata": {"name": f"{plural(model)}.{group}"},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {
                 "kind": name,
@@ -84,7 +88,7 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
             },
             "versions": [
                 {
-                    "name": VERSION,
+                    "name": version,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
@@ -94,6 +98,17 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
             ],
         },
     }
+
+
+def _trainers() -> Json:
+    """Return the definition of OptimizationJob, which has no words and no columns."""
+    found = definition(OptimizationJob, [])
+    found["spec"]["names"].pop("categories")
+    (version,) = found["spec"]["versions"]
+    version.pop("additionalPrinterColumns")
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["required"] = ["objectives", "parameters", "trainJobTemplate"]
+    return found
 
 
 if __name__ == "__main__":

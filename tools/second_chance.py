@@ -26,7 +26,7 @@ SAVED = "saved-tests/tests.txt"
 """Where the ids of saved tests are added, below the working directory, unless `SAVED_TESTS` names another file."""
 
 VARIABLE = "SECOND_CHANCE"
-"""When it is set, `make test`, `make test-slow` and `make test-cluster` run pytest through this module."""
+"""When it is set, the targets of the Makefile that run tests run pytest through this module."""
 
 
 class Failures:

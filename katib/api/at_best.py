@@ -34,6 +34,8 @@ def with_at_best(objective: ObjectiveSpec, observation: Observation | None, curv
 
     Objectives and bounded metrics are left out: one reading of each decides, and that is the one to be shown.
     """
+    if not objective.additional_metric_names:
+        return observation
     decisive = {*(term.name for term in objective.terms), *(bounds.metric_name for bounds in objective.constraints)}
     others = [name for name in objective.metric_names if name not in decisive]
     value = metric_text(objective, observation) if others else None

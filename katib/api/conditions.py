@@ -56,7 +56,10 @@ def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
 
 def has_ended(conditions: Iterable[Condition]) -> bool:
     """Return whether an experiment with these conditions is over."""
-    return bool([c for c in conditions if c.type in COMPLETED_EXPERIMENT and c.status == "True"])
+    for condition in conditions:  # noqa: SIM110 - asked several times a trial, and a generator costs more calls
+        if condition.type in COMPLETED_EXPERIMENT and condition.status == "True":
+            return True
+    return False
 
 
 def current_type(conditions: Conditions) -> str:
@@ -77,14 +80,12 @@ def set_condition(
     old = find_condition(conditions, type_)
     if old is not None and old.status == status and old.reason == reason:
         return conditions
-    now = whole_second(now)
+    now = now.replace(microsecond=0)
     changes: dict[str, Any] = {"status": status, "reason": reason, "message": message, "last_update_time": now}
     since = old.last_transition_time if old is not None and old.status == status else now
     if old is None:
-        new = types.Condition(type=type_, last_transition_time=since, **changes)
-    else:
-        new = structs.replace(old, last_transition_time=since, **changes)
-    return (*without_condition(conditions, type_), new)
+        return (*conditions, types.Condition(type=type_, last_transition_time=since, **changes))
+    return (*without_condition(conditions, type_), structs.replace(old, last_transition_time=since, **changes))
 
 
 def without_condition(conditions: Conditions, *types: str) -> Conditions:

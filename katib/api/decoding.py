@@ -1,4 +1,4 @@
-"""Plain data to an Experiment, keeping every part that can be read.
+"""Plain data to an Experiment or another kind of ours, keeping every part that can be read.
 
 A field of the wrong type is reported and left out, so that the rules about all other fields still get their say and a
 user sees all errors of a file at once.
@@ -7,16 +7,19 @@ user sees all errors of a file at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import convert
 
 from katib.api.json_values import without_nulls
-from katib.api.types import Experiment
+from katib.api.types import Experiment, Resource
 from katib.api.types.fitting import Misfit, fitted
+from katib.api.types.model import prepare
 from katib.api.unknown_fields import OPAQUE_FIELDS
 from katib.api.wording import path_of, shown, wrong_type
 from katib.errors import FieldError
+
+R = TypeVar("R", bound=Resource)
 
 SERVER_FIELDS = frozenset(
     {
@@ -35,7 +38,12 @@ SERVER_FIELDS = frozenset(
 
 
 def decode(raw: Mapping[str, Any]) -> tuple[Experiment, list[FieldError]]:
-    """Return the experiment without status and server's fields, and an error for each value of the wrong type.
+    """Return an experiment as `decode_as` does."""
+    return decode_as(raw, Experiment)
+
+
+def decode_as(raw: Mapping[str, Any], model: type[R]) -> tuple[R, list[FieldError]]:
+    """Return an object without status and server's fields, and an error for each value of the wrong type.
 
     Values of the wrong type are replaced by nothing, or in a list by an empty stand-in, so that indices stay true.
     """
@@ -44,8 +52,9 @@ def decode(raw: Mapping[str, Any]) -> tuple[Experiment, list[FieldError]]:
     if isinstance(metadata := data.get("metadata"), dict):
         data["metadata"] = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
     misfits: list[Misfit] = []
-    experiment = convert(fitted(data, Experiment, misfits) or {}, Experiment)
-    return experiment, [_field_error(misfit) for misfit in misfits]
+    prepare(model)
+    found = convert(fitted(data, model, misfits) or {}, model)
+    return found, [_field_error(misfit) for misfit in misfits]
 
 
 def decode_stored(obj: Mapping[str, Any]) -> Experiment:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
+from katib.api.metrics import MetricLog, parse_value
 from katib.api.wording import either
 from katib.errors import FieldError
 
@@ -128,6 +130,20 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
         if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Suspended", "True"):
             return True
     return False
+
+
+def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:
+    """Return what the `status.trainerStatus` of a TrainJob says of the metrics of these names: a value of each.
+
+    Kubeflow Trainer writes it for a program that posts it. What is not a number is passed over, as malformed parts are.
+    """
+    metrics = value_at(job, ("status", "trainerStatus", "metrics"))
+    return [
+        MetricLog(now, one["name"], value)
+        for one in (metrics if isinstance(metrics, list) else ())
+        if isinstance(one, Mapping) and one.get("name") in names
+        if isinstance(value := one.get("value"), str) and parse_value(value) is not None
+    ]
 
 
 def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

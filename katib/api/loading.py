@@ -1,7 +1,8 @@
 """Files to submissions: the first wall that input meets.
 
-A file holds exactly one Experiment, and beside it any number of the `v1` ConfigMaps and Secrets that its template uses
-and of the training runtimes that its TrainJobs refer to. A file of training runtimes alone can be stored, too.
+A file holds exactly one Experiment, or one OptimizationJob, which is translated into one. Beside it stand any number of
+the `v1` ConfigMaps and Secrets that its template uses and of the training runtimes that its TrainJobs refer to. A file
+of training runtimes alone can be stored, too.
 What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
 submission, so that it can be reported together with everything validation finds.
 """
@@ -19,6 +20,9 @@ from msgspec import structs
 
 from katib.api.decoding import decode
 from katib.api.json_values import check_plain
+from katib.api.optimization_jobs import KIND as OPTIMIZATION_JOB
+from katib.api.optimization_jobs import experiment_of as experiment_of_job
+from katib.api.optimization_jobs import read_optimization_job, settled
 from katib.api.types import API_VERSION, Experiment
 from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import closest, shown
@@ -37,7 +41,10 @@ _COMPANIONS = {
 _RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 _CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-_API_VERSIONS = {"Experiment": API_VERSION, **_COMPANIONS}
+EXPERIMENTS = frozenset({"Experiment", OPTIMIZATION_JOB})
+"""Kinds that are run, of which a file holds one object."""
+
+_API_VERSIONS = {"Experiment": API_VERSION, OPTIMIZATION_JOB: _TRAINER, **_COMPANIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ def with_annotations(file: FileText, annotations: Mapping[str, str]) -> FileText
 
     def annotated(loaded: LoadedDocument) -> LoadedDocument:
         metadata = loaded.data.get("metadata")
-        if loaded.kind != "Experiment" or not isinstance(metadata, dict):
+        if loaded.kind not in EXPERIMENTS or not isinstance(metadata, dict):
             return loaded  # what is wrong with it is reported when it is submitted
         both = {**(metadata.get("annotations") or {}), **annotations}
         return replace(loaded, data={**loaded.data, "metadata": {**metadata, "annotations": both}})
@@ -123,12 +130,16 @@ class Submission:
         experiment: What could be read of it; no defaults yet, without status and fields that the server writes.
         companions: ConfigMaps, Secrets and training runtimes from the same file, with a namespace where they have one.
         errors: Values of the wrong type and unknown fields. Not empty: the experiment must not be used.
+        job: The OptimizationJob that the experiment is made of, with defaults and a namespace; None: of none.
+        notices: What its author should know.
     """
 
     raw: dict[str, Any]
     experiment: Experiment
     companions: tuple[dict[str, Any], ...] = ()
     errors: tuple[FieldError, ...] = ()
+    job: dict[str, Any] | None = None
+    notices: tuple[str, ...] = ()
 
     def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return a ConfigMap from the same file, None when the file has no such ConfigMap."""
@@ -154,7 +165,7 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
     Raises:
         InvalidError: The number of Experiments is wrong, or the Experiment is not JSON data.
     """
-    experiments = [document for document in documents if document.kind == "Experiment"]
+    experiments = [document for document in documents if document.kind in EXPERIMENTS]
     companions = [document for document in documents if document.kind in _COMPANIONS]
     if len(experiments) > 1:
         names = " and ".join(f"{shown(document.name)} at line {document.line}" for document in experiments[:4])
@@ -169,7 +180,9 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
         only_runtimes = all(document.kind in _RUNTIMES for document in companions)
         remedy = "add the Experiment" + (", or store it with katib apply" if only_runtimes else "")
         raise invalid(source, f"it holds no Experiment, only {kinds}", remedy, "document-missing")
-    return decode_experiment(experiments[0].data, default_namespace, companions)
+    (found,) = experiments
+    decode_it = decode_experiment if found.kind == "Experiment" else decode_optimization_job
+    return decode_it(found.data, default_namespace, companions)
 
 
 def holds_runtimes(file: FileText) -> bool:
@@ -234,6 +247,21 @@ def decode_experiment(
     )
 
 
+def decode_optimization_job(
+    raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
+) -> Submission:
+    """Read an OptimizationJob as `decode_experiment` does an Experiment.
+
+    Raises:
+        InvalidError: With everything that is wrong with it, but for what its Experiment is checked for.
+    """
+    job, unknown = read_optimization_job(raw)
+    submission = decode_experiment(experiment_of_job(job), default_namespace, companions)
+    whole, notices = settled(raw)
+    kept = _with_namespace({**whole, "spec": job.spec.encode()}, default_namespace)
+    return replace(submission, errors=(*unknown, *submission.errors), job=kept, notices=notices)
+
+
 def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     """Return the objects of a file, in order.
 
@@ -264,9 +292,7 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
     if kind is None:
         return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
     if not isinstance(kind, str) or kind not in _API_VERSIONS:
-        guess = (
-            closest(kind, ["Experiment", "TrainingRuntime", "ClusterTrainingRuntime"]) if isinstance(kind, str) else ""
-        )
+        guess = closest(kind, ["Experiment", *sorted(_RUNTIMES)]) if isinstance(kind, str) else ""
         remedy = (
             f"did you mean {guess}?"
             if guess

@@ -103,6 +103,17 @@ PRICES_ANNOTATION = "katib.kubeflow.org/prices"
 HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
 """On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 
+ALGORITHM_ANNOTATION = "katib.kubeflow.org/algorithm"
+ALGORITHM_SETTINGS_ANNOTATION = "katib.kubeflow.org/algorithm-settings"
+"""On an OptimizationJob: an algorithm in place of those that the object can name, and its options, as `a=1, b=2`."""
+
+EARLY_STOPPING_ANNOTATION = "katib.kubeflow.org/early-stopping"
+EARLY_STOPPING_SETTINGS_ANNOTATION = "katib.kubeflow.org/early-stopping-settings"
+"""On the same: an early stopping algorithm, and its options."""
+
+OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
+"""On an Experiment: the OptimizationJob that it was made of."""
+
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""

@@ -56,7 +56,7 @@ def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) 
             if summary is None:
                 summary = summaries[name] = Summary()
             summary.add(value)
-    return observation_with(metrics, (summary.metric(name) for name, summary in summaries.items()))
+    return observation_with(metrics, [summary.metric(name) for name, summary in summaries.items()])
 
 
 def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Observation | None:
@@ -68,7 +68,7 @@ def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Obs
     found = {metric.name: metric for metric in summaries}
     if not metrics or metrics[0] not in found:
         return None
-    return Observation(metrics=tuple(found.get(name) or Summary().metric(name) for name in dict.fromkeys(metrics)))
+    return Observation(metrics=tuple([found.get(name) or Summary().metric(name) for name in dict.fromkeys(metrics)]))
 
 
 def best_of(summaries: Mapping[str, Metric], *, maximize: bool) -> BestTrial | None:

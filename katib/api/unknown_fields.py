@@ -13,7 +13,7 @@ from katib.errors import FieldError
 
 OPAQUE_FIELDS = frozenset(
     {"annotations", "customCollector", "httpGet", "labels", "managedFields", "primaryPodLabels", "runSpec", "status"}
-    | {"trialSpec"}
+    | {"trainJobTemplate", "trialSpec"}
 )
 """Fields whose content is not ours: the user's, Kubernetes', or the server's."""
 

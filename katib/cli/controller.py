@@ -63,13 +63,14 @@ def controller(
     """Run the controllers and webhooks of a Kubernetes cluster until stopped.
 
     Several replicas may run; with leader election one of them works and the others wait. Environment variables are
-    Katib's: KATIB_CORE_NAMESPACE, KATIB_DB_MANAGER_SERVICE_IP, _NAMESPACE and _PORT.
+    Katib's: KATIB_CORE_NAMESPACE, KATIB_DB_MANAGER_SERVICE_IP, _NAMESPACE and _PORT. KATIB_DB_MANAGER_STATUS_PORT
+    says where the DB manager takes the status of Kubeflow Trainer.
     """
     from katib.api.configuration import read_configuration
     from katib.cluster.client import open_connection
     from katib.cluster.configuration.models import KatibConfig
     from katib.cluster.controller import ClusterController, ControllerOptions
-    from katib.cluster.environment import core_namespace
+    from katib.cluster.environment import core_namespace, status_address
     from katib.cluster.environment import db_manager_address as address_for_pods
     from katib.cluster.monitoring.log_records import log_json
 
@@ -87,6 +88,7 @@ def controller(
             core_namespace=core_namespace(),
             db_manager_address=address_for_pods(),
             own_db_manager_address=db_manager_address or "",
+            status_address=status_address(),
             db_manager_authority=db_manager_ca,
             certificates=cert_dir,
             webhook_names=webhook_names,

@@ -52,6 +52,13 @@ from katib.cli.signals import stop_on_signal
     default="",
     help="Where to serve plain text beside that, such as 127.0.0.1:6790 for forwarded ports.  [default: nowhere]",
 )
+@click.option(
+    "--status-address",
+    envvar="KATIB_DB_MANAGER_STATUS_ADDRESS",
+    metavar="HOST:PORT",
+    default="",
+    help="Where trials post the status of Kubeflow Trainer, such as 0.0.0.0:6791.  [default: nowhere]",
+)
 @options.verbose
 def db_manager(
     url: str | None,
@@ -60,6 +67,7 @@ def db_manager(
     key_file: Path | None,
     tls_dir: Path | None,
     plain_address: str,
+    status_address: str,
     verbose: int,
 ) -> int:
     """Serve the observation log of a PostgreSQL, MySQL, MariaDB or SQLite database over gRPC until stopped.
@@ -81,6 +89,7 @@ def db_manager(
             key_file=key_file,
             tls_directory=tls_dir,
             plain_address=plain_address,
+            status_address=status_address,
         )
     )
     stop_on_signal(lambda _number: manager.stop())

@@ -136,7 +136,7 @@ def _documents(service: TuningService, kind: str, namespace: str | None, name: s
         yield from _pods(service, namespace) if name is None else _pods_named(service, namespace or "", name)
     elif kind == "Trial":
         for page in _all_trials(service, namespace):
-            yield from page.documents
+            yield from map(dict, page.documents)
     else:
         yield from (obj.encode() for obj in _objects(service, kind, namespace))
 

@@ -29,6 +29,9 @@ DEFAULT_PORT = 8765
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_NAMESPACE = "default"
 
+_VISIBLE_CARDS = "CUDA_VISIBLE_DEVICES"
+_MANY_CARDS = 1024
+
 
 def default_data_dir() -> Path:
     """Return the data directory used when none is given: $KATIB_HOME, else `.katib` right here."""
@@ -77,6 +80,11 @@ _PLACE = (
         multiple=True,
         metavar="NAME=VALUE",
         help="With --on slurm: an option of sbatch for all trials, such as partition=gpu. May be given several times.",
+    ),
+    click.option(
+        "--gpus",
+        metavar="LIST",
+        help="Which GPUs of this machine trials may lease, such as 0,2-3.  [default: $CUDA_VISIBLE_DEVICES, else all]",
     ),
 )
 namespace = click.option(
@@ -259,12 +267,34 @@ def place(function: F) -> F:
     """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
 
     @functools.wraps(function)
-    def command(*args: Any, on: str, slurm_options: tuple[str, ...], **kwargs: Any) -> Any:
+    def command(*args: Any, on: str, slurm_options: tuple[str, ...], gpus: str | None, **kwargs: Any) -> Any:
         if slurm_options and on != "slurm":
             raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
+        if gpus is not None and on == "slurm":
+            words = "--gpus is for this machine; with --on slurm, request nvidia.com/gpu in the template"
+            raise click.UsageError(words, click.get_current_context())
+        if gpus is not None:
+            os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # what an engine lends
         return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
 
     return _with(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def _cards(text: str) -> list[str]:
+    """Return the cards of a list with ranges; none for an empty one."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, _, last = part.partition("-")
+        if part.isdecimal() or part.startswith(("GPU-", "MIG-")):
+            found.append(part)
+        elif first.isdecimal() and last.isdecimal() and int(first) <= int(last) < _MANY_CARDS:
+            found += map(str, range(int(first), int(last) + 1))
+        else:
+            words = f'--gpus: "{part}" is not a GPU; write numbers or UUIDs as nvidia-smi -L shows them, such as 0,2-3'
+            raise click.UsageError(words, click.get_current_context())
+    if len(set(found)) < len(found):
+        raise click.UsageError(f"--gpus: {text} has a GPU twice; name each once", click.get_current_context())
+    return found
 
 
 def connection(function: F) -> F:

@@ -169,7 +169,7 @@ def trials(
     with connect(target, read_only=True) as (service, namespace):
         pages = trial_pages(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
-            print_objects((document for page in pages for document in page.documents), form)
+            print_objects((dict(document) for page in pages for document in page.documents), form)
             return
         wide = form == "wide"
         rows = [columns.row(trial, wide=wide, lineage=True) for page in pages for trial in page.items]

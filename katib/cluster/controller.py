@@ -36,10 +36,10 @@ from katib.cluster.store import KubernetesEvents, KubernetesStore
 from katib.cluster.version import ClusterVersion, NativeSidecars
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission, TrialSettings
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.controllers.metrics import check_page
 from katib.controllers.settings import ControllerSettings
-from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError, invalid
+from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError, invalid
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.tokens import Claims, Role
@@ -53,7 +53,7 @@ WEBHOOK_CONFIGURATION = "katib.kubeflow.org"
 DB_MANAGER_SECONDS = 60.0
 """How long a call of the DB manager may take. No worker waits for it."""
 
-_BACKGROUND = frozenset({EXPERIMENT, SUGGESTION, TRIAL, DEPLOYMENT, SERVICE})
+_BACKGROUND = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, DEPLOYMENT, SERVICE})
 """Kinds that go at once when they are deleted. Everything else is a job: it stays until its pods are gone, so that a
 trial is not over while a program of it still runs."""
 
@@ -69,6 +69,7 @@ class ControllerOptions:
         core_namespace: Where the product is installed.
         db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
         own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
+        status_address: Where pods post the status of Kubeflow Trainer; empty: they are told of no such place.
         db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
         certificates: Directory of the webhooks' certificate when another program makes it; then we make none, whatever
             the configuration says.
@@ -87,6 +88,7 @@ class ControllerOptions:
     core_namespace: str = DEFAULT_CORE_NAMESPACE
     db_manager_address: str = ""
     own_db_manager_address: str = ""
+    status_address: str = ""
     db_manager_authority: Path | None = None
     certificates: Path | None = None
     webhook_names: Sequence[str] = ()
@@ -195,11 +197,10 @@ class ClusterController:
             self._store,
             self._config,
             db_manager_address=options.db_manager_address,
+            status_address=options.status_address,
             native_sidecars=self._native_sidecars,
             inject_security_context=options.config.init.controller.inject_security_context,
-            db_manager_variables=lambda trial: (
-                self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)).variables
-            ),
+            credentials=lambda trial: self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)),
         )
         return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
 
@@ -304,12 +305,21 @@ class ClusterController:
             clock=self._clock,
             grpc_probes=version.has_grpc_probes and controller.enable_grpc_probe_in_suggestion,
             validation_rules=version.has_validation_rules,
+            has_optimization_jobs=self._serves(OPTIMIZATION_JOB),
             settings=replace(
                 options.settings,
                 refusal_patience_seconds=controller.refused_pod_patience_seconds,
                 passing_refusal_patience_seconds=controller.passing_refusal_patience_seconds,
             ),
         )
+
+    def _serves(self, kind: Kind) -> bool:
+        """Return whether the cluster knows a kind now."""
+        try:
+            self._connection.discovery.resource(kind.api_version, kind.kind)
+        except KindNotInstalledError:
+            return False
+        return True
 
 
 def _waits_for_pods(kind: Kind) -> bool:

@@ -16,15 +16,18 @@ from pathlib import Path
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from katib.api.metrics import ObservationLog
 from katib.cluster.installation_key import read_keys
 from katib.databases import SqlServer, address_from_environment, address_of, open_sql_server
 from katib.databases.sqlite import Database, open_database
-from katib.errors import InternalError, KatibError, TerminalError, UnavailableError, invalid
+from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError, invalid
 from katib.observations import SqlObservationLog, access_list
-from katib.rpc.credentials import server_credentials
-from katib.rpc.db_manager import DEFAULT_PORT, serve_db_manager
+from katib.rest.status_server import StatusServer
+from katib.rpc.credentials import CERTIFICATE_FILE, KEY_FILE, server_credentials
+from katib.rpc.db_manager import DEFAULT_PORT, ignore_report, serve_db_manager
 from katib.rpc.log_guard import AccessList, LogGuard
 from katib.rpc.tokens import Tokens
+from katib.rpc.trainer_status import StatusReceiver
 from katib.runtime.clock import Clock, SystemClock
 
 DEFAULT_LISTEN_ADDRESS = f"0.0.0.0:{DEFAULT_PORT}"
@@ -53,6 +56,7 @@ class DbManagerOptions:
         key_file: Holds the keys that tokens are signed with; None: callers are asked for no token.
         tls_directory: Holds the certificate to serve with (`tls.crt`, `tls.key`); None: plain text.
         plain_address: Where to serve plain text beside that, for callers who come through a forwarded port.
+        status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
     """
 
     open: Callable[[], Database | SqlServer]
@@ -63,6 +67,7 @@ class DbManagerOptions:
     key_file: Path | None = None
     tls_directory: Path | None = None
     plain_address: str = ""
+    status_address: str = ""
 
 
 def read_options(
@@ -73,6 +78,7 @@ def read_options(
     key_file: Path | None = None,
     tls_directory: Path | None = None,
     plain_address: str = "",
+    status_address: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> DbManagerOptions:
     """Return the options that a URL, or without one Katib's variables, stand for.
@@ -90,6 +96,7 @@ def read_options(
         key_file=key_file,
         tls_directory=tls_directory,
         plain_address=plain_address and _listenable(plain_address, "--plain-address", host="127.0.0.1"),
+        status_address=status_address and _listenable(status_address, "--status-address"),
     )
 
 
@@ -118,10 +125,12 @@ class DbManager:
             if opened is None:
                 return
             log, access = opened
+            guard = _guard(tokens, access)
+            self._serve_status(stack, log, guard)
             server = serve_db_manager(
                 log,
                 options.listen_address,
-                guard=_guard(tokens, access),
+                guard=guard,
                 credentials=credentials,
                 plain_address=options.plain_address,
                 on_call=_Outages().note,
@@ -130,6 +139,20 @@ class DbManager:
             _log.info("serving", extra={"address": server.address, "database": self._options.database_name})
             self._pause(None)
             _log.info("stopping")
+
+    def _serve_status(self, stack: ExitStack, log: ObservationLog, guard: LogGuard | None) -> None:
+        """Take the status of trials until the stack ends, with the certificate that the log is served with."""
+        address, directory = self._options.status_address, self._options.tls_directory
+        if not address:
+            return
+        host, _, port = address.rpartition(":")
+        certificate = None if directory is None else (directory / CERTIFICATE_FILE, directory / KEY_FILE)
+        receiver = StatusReceiver(log, guard, ignore_report)
+        try:
+            server = StatusServer(receiver, host.strip("[]"), int(port), certificate)
+        except InvalidError as error:
+            raise UnavailableError(f"{address}: cannot listen there; end what uses the port or take another") from error
+        stack.callback(server.close)
 
     def stop(self) -> None:
         """End `run`. Stopping twice is fine."""

@@ -36,6 +36,12 @@ def db_manager_address(environment: Mapping[str, str] = os.environ) -> str:
     return f"{host}.{namespace}:{port}" if namespace else f"{host}:{port}"
 
 
+def status_address(environment: Mapping[str, str] = os.environ) -> str:
+    """Return where pods post the status of Kubeflow Trainer; empty where the DB manager does not take it."""
+    port = environment.get("KATIB_DB_MANAGER_STATUS_PORT")
+    return f"{db_manager_address(environment).rpartition(':')[0]}:{port}" if port else ""
+
+
 def await_answer(
     ask: Callable[[], T],
     pause: Callable[[float], bool],

@@ -4,7 +4,8 @@ Which change wakes whom: an Experiment wakes its own controller and, unless only
 Suggestion wakes both, its experiment's with some delay where only what was asked of it changed, and not its own when an
 answer was stored that leaves nothing to ask; a Trial wakes its own controller and its experiment's, and once it has
 ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the experiments whose trial template it holds.
-Experiments and Trials wake their early stopping, whose verdicts wake the Trial controller.
+Experiments and Trials wake their early stopping, whose verdicts wake the Trial controller. An OptimizationJob wakes its
+own controller, and so does the Experiment that it owns.
 """
 
 from __future__ import annotations
@@ -18,24 +19,27 @@ from msgspec import structs
 
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.controllers.caches import Caches
 from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler
 from katib.controllers.early_stopping.verdicts import Verdicts
 from katib.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.controllers.experiment.ledger import experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
-from katib.controllers.kinds import key_of
+from katib.controllers.kinds import OPTIMIZATION_JOB, key_of
+from katib.controllers.optimization_job.reconciler import OptimizationJobReconciler
 from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import SuggestionReconciler
 from katib.controllers.suggestion.states import is_closed
+from katib.controllers.trial.job_caches import identity
 from katib.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
 from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.manager import Manager
+from katib.runtime.manager import Manager, Startable
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -74,6 +78,8 @@ class Ports:
         pods: What the pods of jobs say; None where jobs say it all.
         given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
         shipped_template: Finds ConfigMaps that come with the installation.
+        admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
+        is_ours: Whether an OptimizationJob is for these controllers.
     """
 
     services: ServiceDirectory
@@ -84,6 +90,8 @@ class Ports:
     pods: PodWatcher | None = None
     given_rules: GivenRules | None = None
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
+    admit: Callable[[Object], Object] = identity
+    is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
 
 
 def assemble(
@@ -113,7 +121,7 @@ def assemble(
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )
-    controllers = (
+    controllers: tuple[Startable, ...] = (
         caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
         _controller(
             "experiment", experiment.reconcile, experiments, caches.experiments, events, settings.workers, thread
@@ -124,8 +132,28 @@ def assemble(
         _controller("trial", trial.reconcile, trials, caches.trials, events, settings.workers, thread),
         _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
+        *_optimization_jobs(store, caches, ports, clock, thread),
     )
     return Manager(caches.all, controllers)
+
+
+def _optimization_jobs(
+    store: ObjectStore, caches: Caches, ports: Ports, clock: Clock, thread: SharedThread | None
+) -> tuple[Startable, ...]:
+    """Return the controller of OptimizationJobs and their cache, which is not waited for: the right may be missing."""
+    jobs, experiments, queue = caches.optimization_jobs, caches.experiments, WorkQueue[Key](clock=clock)
+    if jobs is None:
+        return ()
+
+    def experiment_changed(event: InformerEvent[Experiment]) -> None:
+        experiment = event.new or event.old
+        if experiment and OPTIMIZATION_JOB.kind in [owner.kind for owner in experiment.metadata.owner_references]:
+            queue.add(event.key)
+
+    jobs.add_handler(lambda event: queue.add(event.key))
+    experiments.add_handler(experiment_changed)
+    job = OptimizationJobReconciler(store, jobs, experiments, ports.admit, ports.is_ours, ports.events, clock)
+    return jobs, _controller("optimization-job", job.reconcile, queue, jobs, ports.events, 1, thread)
 
 
 def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) -> None:

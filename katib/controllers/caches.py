@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.experiment.ledger import OrderOf, TrialLedger, experiment_of
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.controllers.trial.job_caches import JobCaches, identity
 from katib.runtime.cache import Values
 from katib.runtime.clock import Clock
@@ -26,6 +27,7 @@ class Caches:
     """The informers, for others that want to read what the controllers read.
 
     Attributes:
+        optimization_jobs: None where they are not followed.
         stored_readings: How many batches of readings are known to be stored, by experiment, where that is known at all.
     """
 
@@ -35,6 +37,7 @@ class Caches:
     jobs: JobCaches
     ledger: TrialLedger
     config_maps: Informer[Object]
+    optimization_jobs: Informer[OptimizationJob] | None = None
     stored_readings: Counter[Key] = field(default_factory=Counter)
 
     @classmethod
@@ -50,6 +53,7 @@ class Caches:
         job_store: ObjectStore | None = None,
         order_of: OrderOf | None = None,
         offered: ObjectStore | None = None,
+        has_optimization_jobs: bool = False,
         thread: SharedThread | None = None,
     ) -> Caches:
         """Return caches of a store, not started.
@@ -64,6 +68,7 @@ class Caches:
             job_store: Where jobs are followed, if not in `store`; it may leave out those without their label.
             order_of: Where a trial stands among the others, if not where it came.
             offered: Shows those ConfigMaps that are worth watching for trial templates; all of the store by default.
+            has_optimization_jobs: Whether the store has OptimizationJobs.
             thread: Where the informers take turns; None: each has a thread of its own.
         """
         trials = Informer(
@@ -85,6 +90,9 @@ class Caches:
             ),
             ledger=ledger,
             config_maps=Informer(offered or store, CONFIG_MAP, identity, {}, clock=clock, thread=thread),
+            optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, {}, clock=clock, thread=thread)
+            if has_optimization_jobs
+            else None,
         )
 
     @property

@@ -15,6 +15,7 @@ EXPERIMENT = Kind(API_VERSION, "Experiment")
 SUGGESTION = Kind(API_VERSION, "Suggestion")
 TRIAL = Kind(API_VERSION, "Trial")
 CONFIG_MAP = Kind("v1", "ConfigMap")
+OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 
 def key_of(obj: Resource) -> Key:
@@ -25,7 +26,7 @@ def key_of(obj: Resource) -> Key:
 def owned_by(owner: Resource) -> OwnerReference:
     """Return the reference that makes `owner` the controller of another object."""
     return types.OwnerReference(
-        api_version=API_VERSION,
+        api_version=owner.api_version,
         kind=type(owner).__name__,
         name=owner.name,
         uid=owner.metadata.uid,
@@ -36,7 +37,11 @@ def owned_by(owner: Resource) -> OwnerReference:
 
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
     """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
-    return owner.metadata.uid in [reference.uid for reference in obj.metadata.owner_references if reference.controller]
+    uid = owner.metadata.uid
+    for reference in obj.metadata.owner_references:  # noqa: SIM110 - as in `has_ended`
+        if reference.uid == uid and reference.controller:
+            return True
+    return False
 
 
 def with_status(obj: Resource, status: Model) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def as_read(obj: Resource) -> dict[str, Any]:
     """Return which object this is and of which revision: all that `ObjectStore.patch` looks at."""
     metadata = obj.metadata
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": obj.api_version,
         "kind": type(obj).__name__,
         "metadata": {
             "name": metadata.name,

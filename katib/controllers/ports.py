@@ -161,6 +161,7 @@ class PodUpdate:
         waiting: Why a pod does not get to run, such as an image that cannot be pulled.
         is_trouble: Whether that is a fault, and not a matter of its turn.
         runs: Whether any pod runs; None where none was seen.
+        place: On which nodes or cards, such as `on GPU 0`.
         last_failure: How a container ended that failed last, such as out of memory.
         metrics_report: Why the collector found no objective metric.
         collecting: Which collector may still store readings, or is not known to have ended.
@@ -173,6 +174,7 @@ class PodUpdate:
     waiting: str = ""
     is_trouble: bool = True
     runs: bool | None = None
+    place: str = ""
     last_failure: str = ""
     metrics_report: str = ""
     collecting: str = ""

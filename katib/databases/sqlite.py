@@ -140,7 +140,8 @@ class Database:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.
             TerminalError: The file is damaged, read-only, or no database.
         """
-        self._lock()
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise self._locked()
         try:
             driver = self._writer or self._open_writer()
             driver.execute("BEGIN IMMEDIATE")
@@ -159,9 +160,8 @@ class Database:
         finally:
             self._write_lock.release()
 
-    def _lock(self) -> None:
-        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
-            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
+    def _locked(self) -> UnavailableError:
+        return UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -172,7 +172,8 @@ class Database:
     @contextmanager
     def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
         """Run a block as one transaction on SQLAlchemy's connection; as `transact` otherwise. Not to be nested."""
-        self._lock()
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise self._locked()
         try:
             with self._sqlalchemy().writing(self._open_writer()) as connection:
                 yield connection

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, OptimalTrial, Trial
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
@@ -20,7 +22,6 @@ from katib.tuning.reading import (
     completed_count,
     failure_of,
     has_several_objectives,
-    is_completed,
     pareto_trials,
     pareto_words,
     running_condition,
@@ -115,6 +116,9 @@ _ALIKE = 2
 _AT_ONCE_SECONDS = 10.0
 """A trial that fails later than that got somewhere; what ends it may depend on its parameters."""
 
+_GOING = frozenset(map(str, ACTIVE))
+"""States of trials that have not ended."""
+
 _NEWS: dict[str, type[TrialRetried | TrialHeldUp]] = {
     "TrialRetrying": TrialRetried,
     "TrialWaiting": TrialHeldUp,
@@ -190,7 +194,7 @@ class Progress:
 
         One that ended before and has got a larger budget since has not: its controller is about to take it up again.
         """
-        return is_completed(self.experiment) and not awaits_restart(self.experiment)
+        return has_ended(self.experiment.status.conditions) and not awaits_restart(self.experiment)
 
     @property
     def best(self) -> OptimalTrial:
@@ -218,7 +222,7 @@ class Progress:
             self.active.pop(name, None)
             return
         self._states[name] = state
-        if not is_completed(trial):
+        if state in _GOING:
             self.active[name] = trial
             if state == "Running" and before != "Running":
                 yield TrialStarted(trial, again=name in self._started)

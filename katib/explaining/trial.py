@@ -175,7 +175,8 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         )
     seconds = seconds_run(trial, evidence.now)
     running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
-    answer = Answer(f"{name} {running}.")
+    place = fact.message.removeprefix("Trial is running") if fact.reason == "TrialRunning" else ""
+    answer = Answer(f"{name} {running}{place if place.startswith(' on ') else ''}.")
     if restarting := _job_condition(facts, "Restarting"):
         answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
     answer.findings.extend(replica_findings(facts.pods))

@@ -26,8 +26,7 @@ from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Options, Target
 from katib.kube_api.patches import APPLY_PATCH
 from katib.kube_api.representations import WHOLE, Form, form_of
-from katib.kube_api.resources import RESOURCES, Resource, by_path
-from katib.kube_api.reviews import review
+from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
 from katib.kube_api.watching import WatchOptions, watch_lines
@@ -42,6 +41,7 @@ _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _CHUNK_OF_KUBECTL, _ROWS = 500, 10_000
 """kubectl asks for pages of 500, and after ten of them for five a second. Rows are small, and a page may have more."""
 
+_REVIEWS = by_path(REVIEWS)
 _VERBS: Mapping[tuple[str, bool], str] = {
     ("GET", True): "get",
     ("GET", False): "list",
@@ -96,11 +96,12 @@ class _Api:
         if "group" in request.path_params:
             api_version = f"{request.path_params['group']}/{request.path_params['version']}"
         path = [part for part in request.path_params["path"].split("/") if part]
-        if request.method == "POST" and len(path) == 1 and discovery.is_review(api_version, path[0]):
+        asked = _REVIEWS.get((api_version, "/".join(path)))
+        if request.method == "POST" and asked is not None:
+            spec = {}
             with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
                 spec = value_at((await _body(request))[0], "spec")
-                return respond(review(path[0], spec), HTTPStatus.CREATED)
-            return respond(review(path[0], {}), HTTPStatus.CREATED)
+            return respond(discovery.review(asked, spec), HTTPStatus.CREATED)
         target = target_of(self.resources, api_version, path)
         try:
             return await self._answer(request, target)
@@ -116,13 +117,12 @@ class _Api:
         _require_verb(target, verb, request.method)
         if target.subresource == "log":
             return await self._log(request, target)
+        if verb in ("create", "update", "patch"):
+            return await self._write(request, target, verb)
         handlers: Mapping[str, Callable[[Request, Target], Awaitable[Response]]] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
-            "create": self._create,
-            "update": self._update,
-            "patch": self._patch,
             "delete": self._delete,
             "deletecollection": self._delete_all,
         }
@@ -156,25 +156,21 @@ class _Api:
         lines = watch_lines(self.objects, target, selector, _form(request), options, self.closing)
         return StreamingResponse(lines, media_type="application/json")
 
-    async def _create(self, request: Request, target: Target) -> Response:
+    async def _write(self, request: Request, target: Target, verb: str) -> Response:
+        options, media_type = options_of(request.query_params), media_type_of(request.headers.get("content-type", ""))
+        if verb == "patch":
+            require_patch_type(media_type)
         body, _ = await _body(request)
+        if media_type != APPLY_PATCH and not options.manager:  # who names no manager is called by its program
+            program = request.headers.get("user-agent", "").partition("/")[0].strip()
+            options = replace(options, manager=program or "unknown")
+        writes: Mapping[str, Callable[[Target, Any, Options], Answer]] = {
+            "create": self.objects.create,
+            "update": self.objects.update,
+            "patch": self.objects.apply if media_type == APPLY_PATCH else partial(self.objects.patch, media_type),
+        }
         request.state.name = value_at(body, "metadata", "name") or ""  # for errors
-        answer = await run_in_threadpool(self.objects.create, target, body, _options(request))
-        return _respond_with(request, target, answer.body, HTTPStatus.CREATED, answer)
-
-    async def _update(self, request: Request, target: Target) -> Response:
-        body, _ = await _body(request)
-        answer = await run_in_threadpool(self.objects.update, target, body, _options(request))
-        return _respond_with(request, target, answer.body, HTTPStatus.OK, answer)
-
-    async def _patch(self, request: Request, target: Target) -> Response:
-        require_patch_type(media_type_of(request.headers.get("content-type", "")))
-        body, media_type = await _body(request)
-        options = _options(request)
-        if media_type == APPLY_PATCH:
-            answer = await run_in_threadpool(self.objects.apply, target, body, options_of(request.query_params))
-        else:
-            answer = await run_in_threadpool(self.objects.patch, target, body, media_type, options)
+        answer = await run_in_threadpool(writes[verb], target, body, options)
         status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
         return _respond_with(request, target, answer.body, status, answer)
 
@@ -232,13 +228,6 @@ def _require_verb(target: Target, verb: str, method: str) -> None:
     if verb not in allowed or (verb == "create" and resource.is_namespaced and not target.namespace):
         what = f"{resource.title}/{target.subresource}" if target.subresource else resource.title
         raise StatusError(405, f"{method} of {what} is not possible here; possible are {', '.join(allowed)}")
-
-
-def _options(request: Request) -> Options:
-    """Return how to write; who names no manager is called by its program."""
-    options = options_of(request.query_params)
-    program = request.headers.get("user-agent", "").partition("/")[0].strip()
-    return options if options.manager else replace(options, manager=program or "unknown")
 
 
 def _selector(request: Request, target: Target) -> Selector:

@@ -29,18 +29,8 @@ _ITSELF = "."
 _MISSING = object()
 _UNOWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
 _SERVERS = frozenset(
-    {
-        "creationTimestamp",
-        "deletionTimestamp",
-        "generation",
-        "managedFields",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "uid",
-    }
-    | {"generateName", "selfLink"}
-)
+    ("creationTimestamp", "deletionTimestamp", "generateName", "generation", "managedFields", "name", "namespace")
+) | {"resourceVersion", "selfLink", "uid"}
 
 
 class ConflictsError(Exception):
@@ -112,16 +102,16 @@ def updated(old: Object, new: Json, manager: str, now: str, *, is_keyed: bool) -
         return _with_entries(new, [])
     before, after = fields_of(old, is_keyed=is_keyed), fields_of(new, is_keyed=is_keyed)
     changed = frozenset(path for path in after if _differs(old, new, path))
-    entries = []
+    entries, mine = [], None
     for entry in _entries(old, now, is_keyed=is_keyed):
         fields = (read_fields(entry) - changed) - (before - after)
         if _is_mine(entry, manager, UPDATE):
             changed |= fields
+            mine = entry
         elif fields:
             entries.append(_with_fields(entry, fields, entry["time"]))
-    mine = [entry for entry in _entries(old, now, is_keyed=is_keyed) if _is_mine(entry, manager, UPDATE)]
-    if mine and read_fields(mine[0]) == changed:
-        entries.append(mine[0])
+    if mine is not None and read_fields(mine) == changed:
+        entries.append(mine)
     elif changed:
         entries.append(_entry(manager, UPDATE, new["apiVersion"], changed, now))
     return _with_entries(new, entries)

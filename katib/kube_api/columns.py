@@ -11,8 +11,6 @@ from katib.runtime.objects import Object
 from katib.tuning.reading import format_duration
 from katib.tuning.replicas import ready_words, restarts_of, state_words
 
-UNKNOWN = "<none>"
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

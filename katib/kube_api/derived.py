@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.api.types import API_VERSION, format_time
-from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB
 from katib.errors import NotFoundError
 from katib.kube_api.resources import CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT
 from katib.runtime.objects import Key, Kind, Object
@@ -100,23 +101,21 @@ def _events(home: ObjectHome, namespace: str | None, since: datetime | None) -> 
 
 
 def _uid_of_object(home: ObjectHome, kind: str, key: Key) -> str:
-    try:
-        uid: str = home.objects.get(Kind(API_VERSION, kind), key)["metadata"]["uid"]
-    except NotFoundError:
-        return ""
-    return uid
+    with suppress(NotFoundError):
+        return str(home.objects.get(Kind(_version_of(kind), kind), key)["metadata"]["uid"])
+    return ""
+
+
+def _version_of(kind: str) -> str:
+    """Return the apiVersion of a kind that events are about."""
+    return OPTIMIZATION_JOB.api_version if kind == OPTIMIZATION_JOB.kind else API_VERSION
 
 
 def _event(event: StoredEvent, uid: str) -> Json:
     subject = event.subject
     identity = _uid_of(subject.kind, subject.namespace, subject.name, event.reason, event.message)
-    involved: Mapping[str, str] = {
-        "apiVersion": API_VERSION,
-        "kind": subject.kind,
-        "namespace": subject.namespace,
-        "name": subject.name,
-        **({"uid": uid} if uid else {}),
-    }
+    involved = {"apiVersion": _version_of(subject.kind), "kind": subject.kind, "name": subject.name}
+    involved |= {"namespace": subject.namespace, **({"uid": uid} if uid else {})}
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,

@@ -1,12 +1,15 @@
-"""What clients read first: the version, the groups and the resources, in the old form and the aggregated one. Pure."""
+"""What clients read first: the version, the groups and the resources, in the old form and the aggregated one. Pure.
+
+And what they ask about themselves: the one user of this server may do everything that it can do.
+"""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from katib.kube_api.resources import Resource, group_versions
+from katib.kube_api.resources import REVIEWS, Resource, group_versions
 from katib.version import __version__
 
 Json = dict[str, Any]
@@ -16,12 +19,6 @@ MINOR = "36"
 """Of the Kubernetes whose API this is; clients of up to one minor version more or less are supported by their rules."""
 
 AGGREGATED = "APIGroupDiscoveryList"
-REVIEWS = (
-    ("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    ("authorization.k8s.io/v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-    ("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview"),
-)
-"""What is created to be answered and not stored: apiVersion, plural, kind."""
 
 
 def version() -> Json:
@@ -46,31 +43,22 @@ def api_versions() -> Json:
 
 def group_list(resources: Resources) -> Json:
     """Return the answer to `/apis`: all groups but the core."""
-    groups = [_group(name, versions) for name, versions in _groups(resources).items() if name]
+    groups = [_group(name, versions) for name, versions in group_versions((*resources, *REVIEWS)).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(resources: Resources, name: str) -> Json | None:
     """Return one group; None where there is none of that name."""
-    versions = _groups(resources).get(name)
+    versions = group_versions((*resources, *REVIEWS)).get(name)
     return None if versions is None or not name else {"apiVersion": "v1", **_group(name, versions), "kind": "APIGroup"}
 
 
 def resource_list(resources: Resources, api_version: str) -> Json | None:
     """Return the resources of a group's version; None where there is none."""
-    entries = [
-        entry
-        for resource in resources
-        if resource.kind.api_version == api_version
-        for entry in (_entry(resource), *map(_subentry_of(resource), resource.subresources))
-    ]
-    entries += [
-        {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
-        for review_version, plural, kind in REVIEWS
-        if review_version == api_version
-    ]
-    if not entries:
+    found = [resource for resource in (*resources, *REVIEWS) if resource.kind.api_version == api_version]
+    if not found:
         return None
+    entries = [entry for resource in found for entry in _entries(resource)]
     own = {} if api_version == "v1" else {"apiVersion": "v1"}  # as the API server has it
     return {"kind": "APIResourceList", **own, "groupVersion": api_version, "resources": entries}
 
@@ -88,23 +76,10 @@ def aggregated(resources: Resources, *, core: bool, version_: str) -> Json:
             "metadata": {"name": name, "creationTimestamp": None},
             "versions": [_aggregated_version(resources, name, version) for version in versions],
         }
-        for name, versions in _groups(resources).items()
+        for name, versions in group_versions((*resources, *REVIEWS)).items()
         if bool(name) is not core
     ]
     return {"kind": AGGREGATED, "apiVersion": f"apidiscovery.k8s.io/{version_}", "metadata": {}, "items": items}
-
-
-def is_review(api_version: str, plural: str) -> bool:
-    """Return whether what is created at a path is answered and not stored."""
-    return (api_version, plural) in {(version, name) for version, name, _ in REVIEWS}
-
-
-def _groups(resources: Resources) -> dict[str, list[str]]:
-    found = group_versions(resources)
-    for api_version, _, _ in REVIEWS:
-        group_name, _, its_version = api_version.rpartition("/")
-        found.setdefault(group_name, [its_version])
-    return found
 
 
 def _group(name: str, versions: Sequence[str]) -> Json:
@@ -112,34 +87,18 @@ def _group(name: str, versions: Sequence[str]) -> Json:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _entry(resource: Resource) -> Json:
-    entry: Json = {
-        "name": resource.plural,
-        "singularName": resource.singular,
-        "namespaced": resource.is_namespaced,
-        "kind": resource.kind.kind,
-        "verbs": list(resource.verbs),
-    }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    return entry
+def _entries(resource: Resource) -> Iterator[Json]:
+    """Yield the entry of a resource, and those of its subresources."""
+    said = {"namespaced": resource.is_namespaced, "kind": resource.kind.kind}
+    own = {"name": resource.plural, "singularName": resource.singular, **said, "verbs": list(resource.verbs)}
+    yield own | _words(resource)
+    for name in resource.subresources:
+        yield {"name": f"{resource.plural}/{name}", "singularName": "", **said, "verbs": verbs_of(resource, name)}
 
 
-def _subentry_of(resource: Resource) -> Any:
-    """Return what makes the entry of a subresource."""
-
-    def entry(name: str) -> Json:
-        return {
-            "name": f"{resource.plural}/{name}",
-            "singularName": "",
-            "namespaced": resource.is_namespaced,
-            "kind": resource.kind.kind,
-            "verbs": verbs_of(resource, name),
-        }
-
-    return entry
+def _words(resource: Resource) -> Json:
+    words = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {name: texts for name, texts in words.items() if texts}
 
 
 def verbs_of(resource: Resource, subresource: str) -> list[str]:
@@ -149,43 +108,47 @@ def verbs_of(resource: Resource, subresource: str) -> list[str]:
 
 
 def _aggregated_version(resources: Resources, group_name: str, version_: str) -> Json:
-    api_version = f"{group_name}/{version_}" if group_name else version_
-    found = [_aggregated_resource(resource) for resource in resources if resource.kind.api_version == api_version]
-    found += [
-        {
-            "resource": plural,
-            "responseKind": _response_kind(api_version, kind),
-            "scope": "Cluster",
-            "singularResource": kind.lower(),
-            "verbs": ["create"],
-        }
-        for review_version, plural, kind in REVIEWS
-        if review_version == api_version
-    ]
-    return {"version": version_, "resources": found, "freshness": "Current"}
+    found = [one for one in (*resources, *REVIEWS) if (one.group, one.version) == (group_name, version_)]
+    return {"version": version_, "resources": list(map(_aggregated_resource, found)), "freshness": "Current"}
 
 
 def _aggregated_resource(resource: Resource) -> Json:
-    kind = _response_kind(resource.kind.api_version, resource.kind.kind)
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind.kind}
     entry: Json = {
         "resource": resource.plural,
         "responseKind": kind,
         "scope": "Namespaced" if resource.is_namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
+        **_words(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    if resource.subresources:
-        entry["subresources"] = [
-            {"subresource": name, "responseKind": kind, "verbs": verbs_of(resource, name)}
-            for name in resource.subresources
-        ]
-    return entry
+    further = [
+        {"subresource": name, "responseKind": kind, "verbs": verbs_of(resource, name)} for name in resource.subresources
+    ]
+    return {**entry, "subresources": further} if further else entry
 
 
-def _response_kind(api_version: str, kind: str) -> Json:
-    group_name, _, version_ = api_version.rpartition("/")
-    return {"group": group_name, "version": version_, "kind": kind}
+# --- reviews ----------------------------------------------------------------------------------------------------------
+
+USER = "katib"
+
+_ANSWERS: Mapping[str, Json] = {
+    "SelfSubjectAccessReview": {"allowed": True, "reason": "the token of this server allows everything"},
+    "SelfSubjectRulesReview": {
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    },
+    "SelfSubjectReview": {"userInfo": {"username": USER, "groups": ["system:authenticated"]}},
+}
+
+
+def review(resource: Resource, spec: Any) -> Json:
+    """Return an answered review; whatever is asked, the answer is the same.
+
+    Args:
+        resource: Which one.
+        spec: What is asked.
+    """
+    api_version, kind = resource.kind
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": _ANSWERS[kind]}

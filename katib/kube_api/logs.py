@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from katib.api.types import ObjectMeta, Trial
 from katib.controllers.kinds import TRIAL
 from katib.errors import NotFoundError
 from katib.kube_api.bodies import flag, number
+from katib.kube_api.columns import value_at
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
 from katib.tuning.replicas import COLLECTORS, is_over, trial_of
-
-_TIMED = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> Iterator[bytes]:
@@ -26,23 +26,43 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
         StatusError: What is asked for is not kept.
     """
     pod = objects.get(target)
-    if named := [name for name in _TIMED if query.get(name) not in (None, "", "false", "0")]:
-        raise bad_request(f"{named[0]}: lines are kept as they were printed, without their times; leave it out")
     container = _container(pod, query.get("container", ""))
+    since, shows = _since(query), flag(query, "timestamps")
+    output, trial, tail_lines = objects.home.output, _trial_of(objects, pod), number(query, "tailLines")
+    follow = partial(_goes_on, objects, target) if flag(query, "follow") else None
     if flag(query, "previous"):
-        message = (
-            f'previous terminated container "{container}" in pod "{target.name}" not found: one log has all restarts'
-        )
-        raise bad_request(message)
-    chunks = objects.home.output.read(
-        _trial_of(objects, pod),
-        follow=partial(_goes_on, objects, target) if flag(query, "follow") else None,
-        tail_lines=number(query, "tailLines"),
-        replica=target.name,
-        container=container,
-    )
+        _require_restart(pod, container)
+        read: Callable[..., Iterator[bytes]] = partial(output.read_previous, since=since, shows=shows)
+    elif since is not None or shows:
+        read = partial(output.read_timed, since=since, shows=shows, follow=follow)
+    else:
+        read = partial(output.read, follow=follow)
+    chunks = read(trial, tail_lines=tail_lines, replica=target.name, container=container)
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
+
+
+def _require_restart(pod: Object, container: str) -> None:
+    statuses = value_at(pod, "status", "containerStatuses") or ()
+    if not any(status.get("name") == container and status.get("restartCount") for status in statuses):
+        name = pod["metadata"]["name"]
+        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+
+
+def _since(query: Mapping[str, str]) -> datetime | None:
+    """Return the moment from which lines are wanted; None: from the first one."""
+    seconds, text = number(query, "sinceSeconds"), query.get("sinceTime", "")
+    if seconds is not None and text:
+        raise bad_request("sinceSeconds: at most one of sinceTime and sinceSeconds may be given")
+    if seconds is not None:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    if not text:
+        return None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment
+    raise bad_request(f"sinceTime: {text[:40]!r} is not a time as 2026-08-01T12:00:00Z")
 
 
 def _trial_of(objects: Objects, pod: Object) -> Trial:
@@ -77,8 +97,7 @@ def _container(pod: Object, wanted: str) -> str:
     return wanted or (names[0] if names else "")
 
 
-def _cut(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    left = limit
+def _cut(chunks: Iterator[bytes], left: int) -> Iterator[bytes]:
     for chunk in chunks:
         if left <= 0:
             return

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from katib.api.types import format_time
-from katib.controllers.kinds import EXPERIMENT
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB
 from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError
 from katib.kube_api.applying import ConflictsError, applied, updated
 from katib.kube_api.derived import DERIVED, derived_object, derived_objects, version_at
@@ -24,7 +24,7 @@ from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
 from katib.kube_api.selectors import EVERYTHING, Selector
 from katib.kube_api.statuses import StatusError, bad_request, conflict, field_conflict, success
-from katib.runtime.objects import Key, Object, Slice
+from katib.runtime.objects import Key, Kind, Object, Slice
 from katib.stores import semantics
 from katib.stores.semantics import encode
 from katib.tuning.object_home import AdmittedObject, ObjectHome
@@ -84,15 +84,23 @@ class Answer(NamedTuple):
     is_new: bool = False
 
 
+RecentLines = dict[tuple[int, str], tuple[Object, bytes]]
+"""By the identity of an object and what happened to it: the object, which is never changed, and the line of a watch."""
+
+
 class Objects:
-    """Reads and writes the objects of a home. Thread-safe.
+    """Reads and writes the objects of a home. Thread-safe, but for what watches share on their event loop.
 
     Args:
         home: Whose objects.
+
+    Attributes:
+        recent_lines: The lines that watches wrote last, which all streams of a change share.
     """
 
     def __init__(self, home: ObjectHome) -> None:
         self.home = home
+        self.recent_lines: RecentLines = {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +232,7 @@ class Objects:
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._replace(target, old, new, options)
 
-    def patch(self, target: Target, patch: Any, media_type: str, options: Options) -> Answer:
+    def patch(self, media_type: str, target: Target, patch: Any, options: Options) -> Answer:
         """Change an object, or its status.
 
         Raises:
@@ -339,7 +347,10 @@ class Objects:
         if target.resource.kind == EXPERIMENT:
             self._delete_experiment(old)
         else:
+            owned = self._experiment_of(old)
             self.home.written.delete(target.resource.kind, target.key, uid=old["metadata"]["uid"])
+            if owned is not None:
+                self._delete_experiment(owned)
         with suppress(NotFoundError):
             left = self.get(target)
             if left["metadata"]["uid"] == old["metadata"]["uid"]:
@@ -391,6 +402,14 @@ class Objects:
             time.sleep(_LOOK_SECONDS)
         if failures and self._stands(old):
             raise failures[0]
+
+    def _experiment_of(self, obj: Object) -> Object | None:
+        """Return the experiment that an OptimizationJob owns; None where there is none, and for all other kinds."""
+        if Kind.of(obj) == OPTIMIZATION_JOB:
+            with suppress(NotFoundError):
+                found = self.home.objects.get(EXPERIMENT, Key.of(obj))
+                return found if obj["metadata"]["uid"] in semantics.owner_uids(found) else None
+        return None
 
     def _stands(self, old: Object) -> bool:
         try:

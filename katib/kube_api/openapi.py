@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
 from katib.stores.semantics import encode
-from katib.templates.job_schema import job_schema
+from katib.templates.job_schema import DESCRIPTIONS, job_schema
 from katib.tuning.replicas import POD
 from katib.version import __version__
 
@@ -27,7 +28,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _V2, _V3 = "#/definitions/", "#/components/schemas/"
-_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial)}
+_MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial, OptimizationJob)}
 _SCALARS: Mapping[str, Json] = {
     "text": {"type": "string"},
     "integer": {"type": "integer", "format": "int64"},
@@ -36,14 +37,24 @@ _SCALARS: Mapping[str, Json] = {
     "quantity": {"type": "string", "format": "int-or-string"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
+_TIME: Json = {"type": "string", "format": "date-time"}
 _TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
+_FIELDS: Mapping[str, Json] = {
+    "ConfigMap": {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}},
+    "Secret": {"data": _TEXTS, "stringData": _TEXTS, "immutable": {"type": "boolean"}, "type": {"type": "string"}},
+    "Event": {
+        **{name: {"type": "string"} for name in ("reason", "message", "type", "firstTimestamp", "lastTimestamp")},
+        "count": {"type": "integer"},
+        "involvedObject": _ANYTHING,
+        "source": _ANYTHING,
+    },
+}
+"""Of kinds that have neither spec nor status."""
+
 _METADATA: Mapping[str, tuple[str, Json]] = {
     "annotations": ("Texts that programs and people keep with the object.", _TEXTS),
-    "creationTimestamp": ("When it was created; set by the server.", {"type": "string", "format": "date-time"}),
-    "deletionTimestamp": (
-        "When it was deleted, while it waits for finalizers.",
-        {"type": "string", "format": "date-time"},
-    ),
+    "creationTimestamp": ("When it was created; set by the server.", _TIME),
+    "deletionTimestamp": ("When it was deleted, while it waits for finalizers.", _TIME),
     "finalizers": ("Who has to act before it goes.", {"type": "array", "items": {"type": "string"}}),
     "generateName": ("Beginning of a name that the server completes.", {"type": "string"}),
     "generation": ("Counts the changes of the spec; set by the server.", {"type": "integer", "format": "int64"}),
@@ -139,21 +150,9 @@ def _schema(kind: Kind, prefix: str) -> Json:
         return kind_schema(_MODELS[kind.kind])
     if kind == JOB:
         return _modelled(job_schema().root, prefix)
-    fields: Json = {"spec": _ANYTHING, "status": _ANYTHING}
     if kind == POD:
-        fields["spec"] = {"$ref": prefix + _pod_name("V1PodSpec")}
-    if kind.kind in ("ConfigMap", "Secret"):
-        fields = {"data": _TEXTS, "binaryData": _TEXTS, "immutable": {"type": "boolean"}}
-    if kind.kind == "Secret":
-        fields = {"data": _TEXTS, "stringData": _TEXTS, "immutable": {"type": "boolean"}, "type": {"type": "string"}}
-    if kind.kind == "Event":
-        fields = {
-            **{name: {"type": "string"} for name in ("reason", "message", "type", "firstTimestamp", "lastTimestamp")},
-            "count": {"type": "integer"},
-            "involvedObject": _ANYTHING,
-            "source": _ANYTHING,
-        }
-    return _object(fields)
+        return _object({"spec": {"$ref": prefix + _pod_name("V1PodSpec")}, "status": _ANYTHING})
+    return _object(_FIELDS.get(kind.kind, {"spec": _ANYTHING, "status": _ANYTHING}))
 
 
 def _object(fields: Mapping[str, Json]) -> Json:
@@ -164,6 +163,9 @@ def _modelled(key: str, prefix: str) -> Json:
     """Return the schema of a part of a Job."""
     model = job_schema().models[key]
     schema = _object({name: _typed(kind, prefix) for name, kind in sorted(model.fields.items())})
+    for name, field in schema["properties"].items():
+        if text := DESCRIPTIONS.get(f"{key}.{name}"):
+            schema["properties"][name] = {"description": text, **field}
     return {**schema, "required": list(model.required)} if model.required else schema
 
 
@@ -207,9 +209,8 @@ def _root(api_version: str) -> str:
 
 def _paths(resource: Resource, *, is_v3: bool) -> Iterator[tuple[str, Json]]:
     base = _root(resource.kind.api_version)
-    whole = (
-        f"{base}/namespaces/{{namespace}}/{resource.plural}" if resource.is_namespaced else f"{base}/{resource.plural}"
-    )
+    whole = f"{base}/namespaces/{{namespace}}" if resource.is_namespaced else base
+    whole = f"{whole}/{resource.plural}"
     yield whole, _item(resource, ("list", "create", "deletecollection"), whole, is_v3=is_v3)
     one = f"{whole}/{{name}}"
     yield one, _item(resource, ("get", "update", "patch", "delete"), one, is_v3=is_v3)

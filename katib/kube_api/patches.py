@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from katib.api.json_values import same_json
-from katib.errors import InvalidError, invalid
+from katib.errors import invalid
 from katib.stores.semantics import merged
 
 JSON_PATCH = "application/json-patch+json"
@@ -16,21 +16,15 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 MERGE_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("containerStatuses", "containers", "env", "ephemeralContainers", "imagePullSecrets"), "name"),
+    **dict.fromkeys(("initContainers", "resourceClaims", "volumes"), "name"),
     "conditions": "type",
-    "containerStatuses": "name",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
     "hostAliases": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
     "ownerReferences": "uid",
     "ports": "containerPort",
-    "resourceClaims": "name",
     "topologySpreadConstraints": "topologyKey",
     "volumeDevices": "devicePath",
     "volumeMounts": "mountPath",
-    "volumes": "name",
 }
 """By the name of a list in the kinds that Kubernetes has built in, which field identifies its elements."""
 
@@ -150,7 +144,8 @@ def _strategic(value: Any, patch: Mapping[str, Any], path: str) -> Any:
     if directive == "replace":
         return {name: part for name, part in patch.items() if name != "$patch"}
     if directive not in (None, "merge"):
-        raise _unknown_directive(path, directive)
+        place = f"{path}.$patch".lstrip(".")
+        raise invalid(place, f"{directive!r} is not known", "use delete, replace or merge", "patch-directive")
     if isinstance(kept := patch.get("$retainKeys"), list):
         held = {name: part for name, part in held.items() if name in kept}
     for name, change in patch.items():
@@ -214,8 +209,3 @@ def _ordered(values: list[Any], order: Any, key: str | None) -> list[Any]:
         return (wanted.index(name), place) if name in wanted else (len(wanted), place)
 
     return [value for _, value in sorted(enumerate(values), key=rank)]
-
-
-def _unknown_directive(path: str, directive: Any) -> InvalidError:
-    place = f"{path}.$patch".lstrip(".")
-    return invalid(place, f"{directive!r} is not known", "use delete, replace or merge", "patch-directive")

@@ -22,70 +22,28 @@ _DEEPEST = 20
 Fields = Mapping[int, tuple[str, str]]
 
 _MESSAGES: Mapping[str, Fields] = {
-    "ObjectMeta": {
-        1: ("name", "text"),
-        2: ("generateName", "text"),
-        3: ("namespace", "text"),
-        5: ("uid", "text"),
-        6: ("resourceVersion", "text"),
-        7: ("generation", "number"),
-        8: ("creationTimestamp", "skipped"),
-        11: ("labels", "{}text"),
-        12: ("annotations", "{}text"),
-        14: ("finalizers", "[]text"),
-    },
-    "Namespace": {1: ("metadata", "ObjectMeta"), 2: ("spec", "skipped"), 3: ("status", "skipped")},
-    "ConfigMap": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{}text"),
-        3: ("binaryData", "{}bytes"),
-        4: ("immutable", "flag"),
-    },
-    "Secret": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{}bytes"),
-        3: ("type", "text"),
-        4: ("stringData", "{}text"),
-        5: ("immutable", "flag"),
-    },
-    "Job": {1: ("metadata", "ObjectMeta"), 2: ("spec", "JobSpec"), 3: ("status", "skipped")},
-    "JobSpec": {
-        1: ("parallelism", "number"),
-        2: ("completions", "number"),
-        3: ("activeDeadlineSeconds", "number"),
-        6: ("template", "PodTemplateSpec"),
-        7: ("backoffLimit", "number"),
-        8: ("ttlSecondsAfterFinished", "number"),
-        9: ("completionMode", "text"),
-        10: ("suspend", "flag"),
-    },
-    "PodTemplateSpec": {1: ("metadata", "ObjectMeta"), 2: ("spec", "PodSpec")},
-    "PodSpec": {
-        2: ("containers", "[]Container"),
-        3: ("restartPolicy", "text"),
-        4: ("terminationGracePeriodSeconds", "number"),
-        5: ("activeDeadlineSeconds", "number"),
-        8: ("serviceAccountName", "text"),
-        20: ("initContainers", "[]Container"),
-    },
-    "Container": {
-        1: ("name", "text"),
-        2: ("image", "text"),
-        3: ("command", "[]text"),
-        4: ("args", "[]text"),
-        5: ("workingDir", "text"),
-        7: ("env", "[]EnvVar"),
-        14: ("imagePullPolicy", "text"),
-    },
-    "EnvVar": {1: ("name", "text"), 2: ("value", "text")},
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", "number"),
-        2: ("preconditions", "Preconditions"),
-        3: ("orphanDependents", "flag"),
-        4: ("propagationPolicy", "text"),
-        5: ("dryRun", "[]text"),
-    },
-    "Preconditions": {1: ("uid", "text"), 2: ("resourceVersion", "text")},
+    message: {int(number): (name, kind) for number, name, kind in map(str.split, fields.split(","))}
+    for message, fields in {
+        "ObjectMeta": "1 name text, 2 generateName text, 3 namespace text, 5 uid text, 6 resourceVersion text, "
+        "7 generation number, 8 creationTimestamp skipped, 11 labels {}text, 12 annotations {}text, "
+        "14 finalizers []text",
+        "Namespace": "1 metadata ObjectMeta, 2 spec skipped, 3 status skipped",
+        "ConfigMap": "1 metadata ObjectMeta, 2 data {}text, 3 binaryData {}bytes, 4 immutable flag",
+        "Secret": "1 metadata ObjectMeta, 2 data {}bytes, 3 type text, 4 stringData {}text, 5 immutable flag",
+        "Job": "1 metadata ObjectMeta, 2 spec JobSpec, 3 status skipped",
+        "JobSpec": "1 parallelism number, 2 completions number, 3 activeDeadlineSeconds number, "
+        "6 template PodTemplateSpec, 7 backoffLimit number, 8 ttlSecondsAfterFinished number, "
+        "9 completionMode text, 10 suspend flag",
+        "PodTemplateSpec": "1 metadata ObjectMeta, 2 spec PodSpec",
+        "PodSpec": "2 containers []Container, 3 restartPolicy text, 4 terminationGracePeriodSeconds number, "
+        "5 activeDeadlineSeconds number, 8 serviceAccountName text, 20 initContainers []Container",
+        "Container": "1 name text, 2 image text, 3 command []text, 4 args []text, 5 workingDir text, "
+        "7 env []EnvVar, 14 imagePullPolicy text",
+        "EnvVar": "1 name text, 2 value text",
+        "DeleteOptions": "1 gracePeriodSeconds number, 2 preconditions Preconditions, 3 orphanDependents flag, "
+        "4 propagationPolicy text, 5 dryRun []text",
+        "Preconditions": "1 uid text, 2 resourceVersion text",
+    }.items()
 }
 """By message and number, the name of a field in JSON, and its type: `[]` before it is a list, `{}` a map from texts."""
 

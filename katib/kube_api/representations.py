@@ -35,13 +35,8 @@ class Form:
         """Return one object in this form; `headings` adds those of a table, which a watch sends once."""
         if self.name == "Table":
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-            columns = _headings(resource) if headings else None
-            return {
-                **_TABLE,
-                "metadata": metadata,
-                "columnDefinitions": columns,
-                "rows": [self._row(resource, obj, now)],
-            }
+            columns, rows = _headings(resource) if headings else None, [self._row(resource, obj, now)]
+            return {**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows}
         return _metadata_of(obj) if self.name else obj
 
     def shape(self, resource: Resource, now: datetime) -> Callable[[Object], Object] | None:

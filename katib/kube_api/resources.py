@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.kube_api import columns
 from katib.kube_api.columns import AGE, Column
 from katib.runtime.objects import Kind
@@ -71,6 +71,12 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
+def _built_in(kind: Kind, shown: tuple[Column, ...], verbs: tuple[str, ...] = _ALL, *short_names: str) -> Resource:
+    """Return a kind that every cluster has, without subresources."""
+    plural = f"{kind.kind.lower()}s"
+    return Resource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
+
+
 _KATIB = ("all", "kubeflow", "katib")
 
 RESOURCES: tuple[Resource, ...] = (
@@ -84,48 +90,26 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
     Resource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
     Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
+    Resource(OPTIMIZATION_JOB, "optimizationjobs", (AGE,)),
     Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
-    Resource(
-        CLUSTER_RUNTIME,
-        "clustertrainingruntimes",
-        (AGE,),
-        is_namespaced=False,
-        subresources=(),
-    ),
+    Resource(CLUSTER_RUNTIME, "clustertrainingruntimes", (AGE,), is_namespaced=False, subresources=()),
     Resource(Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), "jobsets", columns.JOB_SET),
-    Resource(
-        POD,
-        "pods",
-        columns.POD,
-        _READ,
-        short_names=("po",),
-        categories=("all",),
-        subresources=("log", "status"),
-        is_custom=False,
-    ),
-    Resource(CONFIG_MAP, "configmaps", columns.CONFIG_MAP, short_names=("cm",), subresources=(), is_custom=False),
-    Resource(SECRET, "secrets", columns.SECRET, subresources=(), is_custom=False),
-    Resource(EVENT, "events", columns.EVENT, _READ, short_names=("ev",), subresources=(), is_custom=False),
-    Resource(
-        NAMESPACE,
-        "namespaces",
-        columns.NAMESPACE,
-        ("create", *_READ),
-        short_names=("ns",),
-        is_namespaced=False,
-        subresources=(),
-        is_custom=False,
-    ),
-    Resource(
-        SERVICE_ACCOUNT,
-        "serviceaccounts",
-        columns.SERVICE_ACCOUNT,
-        _READ,
-        short_names=("sa",),
-        subresources=(),
-        is_custom=False,
-    ),
+    replace(_built_in(POD, columns.POD, _READ, "po"), categories=("all",), subresources=("log", "status")),
+    _built_in(CONFIG_MAP, columns.CONFIG_MAP, _ALL, "cm"),
+    _built_in(SECRET, columns.SECRET),
+    _built_in(EVENT, columns.EVENT, _READ, "ev"),
+    replace(_built_in(NAMESPACE, columns.NAMESPACE, ("create", *_READ), "ns"), is_namespaced=False),
+    _built_in(SERVICE_ACCOUNT, columns.SERVICE_ACCOUNT, _READ, "sa"),
 )
+REVIEWS: tuple[Resource, ...] = tuple(
+    replace(_built_in(Kind(f"{group}.k8s.io/v1", kind), (), ("create",)), is_namespaced=False)
+    for group, kind in (
+        ("authorization", "SelfSubjectAccessReview"),
+        ("authorization", "SelfSubjectRulesReview"),
+        ("authentication", "SelfSubjectReview"),
+    )
+)
+"""What is created to be answered and not stored."""
 
 
 def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:

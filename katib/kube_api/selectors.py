@@ -56,11 +56,9 @@ class Selector:
 
     def fits(self, obj: Object) -> bool:
         """Return whether an object is wanted."""
-        metadata = obj.get("metadata") or {}
-        if self.name and metadata.get("name") != self.name:
+        if self.name and value_at(obj, "metadata", "name") != self.name:
             return False
-        held: Mapping[str, str] = metadata.get("labels") or {}
-        return self.labels.items() <= held.items() and all(fits(obj) for fits in self.others)
+        return self.labels.items() <= _labels(obj).items() and all(fits(obj) for fits in self.others)
 
 
 EVERYTHING = Selector({})

@@ -13,10 +13,11 @@ from typing import Self
 from katib.controllers.metrics import Page
 from katib.errors import InvalidError
 from katib.kube_api.app import create_app
-from katib.kube_api.kubeconfig import earlier_port, kept_certificate, write_kubeconfig
+from katib.kube_api.kubeconfig import earlier_port, write_kubeconfig
 from katib.kube_api.resources import RESOURCES, Resource
 from katib.kube_api.statuses import render
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
+from katib.rest.kept_certificate import kept_certificate
 from katib.rest.listening import ServerThread, listen
 from katib.rest.server import is_loopback
 from katib.rest.sessions import Sessions

@@ -16,20 +16,9 @@ from katib.rest.problems import Problem, problem_of
 
 Json = dict[str, Any]
 
-_REASONS: Mapping[int, str] = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    406: "NotAcceptable",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    503: "ServiceUnavailable",
-}
+_REASONS: Mapping[int, str] = {410: "Expired", 413: "RequestEntityTooLarge", 422: "Invalid", 500: "InternalError"}
+"""Where the reason is another word than that of HTTP."""
+
 _MISSING = ("-missing", "-empty")
 _RETRY_SECONDS = 2
 
@@ -47,7 +36,7 @@ class StatusError(KatibError):
         super().__init__(message)
         self.code = code
         self.details = details or {}
-        self.reason = reason or _REASONS.get(code, HTTPStatus(code).phrase.replace(" ", ""))
+        self.reason = reason or _reason(code)
 
 
 def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
@@ -61,7 +50,7 @@ def status_of_problem(problem: Problem, resource: Resource | None = None, name: 
     """Return a problem of REST as a Status."""
     code, reason, message = problem["status"], problem["reason"], problem["detail"]
     if reason != "AlreadyExists":
-        reason = _REASONS.get(code, "InternalError")
+        reason = _reason(code)
     details = _details(resource, name)
     if errors := problem["errors"]:
         lines = [f"{error['path']}: {error['cause']}; {error['remedy']}" for error in errors]
@@ -106,8 +95,7 @@ def bad_request(message: str) -> StatusError:
 
 def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
     """Return the error for an object that changed since it was read, or that others own fields of."""
-    why = "; ".join(causes)
-    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {"; ".join(causes)}'
     return StatusError(409, message, details=_details(resource, name))
 
 
@@ -119,6 +107,10 @@ def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, st
     return StatusError(
         409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', details={"causes": listed}
     )
+
+
+def _reason(code: int) -> str:
+    return _REASONS.get(code) or HTTPStatus(code).phrase.replace(" ", "")
 
 
 def _details(resource: Resource | None, name: str) -> Json:

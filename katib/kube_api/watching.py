@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from katib.errors import ExpiredError, InternalError, KatibError
 from katib.kube_api.derived import DERIVED, events_after
-from katib.kube_api.objects import Objects, Target
+from katib.kube_api.objects import Objects, RecentLines, Target
 from katib.kube_api.representations import Form
 from katib.kube_api.resources import EVENT
 from katib.kube_api.selectors import Selector
@@ -37,6 +37,9 @@ _PAUSE_SECONDS = 0.025
 """Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
 
 _CHUNK_BYTES = 64 << 10
+_RECENT_LINES = 64
+"""So many changes are under way from the store to all streams at once."""
+
 _LAST_VERSION = 10**17
 """No event is as late: the year 5138 in microseconds."""
 
@@ -64,10 +67,9 @@ async def watch_lines(
     objects: Objects, target: Target, selector: Selector, form: Form, options: WatchOptions, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of what a selector selects, one JSON object on each line."""
-    lines = _Lines(target, form)
+    lines = _Lines(target, form, objects.recent_lines)
     try:
-        kind = target.resource.kind
-        changes = _event_changes if kind == EVENT else _derived_changes if kind in DERIVED else _changes
+        changes = _polled_changes if target.resource.kind in DERIVED else _changes
         async for chunk in changes(objects, target, selector, options, lines, closing):
             yield chunk
     except KatibError as error:
@@ -77,15 +79,24 @@ async def watch_lines(
 class _Lines:
     """Changes as text; the headings of a table come once."""
 
-    def __init__(self, target: Target, form: Form) -> None:
+    def __init__(self, target: Target, form: Form, recent: RecentLines) -> None:
+        self._recent = recent
         self._resource = target.resource
         self._form = form
         self._is_first = True
 
     def of(self, change: str, obj: Object) -> bytes:
+        known = self._recent.get((id(obj), change))
+        if known is not None and known[0] is obj and not self._form.name:
+            return known[1]
         shown = self._form.one(self._resource, obj, datetime.now(UTC), headings=self._is_first)
         self._is_first = False
-        return self.line(change, shown)
+        line = self.line(change, shown)
+        if shown is obj and len(line) <= _CHUNK_BYTES:
+            self._recent[id(obj), change] = obj, line
+            if len(self._recent) > _RECENT_LINES:
+                del self._recent[next(iter(self._recent))]
+        return line
 
     def bookmark(self, revision: str, annotations: dict[str, str] | None = None) -> bytes:
         kind = self._resource.kind
@@ -243,41 +254,35 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
         yield b"".join(waiting)
 
 
-async def _event_changes(
+async def _polled_changes(
     objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
-    """Yield events as they come: every second those that are new, or happened again."""
-    version = 0 if _begins_with_all(options) else _version(options.since)
+    """Yield the changes of a kind that is looked at every second, because nothing says that it has changed.
+
+    Of events, those that are new or happened again are read; of other kinds all objects, to be compared.
+    """
+    is_event, begins = target.resource.kind == EVENT, _begins_with_all(options)
+    version = _version(options.since) if is_event and not begins else 0
+    known: dict[str, Object] | None = {} if begins or is_event else None
     end, marks = _end_of(options), options.initial
+    changed: Iterable[bytes]
     while not closing.begun and (left := end - time.monotonic()) > 0:
-        found = await run_in_threadpool(events_after, objects.home, target.namespace or None, version)
-        version = max([version, *(int(obj["metadata"]["resourceVersion"]) for obj in found)])
-        wanted = filter(selector.fits, found)
-        for chunk in _chunks(lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted):
+        if is_event:
+            found = await run_in_threadpool(events_after, objects.home, target.namespace or None, version)
+            version = max([version, *(int(obj["metadata"]["resourceVersion"]) for obj in found)])
+            wanted = filter(selector.fits, found)
+            changed = (lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted)
+        else:
+            items = await run_in_threadpool(_all, objects, target, selector)
+            seen = {obj["metadata"]["uid"]: obj for obj in items}
+            changed, known = _differences(seen if known is None else known, items, lines), seen
+        for chunk in _chunks(changed):
             yield chunk
         if marks:
-            yield lines.bookmark(str(version), _INITIAL_END)
+            mark = str(version) if is_event else await run_in_threadpool(objects.revision, target)
+            yield lines.bookmark(mark, _INITIAL_END)
             marks = False
         await asyncio.sleep(min(left, _LOOK_SECONDS))
-
-
-async def _derived_changes(
-    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
-) -> AsyncIterator[bytes]:
-    """Yield the changes of a kind that is looked at now and then, because nothing says that it has changed."""
-    items = await run_in_threadpool(_all, objects, target, selector)
-    if _begins_with_all(options):
-        for chunk in _chunks(lines.of("ADDED", obj) for obj in items):
-            yield chunk
-    if options.initial:
-        yield lines.bookmark(await run_in_threadpool(objects.revision, target), _INITIAL_END)
-    end = _end_of(options)
-    while not closing.begun and (left := end - time.monotonic()) > 0:
-        known = {obj["metadata"]["uid"]: obj for obj in items}
-        await asyncio.sleep(min(left, _LOOK_SECONDS))
-        items = await run_in_threadpool(_all, objects, target, selector)
-        for chunk in _chunks(_differences(known, items, lines)):
-            yield chunk
 
 
 def _version(since: str) -> int:
@@ -290,7 +295,7 @@ def _all(objects: Objects, target: Target, selector: Selector) -> list[Object]:
     return [obj for page in objects.pages(target, selector) for obj in page]
 
 
-def _differences(known: dict[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:
+def _differences(known: Mapping[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:
     left = dict(known)
     for obj in items:
         before = left.pop(obj["metadata"]["uid"], None)

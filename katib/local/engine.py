@@ -29,7 +29,7 @@ from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import experiment_of
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
@@ -99,7 +99,7 @@ from katib.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
 
-STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
+STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
 _FLUSH = "parameters of trials cannot be written"
@@ -359,6 +359,7 @@ class Engine:
             self._clock,
             job_store=self._store,
             offered=self._store,
+            has_optimization_jobs=True,
             thread=self._thread,
         )
         self._ended.look_into(self._is_cached)
@@ -422,6 +423,7 @@ class Engine:
                 given_rules=UncollectedTrials(self._observations),
                 pods=TrialPods(self._jobs),
                 shipped_template=shipped_config_map,
+                admit=lambda experiment: self._object_admission.new(dict(experiment)).obj,
             ),
             self._clock,
             settings=self._settings,
@@ -480,13 +482,16 @@ class Engine:
             ),
         )
 
+    @cached_property
+    def _object_admission(self) -> ObjectAdmission:
+        stored, home = StoredObjects(self._store), LocalHome(self._host, self._prewarm)
+        return ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find)
+
     def _object_home(self) -> ObjectHome:
-        stored = StoredObjects(self._store)
-        home = LocalHome(self._host, self._prewarm)
         return ObjectHome(
             self._store,
             self._ended.written(),
-            ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find),
+            self._object_admission,
             STATUS_KINDS,
             self.service,
             self._files,

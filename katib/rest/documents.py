@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import HTTPException, Request
 
-from katib.api.loading import load_documents
+from katib.api.loading import EXPERIMENTS, load_documents
 from katib.api.types import API_VERSION
 from katib.errors import InvalidError, invalid
 from katib.rest.routing import SCHEMAS
@@ -69,7 +69,7 @@ def check_namespace(document: str, namespace: str) -> None:
     except InvalidError:
         return
     for loaded in documents:
-        metadata = loaded.data.get("metadata") if loaded.kind == EXPERIMENT_KIND else None
+        metadata = loaded.data.get("metadata") if loaded.kind in EXPERIMENTS else None
         named = metadata.get("namespace") if isinstance(metadata, dict) else None
         if isinstance(named, str) and named not in ("", namespace):
             cause = f'"{named}" is not the namespace of the path, "{namespace}"'

@@ -244,9 +244,14 @@ def _add_reading(router: APIRouter) -> None:
     ) -> Response:
         """List the trials of an experiment in pages."""
         page = service.trials(namespace, name, states=tuple(state), order=order, limit=limit, cursor=cursor)
-        found: TrialPage = {"items": list(page.documents), "cursor": page.cursor, "total": page.total}
-        # The framework would look through and copy every value of up to MAX_PAGE objects.
-        return Response(json.encode(found), media_type="application/json")
+        # The framework would look through and copy every value of up to MAX_PAGE objects. They are written one by one,
+        # since memory that once held them all is not given back.
+        content = bytearray(b'{"items":[')
+        for document in page.documents:
+            content += json.encode(document) + b","
+        content[-1:] = b"]," if page.documents else b"[],"
+        content += json.encode({"cursor": page.cursor, "total": page.total})[1:]
+        return Response(bytes(content), media_type="application/json")
 
     @router.get("/namespaces/{namespace}/suggestions/{name}", tags=["suggestions"])
     def get_suggestion(service: Service, namespace: Namespace, name: Name) -> SuggestionObject:

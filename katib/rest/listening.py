@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +36,7 @@ class ServerThread:
         sockets: They listen already, and are closed with the server.
         name: Of the thread.
         at_once: Whether to begin now; else with the first connection, as where most likely there is none.
-        certificate: Files with the certificate to show and its key; None: no TLS.
+        certificate: Files with the certificate to show and its key, read again when they change; None: no TLS.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class ServerThread:
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
         self._app = app
-        self._certificate = certificate or (None, None)
+        self._certificate = certificate
         self._sockets = list(sockets)
         self._lock = threading.Lock()
         self._server: uvicorn.Server | None = None
@@ -88,14 +90,35 @@ class ServerThread:
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
             timeout_keep_alive=_IDLE_SECONDS,
-            ssl_certfile=self._certificate[0],
-            ssl_keyfile=self._certificate[1],
+            ssl_certfile=self._certificate and self._certificate[0],
+            ssl_keyfile=self._certificate and self._certificate[1],
         )
+        config.load()
+        if config.ssl is not None and self._certificate is not None:
+            _follow(config.ssl, *self._certificate)
         with self._lock:
             if self._closed:
                 return
             self._server = PromptServer(config)
         self._server.run(sockets=self._sockets)
+
+
+def _follow(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Read a certificate and its key again, before the next handshake but one, when they have changed."""
+
+    def changes() -> list[int]:
+        return [path.stat().st_mtime_ns for path in (certificate, key)]
+
+    shown = changes()
+
+    def look(*_: object) -> None:
+        nonlocal shown
+        with suppress(OSError):  # files that are being replaced: the old ones are shown once more
+            if (found := changes()) != shown:
+                context.load_cert_chain(certificate, key)
+                shown = found
+
+    context.sni_callback = look
 
 
 def listen(host: str, port: int) -> socket.socket:

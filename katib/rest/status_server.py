@@ -1,36 +1,48 @@
-"""The port at which trials of one machine post the status of Kubeflow Trainer (`katib.rpc.trainer_status`)."""
+"""The port at which trials post the status of Kubeflow Trainer (`katib.rpc.trainer_status`)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from katib.errors import KatibError, code_of, invalid, one_line
 from katib.rest.listening import Message, Receive, Send, ServerThread, listen
 from katib.rpc.trainer_status import StatusReceiver, path_of
 
-_HOST = "127.0.0.1"
 _MOST_BYTES = 1 << 18
 
 
 class StatusServer:
-    """Takes the status of trials over HTTP, on a port of the loopback interface. Thread-safe.
+    """Takes the status of trials over HTTP. Thread-safe.
 
     Args:
         receiver: What takes it.
+        host: Interface to listen at.
+        port: Port; 0 takes a free one.
+        certificate: Files with the certificate to show and its key; None: plain HTTP.
+
+    Raises:
+        InvalidError: It cannot be listened there.
     """
 
-    def __init__(self, receiver: StatusReceiver) -> None:
+    def __init__(
+        self,
+        receiver: StatusReceiver,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
         self._receiver = receiver
-        listening = listen(_HOST, 0)
-        self._port = listening.getsockname()[1]
-        self._thread = ServerThread(self._answer, [listening], "trainer-status", at_once=False)
+        listening = listen(host, port)
+        self._base = f"{'https' if certificate else 'http'}://{host}:{listening.getsockname()[1]}"
+        self._thread = ServerThread(self._answer, [listening], "trainer-status", at_once=False, certificate=certificate)
 
-    def url_of(self, trial_name: str) -> str:
-        """Return where a trial posts its status."""
-        return f"http://{_HOST}:{self._port}{path_of(trial_name)}"
+    def url_of(self, trial_name: str, metrics: Collection[str]) -> str:
+        """Return where a trial posts its status, of which these metrics are stored."""
+        return self._base + path_of(trial_name, metrics)
 
     def close(self) -> None:
         """Take no more."""
@@ -45,7 +57,8 @@ class StatusServer:
             if scope["method"] != "POST":
                 raise invalid("method", f"{scope['method']} is not for this route", "use POST", "trainer-status")
             token = _token_in(dict(scope["headers"]))
-            await asyncio.to_thread(self._receiver.take, scope["raw_path"].decode("latin-1"), token, body)
+            path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+            await asyncio.to_thread(self._receiver.take, path, query, token, body)
         except KatibError as error:
             status, content = code_of(error).http_status, json.dumps({"message": one_line(error)}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]

@@ -2,16 +2,17 @@
 
 A program finds the route in three variables: its address in `KUBEFLOW_TRAINER_SERVER_URL`, the file with its token in
 `KUBEFLOW_TRAINER_SERVER_TOKEN`, and the certificates to trust in `KUBEFLOW_TRAINER_SERVER_CA_CERT`. Transformers and
-the Kubeflow SDK post there by themselves. A status repeats the metrics that have not changed, so a value that is the
-last one stored is passed over. The only step in it is what Transformers calls `current_step`.
+the Kubeflow SDK post there by themselves. The address names the metrics to store. A status repeats the metrics that
+have not changed, so a value that is the last one stored is passed over. The only step in it is what Transformers calls
+`current_step`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
-from urllib.parse import quote, unquote
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, parse_value
 from katib.errors import invalid
@@ -23,11 +24,8 @@ AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 
 _STEP = "current_step"
 _MOST_METRICS = 256
-_PATH, _END = "/trials/", "/status"
+_PATH, _END, _METRIC = "/trials/", "/status", "metric"
 _WHOLE = 100
-
-NamesOf = Callable[[str], Collection[str]]
-"""Takes the name of a trial; returns the metrics to store of it."""
 
 
 def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[MetricLog]:
@@ -63,9 +61,9 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     return found
 
 
-def path_of(trial_name: str) -> str:
-    """Return the path at which a trial posts its status."""
-    return f"{_PATH}{quote(trial_name)}{_END}"
+def path_of(trial_name: str, metrics: Collection[str]) -> str:
+    """Return the path, with a query, at which a trial posts its status, of which these metrics are stored."""
+    return f"{_PATH}{quote(trial_name)}{_END}?{urlencode([(_METRIC, name) for name in sorted(metrics)])}"
 
 
 class StatusReceiver:
@@ -73,28 +71,25 @@ class StatusReceiver:
 
     Args:
         log: Gets the readings.
-        guard: Authenticates callers.
-        names_of: Returns the metrics to store of a trial.
-        clock: Returns the time.
+        guard: Authenticates callers; None: every caller may report.
         on_report: Called with the name of a trial of which readings were stored.
+        clock: Returns the time.
     """
 
     def __init__(
         self,
         log: ObservationLog,
-        guard: LogGuard,
-        names_of: NamesOf,
-        clock: Callable[[], datetime],
+        guard: LogGuard | None,
         on_report: Callable[[str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._log = log
         self._guard = guard
-        self._names_of = names_of
         self._clock = clock
         self._on_report = on_report
 
-    def take(self, path: str, token: str | None, body: bytes) -> None:
-        """Store what a trial posted.
+    def take(self, path: str, query: str, token: str | None, body: bytes) -> None:
+        """Store what a trial posted at an address of `path_of`, by path and query.
 
         Raises:
             InvalidError: There is no such route, or it is not a status.
@@ -103,8 +98,10 @@ class StatusReceiver:
         if not (path.startswith(_PATH) and path.endswith(_END)):
             raise invalid("path", "there is no such route", f"use that of {URL_VARIABLE}", "trainer-status")
         trial = unquote(path.removeprefix(_PATH).removesuffix(_END))
-        self._guard.check_report(Caller(token, is_local=True), trial)
-        readings = list(self._new(trial, readings_of(body, self._names_of(trial), self._clock())))
+        if self._guard is not None:
+            self._guard.check_report(Caller(token, is_local=False), trial)
+        names = {value for name, value in parse_qsl(query) if name == _METRIC}
+        readings = list(self._new(trial, readings_of(body, names, self._clock())))
         if readings:
             self._log.report(trial, readings)
             self._on_report(trial)

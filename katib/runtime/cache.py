@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
+from msgspec import Struct
+
 from katib.runtime.objects import Key, Object
 
 T = TypeVar("T")
@@ -37,32 +39,22 @@ KEPT_UNPACKED = 2_000
 """How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""
 
 
-class Entry(Generic[T]):
-    """One remembered object. Its order among the others is given to it by `IndexedCache.put`.
+class Entry(Struct, Generic[T], eq=False, gc=False):
+    """One remembered object. There is one for each of a hundred thousand, so they are small.
 
     Attributes:
         value: The decoded object; None while only its packed form is kept.
         recall: Restores it from the packed form; None where there is none.
+        order: Its place among the others, given to it by `IndexedCache.put`.
     """
 
-    __slots__ = ("index_values", "key", "order", "recall", "resource_version", "uid", "value")
-
-    def __init__(
-        self,
-        key: Key,
-        uid: str,
-        resource_version: str,
-        value: T,
-        recall: Callable[[], T] | None,
-        index_values: Mapping[str, tuple[str, ...]],
-    ) -> None:
-        self.key = key
-        self.uid = uid
-        self.resource_version = resource_version
-        self.index_values = index_values
-        self.order = 0
-        self.value: T | None = value
-        self.recall = recall
+    key: Key
+    uid: str
+    resource_version: str
+    value: T | None
+    recall: Callable[[], T] | None
+    index_values: Mapping[str, tuple[str, ...]]
+    order: int = 0
 
     def load(self) -> T:
         """Return the decoded object."""

@@ -338,7 +338,7 @@ class Informer(Generic[T]):
         for obj in page.items:
             key = Key.of(obj)
             if (entry := self._decoded(key, obj)) is not None:
-                self._change(key, None, entry)
+                self._change(entry.key, None, entry)
 
     def _listed(self, obj: Object) -> _Listed[T]:
         key, metadata = Key.of(obj), obj["metadata"]
@@ -361,7 +361,7 @@ class Informer(Generic[T]):
             if event.type is not EventType.DELETED and not is_there:
                 entry = self._decoded(key, event.object)
                 if entry is not None:
-                    self._change(key, old, entry)
+                    self._change(entry.key, old, entry)
         self._revision = metadata["resourceVersion"]
 
     def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -93,12 +93,12 @@ class Found:
     """Part of an answer.
 
     Attributes:
-        items: The objects.
+        items: The objects; those of a long part may be read when they are looked at, one at a time.
         cursor: Where to go on; empty when there are no more. It stays good while objects come, change and go.
         total: How many there are on all parts.
     """
 
-    items: tuple[Object, ...]
+    items: Sequence[Object]
     cursor: str
     total: int
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
+_UID = itemgetter("uid")
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
@@ -90,7 +92,9 @@ def header(obj: Object, *further: str) -> Json:
     Raises:
         InvalidError: As `isolated`.
     """
-    return isolated({name: value for name, value in obj.items() if name in _HEADER or name in further})
+    if obj.keys() - _HEADER - set(further):
+        obj = {name: value for name, value in obj.items() if name in _HEADER or name in further}
+    return isolated(obj)
 
 
 def given_uid(obj: Object) -> str:
@@ -242,7 +246,7 @@ def labels_of(obj: Object) -> Mapping[str, str]:
 def owner_uids(obj: Object) -> tuple[str, ...]:
     """Return the uids of the owners of a stored object, each once."""
     references = obj["metadata"].get("ownerReferences")
-    return tuple(dict.fromkeys([reference["uid"] for reference in references])) if references else ()
+    return tuple(dict.fromkeys(map(_UID, references))) if references else ()
 
 
 def _desired(obj: Object, *, has_status: bool) -> Json:
@@ -288,7 +292,7 @@ def _require_texts(texts: Any, path: str) -> None:
 
 
 def _require_finalizers(finalizers: Any) -> None:
-    if not isinstance(finalizers, list) or not all(isinstance(name, str) for name in finalizers):
+    if not isinstance(finalizers, list) or set(map(type, finalizers)) - {str}:
         raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
 
 

@@ -20,6 +20,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from msgspec import Struct
+
 from katib.api.json_values import same_json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
@@ -60,10 +62,10 @@ class Rows(Protocol):
         """Take an object away."""
 
 
-class Transaction:
+class Transaction(Struct, frozen=True):
     """One write and all that follows from it.
 
-    Args:
+    Attributes:
         rows: Where the objects are.
         status_kinds: Kinds with a status subresource.
         uid_kinds: Kinds whose objects keep the uid that they bring.
@@ -71,19 +73,11 @@ class Transaction:
         events: Takes what is to be published after the commit.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        status_kinds: Collection[Kind],
-        uid_kinds: Collection[Kind],
-        now: datetime,
-        events: list[WatchEvent],
-    ) -> None:
-        self._events = events
-        self._rows = rows
-        self._status_kinds = status_kinds
-        self._uid_kinds = uid_kinds
-        self._now = now
+    _rows: Rows
+    _status_kinds: Collection[Kind]
+    _uid_kinds: Collection[Kind]
+    _now: datetime
+    _events: list[WatchEvent]
 
     def create(self, obj: Json, *, whole: bool = False) -> Object:
         """Store a new, isolated object; `whole` when it keeps the status that it brings."""
@@ -117,7 +111,7 @@ class Transaction:
 
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
-        kind = Kind.of(obj)
+        kind = Kind(obj["apiVersion"], obj["kind"])
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
         old = self._existing(kind, Key.of(obj))

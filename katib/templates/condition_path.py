@@ -264,14 +264,18 @@ def _is_match(query: _Query, item: Any) -> bool:
         key = query.path[0].key
         is_field = key is not None and len(query.path) == 1 and isinstance(item, dict)
         value = item.get(key, _MISSING) if is_field else _walk(query.path, item)
-    return value is not _MISSING and (not query.operator or _compare(query, value))
+    if value is _MISSING or not query.operator:
+        return value is not _MISSING
+    if isinstance(value, str) and (comparison := _COMPARISONS.get(query.operator)) is not None:
+        return comparison(value, query.value)
+    return _compare(query, value)
 
 
 def _compare(query: _Query, value: Any) -> bool:
     if isinstance(value, bool):
         return _compare_boolean(query, value=value)
-    if isinstance(value, str):
-        return _compare_text(query, value)
+    if isinstance(value, str):  # by a pattern
+        return _is_like(value, query.value) == (query.operator == "%")
     if isinstance(value, int | float):
         number = float(query.value) if _NUMBER.fullmatch(query.value) else 0.0
         comparison = _COMPARISONS.get(query.operator)  # none for a pattern, which only texts have
@@ -285,12 +289,6 @@ def _compare_boolean(query: _Query, *, value: bool) -> bool:
     opposite = query.value == str(not value).lower()
     strict, loose = (">", ">=") if value else ("<", "<=")
     return query.operator == loose or (query.operator == strict and opposite)
-
-
-def _compare_text(query: _Query, value: str) -> bool:
-    if query.operator in ("%", "!%"):
-        return _is_like(value, query.value) == (query.operator == "%")
-    return _COMPARISONS[query.operator](value, query.value)
 
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {

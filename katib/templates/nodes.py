@@ -142,7 +142,11 @@ def fill(node: Any, values: Mapping[str, str]) -> Any:
     """Return a copy of a prepared tree with the values in its slots."""
     kind = type(node)
     if kind is dict:
-        return {key: fill(child, values) for key, child in node.items()}
+        filled = dict(node)
+        for key, child in node.items():
+            if type(child) not in _SCALARS:
+                filled[key] = fill(child, values)
+        return filled
     if kind is list:
         return [fill(child, values) for child in node]
     if kind in _SCALARS:

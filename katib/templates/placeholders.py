@@ -53,7 +53,9 @@ def split_text(text: str) -> tuple[str, ...]:
 
 def join_text(parts: tuple[str, ...], values: Mapping[str, str]) -> str:
     """Put the values in, all at once: a value that looks like a placeholder is only text."""
-    return "".join(values[part] if i % 2 else part for i, part in enumerate(parts))
+    words = list(parts)
+    words[1::2] = map(values.__getitem__, parts[1::2])
+    return "".join(words)
 
 
 def has_placeholder(value: object) -> bool:

@@ -89,7 +89,7 @@ def _follow(store: ObjectStore, key: Key, cursor: Cursor, clock: Clock, deadline
 
 def concerns(obj: Object, key: Key) -> bool:
     """Return whether an Experiment is this one, or a Trial one of its trials."""
-    if Kind.of(obj) == EXPERIMENT:
+    if obj["kind"] == EXPERIMENT.kind:
         return Key.of(obj) == key
     labels = obj["metadata"].get("labels") or {}
     return Key(obj["metadata"].get("namespace", ""), labels.get(EXPERIMENT_LABEL, "")) == key

@@ -8,7 +8,8 @@ no controller. The object gets the parameters with the end of the trial, or some
 The search space of the Experiment grows with what trials choose.
 
 Trials are numbered from 0, and their names end with their numbers; an experiment is numbered by a revision of the
-store, which comes once. What was read or written is kept in memory, since this process is the only one that writes.
+store, which comes once. What was read or written is kept in memory, since this process is the only one that writes;
+trials that have ended are kept packed, as nothing changes them any more.
 A trial has no lease that could end: whether its caller is alive is for callers to find out.
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from katib.api.conditions import has_ended
 from katib.api.defaults import with_defaults
@@ -56,6 +57,7 @@ from katib.api.types import (
     Trial,
     TrialSpec,
 )
+from katib.controllers.cached_trial import packed, unpacked
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of, owned_by, with_status
 from katib.controllers.trial.callers import CallersTrial, plan_callers_trial
@@ -115,7 +117,7 @@ class ChosenTrial:
     readings: dict[int, float] = field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     stored: Object | None = None
-    """Its object as it was written last; None when it has to be read again, or has ended."""
+    """Its object as it was written last; None when it has to be read again."""
     uid: str = ""
     is_written: bool = True
     """Whether its object has all parameters."""
@@ -124,6 +126,22 @@ class ChosenTrial:
     def is_over(self) -> bool:
         """Whether the trial has ended."""
         return self.state not in ACTIVE
+
+
+class _Ended(NamedTuple):
+    """What is kept of a trial that has ended: its first fields, in their order."""
+
+    number: int
+    state: TrialState
+    values: tuple[float, ...]
+    started: datetime | None
+    completed: datetime | None
+    parameters: dict[str, Choice]
+    readings: dict[int, float]
+    attributes: dict[str, dict[str, str]]
+
+
+_ENDED = msgpack.Decoder(_Ended)
 
 
 @dataclass(slots=True)
@@ -137,13 +155,30 @@ class ChosenExperiment:
     attributes: dict[str, dict[str, str]]
     experiment: Experiment
     parameters: dict[str, ParameterSpec]
-    trials: dict[int, ChosenTrial] = field(default_factory=dict)
+    going: dict[int, ChosenTrial] = field(default_factory=dict)
+    next_number: int = 0
+    """The number that the next trial gets."""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _ended: dict[int, bytes] = field(default_factory=dict)
+    _sample: bytes = b""
 
-    @property
-    def next_number(self) -> int:
-        """The number that the next trial gets."""
-        return next(reversed(self.trials), -1) + 1
+    def keep(self, trial: ChosenTrial) -> None:
+        """Remember a trial, packed if it has ended."""
+        number = trial.number
+        self.next_number = max(self.next_number, number + 1)
+        if not trial.is_over:
+            self.going[number] = trial
+            return
+        text = msgpack.encode([getattr(trial, name) for name in _Ended._fields])
+        self._sample = self._sample or text
+        self._ended[number] = packed(text, self._sample)
+        self.going.pop(number, None)
+
+    def find(self, number: int) -> ChosenTrial | None:
+        """Return a trial; None when there is none. Changes of one that has ended are lost."""
+        if (going := self.going.get(number)) is not None or (data := self._ended.get(number)) is None:
+            return going
+        return ChosenTrial(*_ENDED.decode(unpacked(data, self._sample)))
 
     def trial_key(self, number: int) -> Key:
         """Return the key of a trial's object."""
@@ -276,22 +311,23 @@ class ChosenTrials:
                     trial.number += 1
             trial.uid = trial.stored["metadata"]["uid"]
             self._keep(known, trial)
-            known.trials[trial.number] = trial
+            known.keep(trial)
             self._announce(made, event)
             return trial.number
 
     def trial(self, number: int, trial: int) -> ChosenTrial:
         """Return a trial."""
-        found = self.experiment(number).trials.get(trial)
+        known = self.experiment(number)
+        with known.lock:
+            found = known.find(trial)
         if found is None:
             raise NotFoundError(f"experiment {number} has no trial {trial}")
         return found
 
     def read(self, number: int, trial: int, render: Callable[[int, ChosenTrial], R]) -> R:
         """Return what a function makes of the number of an experiment and one of its trials, as it is at one moment."""
-        known, found = self.experiment(number), self.trial(number, trial)
-        with known.lock:
-            return render(number, found)
+        with self.experiment(number).lock:
+            return render(number, self.trial(number, trial))
 
     def read_all(
         self, number: int, wanted: Iterable[int], first: int, render: Callable[[int, ChosenTrial], R]
@@ -300,7 +336,7 @@ class ChosenTrials:
         known = self.experiment(number)
         with known.lock:
             chosen = sorted({*wanted, *range(first, known.next_number)})
-            return [render(number, known.trials[one]) for one in chosen if one in known.trials]
+            return [render(number, found) for one in chosen if (found := known.find(one)) is not None]
 
     def choose(self, number: int, trial: int, choice: Choice, spec: ParameterSpec) -> None:
         """Set a parameter of a trial.
@@ -369,13 +405,14 @@ class ChosenTrials:
                 self._write(known, chosen, {OUTCOME_ANNOTATION: str(outcome)}, now)
                 chosen.completed, chosen.values = now, tuple(values)
             chosen.state = state
+            known.keep(chosen)
             return True
 
     def flush(self) -> None:
         """Write the parameters of trials that go on into their objects."""
         for known in list(self._known.values()):
             with known.lock:
-                waiting = [trial for trial in known.trials.values() if not trial.is_written and not trial.is_over]
+                waiting = [trial for trial in known.going.values() if not trial.is_written]
             for trial in waiting:
                 with known.lock:
                     if not trial.is_written and not trial.is_over:
@@ -389,8 +426,8 @@ class ChosenTrials:
         if not text.isdigit() or (trial is not None and (not is_chosen(trial) or trial_state(trial) in ACTIVE)):
             return
         for known in list(self._known.values()):
-            found = known.trials.get(int(text)) if known.key == Key(key.namespace, name) else None
-            if found is not None and not found.is_over:
+            found = known.going.get(int(text)) if known.key == Key(key.namespace, name) else None
+            if found is not None:
                 found.state, found.completed = TrialState.FAILED, self._clock.now()
 
     def forget(self, experiment: Key) -> None:
@@ -429,14 +466,14 @@ class ChosenTrials:
         known = ChosenExperiment(number, title, key, objective, {}, experiment, parameters)
         for kind, name, value in self._attributes.of(uid):
             known.attributes.setdefault(kind, {})[name] = value
-        by_uid: dict[str, ChosenTrial] = {}
+        trials, by_uid = dict[int, ChosenTrial](), dict[str, ChosenTrial]()
         ends: dict[str, datetime | None] = {}
         for obj in self._store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}, owner_uid=uid).items:
             trial, ends[obj["metadata"]["name"]] = _read_trial(known, Trial.decode(obj))
-            by_uid[trial.uid] = known.trials[trial.number] = trial
+            by_uid[trial.uid] = trials[trial.number] = trial
         for name, reading in self._readings(list(ends), objective.objective_metric_name):
             if reading.step is not None and reading.time != ends[name]:
-                known.trials[_number_of(name)].readings[reading.step] = float(reading.value)
+                trials[_number_of(name)].readings[reading.step] = float(reading.value)
         for trial_uid, kind, name, value in self._attributes.of_owned(uid):
             trial = by_uid[trial_uid]
             if kind == _PARAMETER:
@@ -445,9 +482,9 @@ class ChosenTrials:
                 trial.started = datetime.fromisoformat(value)
             else:
                 trial.attributes.setdefault(kind, {})[name] = value
-        for trial in known.trials.values():
+        for trial in trials.values():
             trial.is_written = trial.is_over
-        known.trials = dict(sorted(known.trials.items()))
+            known.keep(trial)
         return known
 
     def _readings(self, names: Sequence[str], metric: str) -> Iterator[tuple[str, MetricLog]]:

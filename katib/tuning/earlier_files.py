@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from katib.api.loading import FileText
+from katib.api.optimization_jobs import KIND as OPTIMIZATION_JOB
 from katib.api.trials import metric_text
 from katib.api.types import ExperimentSpec, ObjectiveSpec, Observation, Trial
 from katib.errors import invalid
@@ -51,6 +52,9 @@ def with_earlier_experiments(file: FileText, names: Sequence[str]) -> FileText:
 def _with_more(file: FileText, field: str, more: Callable[[Json], Sequence[Any]]) -> FileText:
     """Return the file with what `more` makes of its spec, behind what a field of its warm start has already."""
     experiment = next((loaded for loaded in file.documents if loaded.kind == "Experiment"), None)
+    if any(loaded.kind == OPTIMIZATION_JOB for loaded in file.documents):
+        cause, remedy = "an OptimizationJob has no warm start", "write it as an Experiment"
+        raise invalid(file.source, cause, remedy, "optimization-job")
     spec = experiment.data.get("spec") if experiment is not None else None
     if experiment is None or not isinstance(spec, dict):
         return file  # what is wrong with it is reported when it is submitted

@@ -38,7 +38,7 @@ class KindWatches:
         """Revision of the last change returned, by kind."""
         self._store = store
         self._clock = clock
-        self._merged: queue.SimpleQueue[WatchEvent | Exception] = queue.SimpleQueue()
+        self._merged: queue.SimpleQueue[tuple[Kind, str, WatchEvent] | Exception] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._open: dict[Kind, Watch] = {}
         self._closed = False
@@ -70,8 +70,9 @@ class KindWatches:
             return None
         if isinstance(event, Exception):
             raise event
-        self.revisions[Kind.of(event.object)] = event.resource_version
-        return event
+        kind, revision, change = event
+        self.revisions[kind] = revision
+        return change
 
     def _run(self, kind: Kind, revision: str) -> None:
         """Move the changes of one kind into the merged stream until it is closed."""
@@ -84,7 +85,7 @@ class KindWatches:
                     while (event := watch.next()) is not None:
                         while event is not None:
                             revision = event.resource_version
-                            self._merged.put(event)
+                            self._merged.put((kind, revision, event))
                             event = watch.next(0.0)
                         self._pause(_GATHER_SECONDS)
             except UnavailableError as error:

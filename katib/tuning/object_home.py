@@ -16,15 +16,16 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.job_kinds import suspend_field
 from katib.api.json_values import check_plain, same_json
-from katib.api.loading import FileText, LoadedDocument, Submission, decode_experiment
+from katib.api.loading import FileText, LoadedDocument, Submission, decode_experiment, decode_optimization_job
+from katib.api.optimization_jobs import read_optimization_job
 from katib.api.validation.update import changed_counts
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.errors import FieldError, InvalidError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.stores.event_queue import StoredEvent
 from katib.stores.semantics import merged
 from katib.templates.job_schema import check_job_schema
-from katib.tuning.ports import TrialOutput
+from katib.tuning.ports import TimedOutput
 from katib.tuning.service import TuningService
 from katib.tuning.submission import JOB, Gate, Home
 
@@ -101,7 +102,7 @@ class ObjectHome:
     admission: Admission
     status_kinds: frozenset[Kind]
     service: TuningService
-    output: TrialOutput
+    output: TimedOutput
     events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
 
@@ -130,12 +131,16 @@ class ObjectAdmission:
         if kind in (TRIAL, SUGGESTION):
             remedy = "create the Experiment" + (", or use katib trial" if kind == TRIAL else "")
             raise invalid("kind", f"a {kind.kind} is made by its experiment", remedy, "kind-made")
+        if kind == OPTIMIZATION_JOB:
+            return self._new_optimization_job(obj)
         return self._admitted(obj)
 
     def changed(self, old: Object, new: Json) -> AdmittedObject:
         """Admit a changed object by the rules of its kind."""
         if errors := check_plain(new):
             raise InvalidError(errors)
+        if Kind.of(old) == OPTIMIZATION_JOB:
+            new = {**new, "spec": read_optimization_job(new)[0].spec.encode()}  # as it was stored, with defaults
         if same_json(old.get("spec"), new.get("spec")) and Kind.of(old) not in (CONFIG_MAP, SECRET):
             return AdmittedObject(new)  # labels, finalizers: these may change whatever else would be refused by now
         kind = Kind.of(old)
@@ -143,6 +148,8 @@ class ObjectAdmission:
             return self._changed_experiment(old, new)
         if kind in (TRIAL, SUGGESTION):
             raise invalid("spec", "it is written by the controllers alone", "undo the change", "update-immutable")
+        if kind == OPTIMIZATION_JOB:
+            raise invalid("spec", "it cannot be changed", "create a job of another name", "update-immutable")
         if kind not in (CONFIG_MAP, SECRET) and kind.kind not in RUNTIME_KINDS:
             _check_job_change(old, new)
         return self._admitted(new)
@@ -154,6 +161,11 @@ class ObjectAdmission:
         obj = admitted.experiment.encode()
         obj["metadata"] |= {name: value for name, value in raw["metadata"].items() if name in _KEPT}
         return AdmittedObject(obj, admitted.notices, unknown)
+
+    def _new_optimization_job(self, raw: Json) -> AdmittedObject:
+        submission, unknown = _without_unknown(decode_optimization_job(raw, Key.of(raw).namespace))
+        admitted = self._gate.admit(self._gate.received(submission))
+        return AdmittedObject(submission.job or raw, admitted.notices, unknown)
 
     def _changed_experiment(self, stored: Object, raw: Json) -> AdmittedObject:
         submission, unknown = _read(raw)
@@ -186,7 +198,10 @@ class ObjectAdmission:
 
 def _read(raw: Json) -> tuple[Submission, tuple[FieldError, ...]]:
     """Return an experiment as it was read, and apart from it the fields that no type knows."""
-    submission = decode_experiment(raw, Key.of(raw).namespace)
+    return _without_unknown(decode_experiment(raw, Key.of(raw).namespace))
+
+
+def _without_unknown(submission: Submission) -> tuple[Submission, tuple[FieldError, ...]]:
     unknown = tuple(error for error in submission.errors if error.origin == _UNKNOWN)
     wrong = tuple(error for error in submission.errors if error.origin != _UNKNOWN)
     return replace(submission, errors=wrong), unknown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from katib.api.metrics import ObservationLog, ObservationReader
@@ -49,6 +50,52 @@ class TrialOutput(Protocol):
 
     def past_pods(self, trial: Trial) -> Sequence[Object]:
         """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
+
+
+class TimedOutput(TrialOutput, Protocol):
+    """Output of which it is known when its lines came."""
+
+    def read_timed(
+        self,
+        trial: Trial,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield the output of one container as `read` does, by its lines.
+
+        Args:
+            trial: Whose output is read.
+            follow: As for `read`.
+            tail_lines: As for `read`.
+            replica: As for `read`.
+            container: As for `read`.
+            since: Only lines that came at this moment or later; None: all of them.
+            shows: Whether the time stands before each line.
+
+        Raises:
+            InvalidError: No times are kept of this output.
+            NotFoundError: As `read`.
+        """
+
+    def read_previous(
+        self,
+        trial: Trial,
+        *,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield what a container printed before it was restarted last.
+
+        Arguments and errors are those of `read_timed`.
+        """
 
 
 def _ignore(_trial: Trial) -> None:

@@ -78,7 +78,7 @@ def may_have_replicas(experiment: Experiment) -> bool:
 def has_several_pods(job: Object) -> bool:
     """Return whether a batch Job has several pods on purpose."""
     spec = job.get("spec") or {}
-    return any(spec.get(name) not in (None, 1) for name in ("completions", "parallelism"))
+    return spec.get("completions") not in (None, 1) or spec.get("parallelism") not in (None, 1)
 
 
 def named_replica(trial: Trial) -> str:

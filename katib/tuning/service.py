@@ -132,7 +132,7 @@ class Page:
         total: How many trials there are on all pages.
     """
 
-    documents: tuple[Json, ...]
+    documents: Sequence[Mapping[str, Any]]
     cursor: str
     total: int
 

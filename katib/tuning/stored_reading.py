@@ -81,7 +81,7 @@ class ObjectReadingService:
         key = Key(namespace, experiment)
         self._require(EXPERIMENT, key)
         found = find_trials(self._store, key, states=frozenset(states), order=order, limit=limit, cursor=cursor)
-        return Page(tuple(map(dict, found.items)), found.cursor, found.total)
+        return Page(found.items, found.cursor, found.total)
 
     def best(self, namespace: str, experiment: str) -> Trial | None:
         """Return the best trial."""

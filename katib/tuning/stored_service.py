@@ -140,6 +140,8 @@ class ObjectTuningService(ObjectReadingService):
         for companion in submission.companions:
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
+        if submission.job is not None and self._gate.keeps_jobs:
+            self._keep_job(submission.job)
         return Submission(types.Experiment.read(stored), "created", admitted.notices)
 
     def run(
@@ -230,6 +232,15 @@ class ObjectTuningService(ObjectReadingService):
         except AlreadyExistsError:
             stored = self._store.get(Kind.of(companion), Key.of(companion))
             self._store.update({**companion, "metadata": stored["metadata"]})
+
+    def _keep_job(self, job: Mapping[str, Any]) -> None:
+        """Store the OptimizationJob of a new experiment, which it adopts; one that is there begins again."""
+        try:
+            self._store.create(job)
+        except AlreadyExistsError:
+            stored = self._store.get(Kind.of(job), Key.of(job))
+            stored = self._store.update({**job, "metadata": stored["metadata"]})
+            self._store.update_status({**stored, "status": {}})
 
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
         """Have a trial run before those that the algorithm proposes next."""

@@ -15,6 +15,7 @@ from katib.api.defaults import default_algorithm, with_defaults
 from katib.api.leases import is_asked
 from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.optimization_jobs import in_words_of_job
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.api.wording import shown
@@ -47,10 +48,12 @@ class Home:
     Attributes:
         collectors: Kinds of metrics collectors that can run here.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
+        keeps_jobs: Whether an OptimizationJob that is submitted is stored beside its experiment.
     """
 
     collectors: Collection[str] = tuple(CollectorKind)
     notes_workspace = True
+    keeps_jobs = True
 
     def check(
         self, _source: Mapping[str, Any], _path: str, _experiment: Experiment, _find: FindObject
@@ -149,6 +152,7 @@ class Gate:
 
     def __init__(self, catalog: AlgorithmCatalog, home: Home, stored: StoredObjects) -> None:
         self.catalog = catalog
+        self.keeps_jobs = home.keeps_jobs
         self._home = home
         self._stored = stored
 
@@ -160,7 +164,7 @@ class Gate:
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
         experiment = structs.replace(submission.experiment, metadata=structs.replace(metadata, annotations=annotations))
-        return Submission(submission.raw, experiment, submission.companions, submission.errors)
+        return replace(submission, experiment=experiment)
 
     def received(self, submission: Submission) -> Submission:
         """Return a submission with what depends on other objects filled in, and note which algorithm it asks for."""
@@ -220,7 +224,15 @@ class Gate:
         Raises:
             InvalidError: With everything that is wrong with it.
         """
-        notices = [str(warning) for warning in find_warnings(submission.experiment)]
+        if submission.job is None:
+            return self._admit(submission)
+        try:
+            return self._admit(submission)
+        except InvalidError as error:
+            raise in_words_of_job(error) from error
+
+    def _admit(self, submission: Submission) -> Admitted:
+        notices = [*submission.notices, *map(str, find_warnings(submission.experiment))]
 
         def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
             errors, notes = self._check_template(submission, template, parameters)

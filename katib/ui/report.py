@@ -46,7 +46,7 @@ from katib.ui.trial_columns import NAME, NUMBER, Group, columns_of, first_column
 from katib.ui.views import yaml_of
 from katib.version import __version__
 
-SCRIPTS = ("parallel.js", "figures.js", "report.js")
+SCRIPTS = ("parallel.js", "sketch.js", "figures.js", "report.js")
 """Modules of the page that become the one script of a file, each behind those that it imports from."""
 
 _OVERVIEW = ("history", "parallel")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import re2
@@ -76,7 +77,7 @@ class CandidateLines:
 
     def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:
         self.notes = Notes()
-        self._words = _shortest(words)
+        self._words = _shortest(tuple(words))
         self._limit = limit
         self._finds = _finds(self._words)
         self._pending = bytearray()  # the last line so far, up to the limit
@@ -187,12 +188,14 @@ def _line_end(data: bytes, start: int, stop: int) -> int:
     return newline if carriage < 0 else carriage
 
 
-def _shortest(words: Iterable[bytes]) -> tuple[bytes, ...]:
+@lru_cache(maxsize=64)
+def _shortest(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Drop words that contain another one: who finds `loss` finds `val_loss` too."""
     unique = {word for word in words if word}
     return tuple(sorted(word for word in unique if not any(other != word and other in word for other in unique)))
 
 
+@lru_cache(maxsize=64)
 def _finds(words: tuple[bytes, ...]) -> tuple[_Find, ...]:
     """Return searches that together find every word."""
     if len(words) > _MAX_SEARCHES:

@@ -34,9 +34,13 @@ def cluster() -> Iterator[SlurmCluster]:
 def nothing_is_left(cluster: SlurmCluster) -> Iterator[None]:
     yield
     try:
-        # Slurm misses the end of a job whose node was killed, until it asks that node again.
+        # A job whose node was killed as it ended may be COMPLETING for long: nothing of it runs, but no node says so.
         picture = functools.partial(cluster.command, "squeue", "-o", "%i %T %r %N %j %M")
-        eventually(lambda: not cluster.command("squeue", "-h"), "the last job's end", picture=picture)
+        cluster.resume_nodes()
+        eventually(
+            lambda: not cluster.command("squeue", "-h", "-t", "PD,R,S,CF"), "the last job's end", picture=picture
+        )
+        eventually(lambda: not cluster.trial_processes(), "the end of the last process of a trial")
     finally:
         cluster.command("scancel", "--user=root")
 
@@ -221,6 +225,44 @@ def test_a_node_that_fails_is_the_reason_of_its_trials(
     assert any(f"ended because its node failed on {node} (Slurm job" in out for node in nodes)
 
 
+TRAINING = """
+file=$KATIB_CHECKPOINT_DIR/step
+trap asked=yes TERM
+step=$(cat $file || echo 0)
+while [ $step -lt 12 ]; do
+  [ -z "$asked" ] || exit 0
+  step=$((step + 1)); echo $step > $file; echo loss=$step
+  sleep 0.3
+done
+: ${trialParameters.learningRate}
+"""
+
+
+def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_checkpoint_and_has_not_failed(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    settings = [
+        {"name": "suggestion_trial_dir", "value": "/checkpoints"},
+        {"name": "n_population", "value": "5"},
+        {"name": "truncation_threshold", "value": "0.2"},
+    ]
+    algorithm = {"algorithmName": "pbt", "algorithmSettings": settings}
+    file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1, algorithm=algorithm)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: any("loss=4" in log.read_text() for log in tmp_path.rglob("training.log")), "four steps")
+        urgent = ["sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null"]
+        cluster.command(*urgent, "--wrap", "exec sleep 1")
+        out, _ = process.communicate(timeout=120)
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert process.returncode == 0, out
+    assert "was preempted by another job of Slurm" in out
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
+    assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
 def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
     cluster.command("scontrol", "update", "PartitionName=other", "State=DOWN")
     file = write(tmp_path, LOSS, maxTrialCount=1, parallelTrialCount=1)
@@ -236,7 +278,7 @@ def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster)
 
 def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Path, cluster: SlurmCluster) -> None:
     count = 24
-    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/ran; sleep 0.4; {LOSS}"
+    command = f"sleep 0.4; {LOSS}; echo $KATIB_TRIAL_NAME >> {tmp_path}/ran"
     file = write(tmp_path, command, maxTrialCount=count, parallelTrialCount=6)
     env = environment(**cluster.environment)
     argv = [*KATIB, "run", str(file), "--on", "slurm"]
@@ -249,6 +291,7 @@ def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Pat
                 cluster.kill(kill)
                 cluster.start_daemon(kill)
             process.kill()
+        cluster.resume_nodes()
     run(file, cluster)
     ran = words_of(tmp_path / "ran")
     trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
@@ -259,6 +302,29 @@ def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Pat
     for trial in trials:
         (metric,) = trial["status"]["observation"]["metrics"]
         assert metric["latest"] == trial["spec"]["parameterAssignments"][0]["value"]
+
+
+def test_jobs_that_a_killed_controller_has_forgotten_are_run_again_and_not_mistaken_for_others(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    """The controller loses what happened after its last saving; nodes end what it does not know; numbers come again."""
+    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/began; test -e {tmp_path}/go || exec sleep 600; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=2, parallelTrialCount=2)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    cluster.save_state()
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: len(words_of(tmp_path / "began")) == 2, "two running trials")
+        numbers = set(cluster.command("squeue", "-h", "-o", "%i").split())
+        cluster.kill("slurmctld")
+        cluster.restore_state()
+        (tmp_path / "go").touch()
+        cluster.start_daemon("slurmctld")
+        by_hand = ["sbatch", "--parsable", "--output=/dev/null", "--wrap", "exit 3"]
+        eventually(lambda: cluster.command(*by_hand).strip() in numbers, "a number that is given a second time")
+        out, _ = process.communicate(timeout=120)
+
+    assert process.returncode == 0, out
+    assert sorted(words_of(tmp_path / "began")) == sorted(2 * list(set(words_of(tmp_path / "began"))))
 
 
 MEET = """

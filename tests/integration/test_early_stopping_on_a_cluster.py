@@ -61,7 +61,7 @@ def test_hopeless_jobs_are_deleted_and_a_killed_controller_stops_nothing_twice(p
     for number in range(KILLS):
         controller = plane.controller(f"killed-{number}").start()
         with suppress(AssertionError):
-            eventually(controller.works, seconds=20)
+            controller.await_work(seconds=20)
         time.sleep(moments.uniform(0.2, 0.8))
         controller.kill()
         if ended(plane.experiment("demo", NS)):

@@ -117,7 +117,8 @@ def test_what_may_be_done_can_be_asked(kubectl: Kubectl) -> None:
 def test_fields_are_explained(kubectl: Kubectl) -> None:
     assert "Name of the algorithm, such as random" in kubectl("explain", "experiment.spec.algorithm")
     assert "parallelTrialCount" in kubectl("explain", "experiment.spec", "--recursive")
-    assert "backoffLimit" in kubectl("explain", "job.spec")
+    assert "How many failures are tried again" in kubectl("explain", "job.spec")
+    assert "Variables of its environment" in kubectl("explain", "pod.spec.containers")
 
 
 def test_a_typing_error_is_refused_before_anything_is_stored(kubectl: Kubectl) -> None:
@@ -137,10 +138,18 @@ def test_a_job_needs_no_experiment(kubectl: Kubectl, world: World) -> None:
     eventually(lambda: kubectl("get", "pods", "-l", "job-name=alone", "-o", "name"))
     printed = kubectl("logs", "-f", "job/alone")
     waited = kubectl("wait", "--for=condition=Complete", "job/alone", "--timeout=30s")
+    stamped = [line.split(" ") for line in kubectl("logs", "job/alone", "--timestamps").splitlines()]
+    later = kubectl("logs", "job/alone", f"--since-time={stamped[1][0]}")
+    previous = kubectl.run("logs", "job/alone", "--previous")
     row = kubectl("get", "jobs").splitlines()[1].split()
     files = world.server.kubeconfig.parent / "trials" / "default" / "alone"
 
     assert printed == "hello\ndone\n"
+    assert [line for _, line in stamped] == ["hello", "done"]
+    assert stamped[0][0] < stamped[1][0]
+    assert later == "done\n"
+    assert kubectl("logs", "job/alone", "--since=1h") == printed
+    assert "previous terminated container" in previous.stderr
     assert waited == "job.batch/alone condition met\n"
     assert row[0] == "alone"
     assert "1/1" in row
@@ -148,6 +157,20 @@ def test_a_job_needs_no_experiment(kubectl: Kubectl, world: World) -> None:
     kubectl("delete", "job", "alone")
     assert kubectl("get", "pods", "-o", "name") == ""
     eventually(lambda: not files.exists())
+
+
+def test_the_output_before_a_restart_is_kept(kubectl: Kubectl, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = f"test -e {mark} && {{ echo second; exec sleep 60; }}; touch {mark}; echo first; exit 1"
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", command]}
+    pod = {"restartPolicy": "OnFailure", "containers": [container]}
+    spec = {"backoffLimit": 3, "template": {"spec": pod}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "again"}, "spec": spec}
+    kubectl("create", "-f", "-", text=yaml.safe_dump(job))
+    eventually(lambda: "second" in kubectl.run("logs", "job/again").stdout)
+
+    assert kubectl("logs", "job/again", "--previous") == "first\n"
+    assert kubectl("logs", "job/again") == "first\nsecond\n"
 
 
 def test_objects_are_created_by_the_commands_that_make_them(kubectl: Kubectl) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -24,7 +25,8 @@ from katib.local.processes.remains import EngineRecord
 from katib.runtime.clock import SystemClock
 from katib.tuning.reading import is_completed
 from katib.tuning.service import TuningService
-from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.cli import KATIB, environment, katib
+from tests.support.experiments import COMMAND, a_job, a_template, an_experiment
 from tests.support.local_jobs import Home, home, job, shell
 from tests.support.processes import Launch, read_pid
 from tests.support.waiting import eventually
@@ -62,6 +64,30 @@ def test_a_pod_waits_for_the_card_of_another_engine_and_says_whose_it_is(tmp_pat
 
         assert two.wait_for_end()["type"] == "Complete"
         assert two.log() == "4\n"
+
+
+def test_trials_say_which_card_they_run_on_and_halves_share_one(tmp_path: Path, leases: Path) -> None:
+    program = f"echo $CUDA_VISIBLE_DEVICES >> {tmp_path}/cards; {until(tmp_path / 'go')}; {COMMAND}"
+    raw = an_experiment(command=program, maxTrialCount=3, parallelTrialCount=3)
+    template = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
+    template["metadata"] = {"annotations": {"katib.kubeflow.org/gpu-share": "2"}}
+    template["spec"]["containers"][0] |= ONE_CARD
+    file = tmp_path / "experiment.json"
+    file.write_text(json.dumps(raw))
+    argv, env = [*KATIB, "run", str(file), "--gpus", "6-7"], environment(KATIB_LEASES=str(leases))
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: katib("trials", "demo", "-o", "wide", cwd=tmp_path).stdout.count(" on GPU ") == 3)
+        words = katib("trials", "demo", "-o", "wide", cwd=tmp_path).stdout
+        (tmp_path / "go").touch()
+    template["metadata"]["annotations"]["katib.kubeflow.org/gpu-share"] = "half"
+    file.write_text(json.dumps(raw))
+    refused = [katib("run", file, "--restart", cwd=tmp_path), katib("run", file, "--gpus", "4,x", cwd=tmp_path)]
+
+    assert (process.returncode, sorted((tmp_path / "cards").read_text().split())) == (0, ["6", "6", "7"])
+    assert (words.count("Trial is running on GPU 6"), words.count("Trial is running on GPU 7")) == (2, 1)
+    assert [done.returncode for done in refused] == [2, 2]
+    assert 'katib.kubeflow.org/gpu-share: "half" is not a whole number from 1 to 64' in refused[0].stderr
+    assert '--gpus: "x" is not a GPU' in refused[1].stderr
 
 
 def test_a_pod_without_cards_sees_those_that_nobody_has_leased(tmp_path: Path, leases: Path) -> None:

@@ -30,7 +30,7 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.testing import VirtualClock
 from tests.support.api_server import ApiServer
-from tests.support.control_plane import EXPERIMENT, ControllerProcess, ControlPlane
+from tests.support.control_plane import EXPERIMENT, STATUS_PORT, ControllerProcess, ControlPlane
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial
 from tests.support.stores import STAND_IN, WIDGET
@@ -211,8 +211,25 @@ def test_a_pod_that_missed_its_collector_is_replaced_beside_the_others(plane: Co
         (same,) = plane.store.list(JOB, namespace).items
         assert same["metadata"]["uid"] == job["metadata"]["uid"]
         eventually(lambda: "PodWithoutCollector" in reasons(plane, namespace))
+        for pod in pods(collected=True):
+            check_where_the_status_goes(pod, plane.trials(namespace)[0]["metadata"]["name"])
     finally:
         process.stop()
+
+
+def check_where_the_status_goes(pod: Object, trial_name: str) -> None:
+    """The program of a pod, as the API server stored it, has the address and the file of its token."""
+    program, volumes = pod["spec"]["containers"][0], {one["name"]: one for one in pod["spec"]["volumes"]}
+    variables = {one["name"]: one.get("value", "") for one in program["env"]}
+    address = f"http://127.0.0.1:{STATUS_PORT}/trials/{trial_name}/status?metric="
+    (item,) = volumes["trainer-status"]["downwardAPI"]["items"]
+    mount = next(one["mountPath"] for one in program["volumeMounts"] if one["name"] == "trainer-status")
+    token = pod["metadata"]["annotations"]["katib.kubeflow.org/trainer-status-token"]
+
+    assert variables["KUBEFLOW_TRAINER_SERVER_URL"].startswith(address)
+    assert variables["KUBEFLOW_TRAINER_SERVER_TOKEN"] == f"{mount}/{item['path']}"
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['katib.kubeflow.org/trainer-status-token']"
+    assert f":trial:{pod['metadata']['namespace']}:{trial_name}:" in token
 
 
 def reasons(plane: ControlPlane, namespace: str) -> set[str]:

@@ -56,7 +56,7 @@ def running(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Con
     """A controller with an experiment that is over and one whose trials run."""
     install_our_kinds(plane.server)
     controller = plane.controller(request.node.name[:40]).start()
-    eventually(controller.works)
+    controller.await_work()
     plane.stand_ins.outcome = lambda _job: "0.5"
     plane.submit("over", NAMESPACE, maxTrialCount=3)
     plane.wait_for_end("over", NAMESPACE)

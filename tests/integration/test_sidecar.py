@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,15 @@ def test_a_missing_objective_is_explained_and_marked_unavailable(pod: Pod) -> No
     assert pod.readings() == ["unavailable"]
     assert pod.readings("accuracy") == ["0.9"]
     assert pod.told() == (f'2 lines in {pod.file}, none matched "loss" ("accuracy" read 1 time); nearest: "Loss: 0.3"')
+
+
+def test_an_objective_that_the_program_posted_is_not_missing(pod: Pod) -> None:
+    pod.log.report(TRIAL, [MetricLog(datetime.now(UTC), "loss", "0.5", 3)])
+    pod.program("echo", "nothing").wait(60)
+
+    assert pod.sidecar().wait(60) == 0
+    assert pod.readings() == ["0.5"]
+    assert pod.told() == ""
 
 
 def test_a_file_that_was_never_written_is_explained(pod: Pod) -> None:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.cli import katib, katib_json
+from katib.api.metrics import PROGRESS
+from katib.api.types import ObjectiveSpec
+from katib.certificates import issue
+from katib.cluster.injection import inject
+from katib.cluster.installation_key import write_keys
+from katib.errors import UnavailableError
+from katib.rpc.credentials import SERVER_NAME, Credentials
+from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.tokens import Claims, Role, Tokens, trial_token
+from tests.support.cli import KATIB, katib, katib_json
+from tests.support.pods import TRIAL, injected_trial, injection_settings, pod
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 POSTS = """
-import json, os, sys, time, urllib.request
+import json, os, ssl, sys, time, urllib.request
+
+authorities = os.environ.get("KUBEFLOW_TRAINER_SERVER_CA_CERT")
+context = ssl.create_default_context(cafile=authorities) if authorities else None
 
 def post(step, loss):
     token = open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read().strip()
@@ -25,9 +44,8 @@ def post(step, loss):
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         method="POST",
     )
-    urllib.request.urlopen(request, timeout=20).close()
+    urllib.request.urlopen(request, timeout=20, context=context).close()
 
-assert os.path.exists(os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
 x = float(sys.argv[1])
 for step in range(1, int(sys.argv[2]) + 1):
     post(step, x + 1 / step)
@@ -79,8 +97,13 @@ Trainer(model=Net(), args=arguments, train_dataset=data).train()
 """
 
 
+needs_transformers = pytest.mark.skipif(
+    find_spec("transformers") is None or find_spec("torch") is None, reason="transformers is missing"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("transformers") is None or find_spec("torch") is None, reason="transformers is missing")
+@needs_transformers
 def test_a_script_of_transformers_reports_without_a_line_changed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WITH_TRANSFORMERS)
     done = katib(
@@ -94,3 +117,65 @@ def test_a_script_of_transformers_reports_without_a_line_changed(tmp_path: Path)
     readings = katib_json("metrics", best["metadata"]["name"], cwd=tmp_path)
     assert {"train_loss", "progressPercentage"} == {one["metric"] for one in readings}
     assert readings[-1]["value"] == "100"
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["TLS", "plain"])
+@pytest.mark.parametrize(
+    ("script", "metric"), [(POSTS, "loss"), pytest.param(WITH_TRANSFORMERS, "train_loss", marks=needs_transformers)]
+)
+def test_the_db_manager_of_a_cluster_takes_it_from_a_pod_as_the_webhook_makes_it(
+    tmp_path: Path, script: str, metric: str, *, tls: bool
+) -> None:
+    """The pod is a process with the variables and the files of its container."""
+    (log, status), tokens = (f"127.0.0.1:{free_port()}" for _ in range(2)), Tokens([b"k" * 32])
+    write_keys(tmp_path / "keys", [b"k" * 32])
+    issued = issue([SERVER_NAME, "127.0.0.1"], datetime.now(UTC), timedelta(days=1))
+    (tmp_path / "tls.crt").write_bytes(issued.certificate.chain)
+    (tmp_path / "tls.key").write_bytes(issued.certificate.key)
+    authority = issued.authority.decode() if tls else ""
+    options = ["--listen-address", log, "--status-address", status, "--key-file", str(tmp_path / "keys")]
+    options += ["--tls-dir", str(tmp_path)] if tls else []
+    trial = injected_trial(objective=ObjectiveSpec(type="minimize", objective_metric_name=metric))
+    handed = Credentials(trial_token(tokens, trial.namespace, TRIAL), authority)
+    injected = inject(pod("train"), trial, injection_settings(credentials=handed, status_address=status))
+    controller = Credentials(tokens.token_of(Claims(Role.CONTROLLER, trial.namespace)), authority)
+    server = subprocess.Popen([*KATIB, "db-manager", "--url", f"sqlite:///{tmp_path / 'log.db'}", *options])
+    try:
+        with closing(DbManagerClient(log, credentials=controller)) as client:
+            eventually(lambda: begins(client))
+            assert in_its_container(injected, tmp_path, script, "0.1", "2", "0") == 0
+            stored = client.read(TRIAL)
+            client.end(TRIAL)
+            in_its_container(injected, tmp_path, script, "0.1", "1", "0")
+
+            assert client.read(TRIAL) == stored
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+    assert {one.name for one in stored} == {metric, PROGRESS}
+
+
+def begins(client: DbManagerClient) -> bool:
+    try:
+        client.begin(TRIAL)
+    except UnavailableError:
+        return False
+    return True
+
+
+def in_its_container(injected: Any, directory: Path, script: str, *arguments: str) -> int:
+    """Run a script with what a pod gives its container: variables, and annotations as files; return its exit code."""
+    program = injected["spec"]["containers"][0]
+    places: dict[str, str] = {}
+    for volume in injected["spec"]["volumes"]:
+        for item in volume.get("downwardAPI", {}).get("items", ()):
+            annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+            mount = next(one for one in program["volumeMounts"] if one["name"] == volume["name"])
+            places[mount["mountPath"]] = str(directory)
+            (directory / item["path"]).write_text(injected["metadata"]["annotations"][annotation])
+    given = {one["name"]: one["value"] for one in program["env"] if one["name"].startswith("KUBEFLOW_")}
+    for name, value in given.items():
+        for there, here in places.items():
+            given[name] = value.replace(there, here)
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, cwd=directory, env={**os.environ, **given}, check=False).returncode

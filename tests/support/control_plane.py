@@ -39,8 +39,9 @@ from tests.support.ports import free_port
 from tests.support.server_kinds import install_our_kinds
 from tests.support.spec_guard import SpecGuard
 from tests.support.stores import STAND_IN
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
+STATUS_PORT = "6791"
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
 SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
 TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
@@ -167,6 +168,15 @@ class ControllerProcess:
         """Whether its controllers are at work, by what it logged since it was started last."""
         return b"Controllers work" in self.log.read_bytes()
 
+    def await_work(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until its controllers are at work; one that never is shows where each of its threads is."""
+        eventually(self.works, f"the controllers of {self.name}", seconds=seconds, picture=self.stacks)
+
+    def stacks(self) -> str:
+        """End it, and return where each of its threads was, after the end of its log."""
+        self._end(signal.SIGABRT)
+        return self.log.read_text(errors="replace")[-20_000:]
+
     def _end(self, number: int) -> int:
         if self.process is None or self.process.poll() is not None:
             return 0 if self.process is None else self.process.returncode
@@ -227,7 +237,9 @@ class ControlPlane:
         """Variables of a controller; services are told of the DB manager of this process, not of one in a pod."""
         prefix, port = "KATIB_DB_MANAGER_SERVICE", str(self._db_port)
         reached = {f"{prefix}_IP": "127.0.0.1", f"{prefix}_NAMESPACE": "", f"{prefix}_PORT": port}
-        return {**os.environ, **reached, "KATIB_CORE_NAMESPACE": self.core_namespace, "PYTHONUNBUFFERED": "1"}
+        python = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+        own = {f"{prefix}_STATUS_PORT": STATUS_PORT, "KATIB_CORE_NAMESPACE": self.core_namespace}
+        return {**os.environ, **reached, **python, **own}
 
     @property
     def db_manager_address(self) -> str:
@@ -323,6 +335,11 @@ class ControlPlane:
     def trials(self, namespace: str) -> tuple[Object, ...]:
         return self.store.list(TRIAL, namespace).items
 
+    def picture(self, seen: Mapping[str, Any]) -> str:
+        """Return what an experiment looks like, and where the threads of all controllers are, which end by it."""
+        running = [controller for controller in self._controllers if controller.is_alive]
+        return "\n".join([str(seen.get("status")), *(controller.stacks() for controller in running)])
+
     def wait_for_end(self, name: str, namespace: str, within_seconds: float = 180.0) -> Object:
         """Return the experiment once it is over."""
         found: Object = {}
@@ -334,7 +351,7 @@ class ControlPlane:
             return ended(found)
 
         what = f"the end of {name}"
-        eventually(has_ended, what, seconds=within_seconds, every=0.1, picture=lambda: str(found.get("status")))
+        eventually(has_ended, what, seconds=within_seconds, every=0.1, picture=lambda: self.picture(found))
         return found
 
 

@@ -53,7 +53,7 @@ class SlurmCluster:
         for daemon in ("munged", "slurmctld", *NODES):
             self.start_daemon(daemon)
         _wait(
-            lambda: self.command("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 2 * len(NODES),
+            lambda: self.command("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3 * len(NODES),
             "nodes are not idle",
         )
 
@@ -66,10 +66,25 @@ class SlurmCluster:
             _wait(lambda: not self.command("squeue", "-h"), "jobs do not end", _END_SECONDS)
         for name in list(reversed(self._daemons)):
             self.kill(name, signal.SIGTERM)
-        for process in Path("/proc").glob("[0-9]*"):  # what daemons that were killed have left
+        for process in self._processes(b""):  # what daemons that were killed have left
             with suppress(OSError):
-                if f"{self.directory}/".encode() in (process / "environ").read_bytes():
-                    os.kill(int(process.name), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
+
+    def trial_processes(self) -> list[int]:
+        """Return the processes of trials."""
+        return list(self._processes(b"\0SLURM_JOB_ID="))
+
+    def _processes(self, words: bytes) -> Iterator[int]:
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                found = (process / "environ").read_bytes()
+                if f"{self.directory}/".encode() in found and words in found:
+                    yield int(process.name)
+
+    def resume_nodes(self) -> None:
+        """Use nodes again as an administrator does: Slurm drains those that run a job whose number it gives again."""
+        for node in set(self.command("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split()):
+            self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def command(self, *argv: str) -> str:
         """Return what a command of Slurm prints."""
@@ -94,6 +109,16 @@ class SlurmCluster:
                 daemon, "--foreground", "--force", f"--socket={socket}", f"--key-file={key}", *self._munge_files()
             )
             _wait(socket.exists, "munged makes no socket")
+
+    def save_state(self) -> None:
+        """Keep what the controller has saved by now."""
+        shutil.rmtree(self.directory / "saved", ignore_errors=True)
+        shutil.copytree(self.directory / "state", self.directory / "saved")
+
+    def restore_state(self) -> None:
+        """Go back to what was kept, as a controller does that is killed before it saves; it must not run."""
+        shutil.rmtree(self.directory / "state")
+        shutil.move(self.directory / "saved", self.directory / "state")
 
     def kill(self, daemon: str, sig: signal.Signals = signal.SIGKILL) -> None:
         """End a daemon: `munged`, `slurmctld` or a node."""
@@ -140,6 +165,7 @@ class SlurmCluster:
             ),
             "PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP",
             "PartitionName=other Nodes=ALL MaxTime=60 State=UP",
+            "PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=2",
         ]
         (self.directory / "slurm.conf").write_text("\n".join([*lines, ""]))
         (self.directory / "gres.conf").write_text(f"Name=gpu File={self.directory}/gpu[0-{GPUS - 1}]\n")
@@ -187,6 +213,8 @@ KillWait={wait}
 MinJobAge=300
 ReturnToService=2
 SlurmdTimeout=10
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 GresTypes=gpu
 DefMemPerCPU=100
 """

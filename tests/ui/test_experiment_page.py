@@ -18,7 +18,7 @@ from tests.support.tuning import START, MemoryTuningService, condition, document
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Route
 
 PAGE = "experiments/default/demo"
 TRIALS = 30
@@ -209,6 +209,23 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
     page.mouse.up()
     beside.get_by_role("link", name="Open its page").click()
     page.wait_for_url("**/trials/default/demo-*")
+
+
+def test_the_history_is_there_before_the_part_that_draws_figures(root: str, page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/plotly.js", lambda route: held.append(route))  # noqa: PLW0108 - a built-in method cannot be one
+    page.goto(root + PAGE)
+    page.locator('[data-figure="history"] .sketch').wait_for()
+    blue = """(canvas) => { const { width, height } = canvas;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      return Array.from({ length: width * height }, (_, i) => data.slice(4 * i, 4 * i + 3).join())
+        .filter((colour) => colour === "0,114,178").length; }"""
+
+    assert page.locator('[data-figure="history"] .sketch').evaluate(blue) > 20 * 7  # marks of more than twenty trials
+    for route in held:
+        route.continue_()
+    page.locator('[data-figure="history"] .scatterlayer .point').first.wait_for()
+    assert page.locator(".sketch").count() == 0
 
 
 def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, service: MemoryTuningService) -> None:

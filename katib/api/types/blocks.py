@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from msgspec import field
 
 from katib.api.types.model import DecimalText, Flag, Int32, Model, Number, OpenModel, PlainText
 from katib.api.types.words import CollectorKind
+
+_TERM_NAME, _BOUNDED_NAME = attrgetter("name"), attrgetter("metric_name")
 
 # --- search space -----------------------------------------------------------------------------------------------------
 
@@ -100,8 +103,7 @@ class ObjectiveSpec(Model, frozen=True):
     @property
     def metric_names(self) -> tuple[str, ...]:
         """All metrics that are collected, once each: the objective first, then the additional ones."""
-        others = [term.name for term in self.objectives]
-        bounded = [constraint.metric_name for constraint in self.constraints]
+        others, bounded = map(_TERM_NAME, self.objectives), map(_BOUNDED_NAME, self.constraints)
         return tuple(dict.fromkeys((self.objective_metric_name, *self.additional_metric_names, *others, *bounded)))
 
     @property

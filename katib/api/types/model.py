@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from threading import Lock
 from typing import Annotated, Any, Self
 
 from msgspec import Meta, Struct, ValidationError, convert, field, json
@@ -31,6 +33,21 @@ Flag = bool
 
 _FURTHER = FURTHER.encode()
 
+_prepared: set[type] = set()
+_preparing = Lock()
+
+
+def prepare(cls: type) -> None:
+    """Have a type looked at by msgspec, which happens at its first use: two threads that do so at once crash it.
+
+    Every use of a type that may be the first one comes after this.
+    """
+    with _preparing:
+        if cls not in _prepared:
+            with suppress(ValidationError):
+                convert({}, cls)
+            _prepared.add(cls)
+
 
 class Model(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of all types: camel case on the wire, frozen, foreign fields ignored (they are reported at submission)."""
@@ -42,6 +59,8 @@ class Model(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
         Raises:
             msgspec.ValidationError: A field has the wrong type.
         """
+        if cls not in _prepared:
+            prepare(cls)
         try:
             return convert(obj, cls)
         except ValidationError:  # or it holds what is rare: a number where text is wanted, a field of a newer version

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import ValidationError, convert, field
 
@@ -70,21 +71,25 @@ class Condition(OpenModel, frozen=True):
 
 
 class Resource(Model, frozen=True, dict=True, gc=True):
-    """What all three kinds share."""
+    """What all kinds share."""
 
     api_version: str = API_VERSION
     kind: str = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
-    @property
-    def name(self) -> str:
-        """Name within the namespace."""
-        return self.metadata.name
+    if TYPE_CHECKING:
 
-    @property
-    def namespace(self) -> str:
-        """Namespace, never empty for a stored object."""
-        return self.metadata.namespace
+        @property
+        def name(self) -> str:
+            """Name within the namespace."""
+
+        @property
+        def namespace(self) -> str:
+            """Namespace, never empty for a stored object."""
+
+    else:  # the same, read dozens of times a trial without a frame of the interpreter
+        name = property(attrgetter("metadata.name"))
+        namespace = property(attrgetter("metadata.namespace"))
 
     @classmethod
     def read(cls, obj: Mapping[str, Any]) -> Self:
@@ -118,7 +123,7 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         return self._encoded() if written is None else dict(written)
 
     def _encoded(self) -> dict[str, Any]:
-        obj = {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
+        obj = {"apiVersion": self.api_version, "kind": type(self).__name__, **super().encode()}
         return {name: field for name, field in obj.items() if field != {}}
 
 

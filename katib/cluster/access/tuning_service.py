@@ -272,6 +272,7 @@ class ServingHome(Home):
     """What a cluster says of experiments to its users: the webhook, which sees them next, knows more."""
 
     notes_workspace = False
+    keeps_jobs = False  # its definition may not be there, and its controller may be another one
 
     def serves(self, _kind: Kind) -> bool:
         """Return whether the cluster has a kind. This one does not ask: it has all of them."""

@@ -26,6 +26,7 @@ from katib.cluster.injection.settings import (
     metrics_path,
 )
 from katib.errors import InvalidError, invalid
+from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from katib.runtime.objects import Object
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
@@ -33,6 +34,13 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 
 METRICS_VOLUME = "metrics-volume"
 SUGGESTION_VOLUME = "suggestion-volume"
+STATUS_VOLUME = "trainer-status"
+
+_STATUS_DIRECTORY = "/var/run/secrets/katib/trainer-status"
+_STATUS_FILES = {
+    "token": (TOKEN_FILE_VARIABLE, "katib.kubeflow.org/trainer-status-token"),
+    "ca.crt": (AUTHORITIES_VARIABLE, "katib.kubeflow.org/trainer-status-ca"),
+}
 
 _REFERENCE = re.compile(r"\$\(([^()]+)\)")
 
@@ -59,6 +67,8 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     if index is None or not is_primary(pod, trial):
         return pod
     primary = pod["spec"]["containers"][index]
+    if settings.status_address and collector_kind(trial) != CollectorKind.NONE:
+        _offer_status(pod, primary, trial, settings)
     _introduce(primary, trial, settings)
     shared = "" if settings.suggestion_volume is None else _mount_claim(pod, primary, settings.suggestion_volume)
     if collector_kind(trial) not in _UNACCOMPANIED:
@@ -83,6 +93,31 @@ def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
         _entrust(primary, settings)
 
 
+def _offer_status(pod: Pod, primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
+    """Set where the program posts the status of Kubeflow Trainer, with files for its token and whom it trusts.
+
+    The files show annotations of the pod, so they need no object of their own. A program that has an address already,
+    as in a TrainJob whose own controller takes its status, keeps it.
+    """
+    if any(variable.get("name") == URL_VARIABLE for variable in primary.get("env") or ()):
+        return
+    objective, credentials = trial.spec.objective, settings.credentials
+    names = () if objective is None else objective.metric_names
+    scheme = "https" if credentials.authority else "http"
+    variables = {URL_VARIABLE: f"{scheme}://{settings.status_address}{path_of(trial.name, names)}"}
+    contents, items = {"token": credentials.token, "ca.crt": credentials.authority}, []
+    for file, (variable, annotation) in _STATUS_FILES.items():
+        if text := contents[file]:
+            pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), annotation: text}
+            items.append({"path": file, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}})
+            variables[variable] = f"{_STATUS_DIRECTORY}/{file}"
+    if items:
+        mount = {"name": STATUS_VOLUME, "mountPath": _STATUS_DIRECTORY, "readOnly": True}
+        primary["volumeMounts"] = [*(primary.get("volumeMounts") or ()), mount]
+        _add_volume(pod, {"name": STATUS_VOLUME, "downwardAPI": {"items": items}})
+    _add_variables(primary, [{"name": name, "value": value} for name, value in variables.items()])
+
+
 def _trial_variable() -> Pod:
     return {"name": "KATIB_TRIAL_NAME", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{TRIAL_LABEL}']"}}}
 
@@ -100,8 +135,9 @@ def _add_variables(container: Pod, variables: list[Pod]) -> None:
 
 def _entrust(container: Pod, settings: InjectionSettings) -> None:
     """Set the credentials of a container for the DB manager; a template cannot replace them."""
-    others = [v for v in container.get("env") or () if v.get("name") not in settings.db_manager_variables]
-    handed = [{"name": name, "value": value} for name, value in settings.db_manager_variables.items()]
+    variables = settings.credentials.variables
+    others = [v for v in container.get("env") or () if v.get("name") not in variables]
+    handed = [{"name": name, "value": value} for name, value in variables.items()]
     if handed:
         container["env"] = [*others, *handed]
 

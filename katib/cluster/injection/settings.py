@@ -10,6 +10,7 @@ from typing import Any
 from katib.api.defaults import DEFAULT_METRICS_FILE
 from katib.api.types import CollectorKind, FileSystemKind, MetricsCollectorSpec, Trial
 from katib.errors import invalid
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from metrics_collector.pod_settings import DEFAULT_GIVE_UP_SECONDS
 
 
@@ -56,7 +57,8 @@ class InjectionSettings:
 
     Attributes:
         db_manager_address: `host:port` of the DB manager.
-        db_manager_variables: What the reporting program brings to the DB manager, as environment variables.
+        credentials: What the reporting program brings to the DB manager.
+        status_address: `host:port` at which programs post the status of Kubeflow Trainer; empty: nowhere.
         collectors: Entries by collector kind.
         cluster_has_native_sidecars: Whether every node keeps init containers running that ask for it.
         inject_security_context: Whether the collector gets the security context of the primary container as it is.
@@ -70,7 +72,8 @@ class InjectionSettings:
     inject_security_context: bool = False
     early_stopping_address: str = ""
     suggestion_volume: VolumeClaim | None = None
-    db_manager_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Credentials = NO_CREDENTIALS
+    status_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
+from katib.api.names import ALGORITHM_ANNOTATION
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
@@ -80,6 +81,7 @@ class Dependencies:
         clock: Where time is measured.
         grpc_probes: Whether the cluster's kubelets know gRPC probes.
         validation_rules: Whether the cluster's definitions may carry rules about changes.
+        has_optimization_jobs: Whether the cluster knows OptimizationJobs.
         settings: Knobs of the controllers.
     """
 
@@ -95,6 +97,7 @@ class Dependencies:
     clock: Clock
     grpc_probes: bool = False
     validation_rules: bool = False
+    has_optimization_jobs: bool = False
     settings: ControllerSettings = CLUSTER_SETTINGS
 
 
@@ -117,6 +120,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             job_store=stores.jobs,
             order_of=creation_second,
             offered=stores.offered,
+            has_optimization_jobs=dependencies.has_optimization_jobs,
         )
         dependencies.metrics.follow(caches)
         strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
@@ -165,6 +169,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
                 events=dependencies.events,
                 check=dependencies.check,
                 pods=_ClusterPods(pods, repair, refusals),
+                is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
             ),
             dependencies.clock,
             settings=dependencies.settings,

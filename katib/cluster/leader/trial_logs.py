@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import is_available
 from katib.api.types import Suggestion, Trial
@@ -60,11 +61,13 @@ class DbManagerTrialLogs(TrialLogs):
             cause = "a trial of this name in another namespace has readings"
             raise invalid("metadata.name", cause, remedy, "trial-name-taken") from error
 
-    def summarize(self, trial: Trial) -> TrialReport:
+    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
         """Return what was observed, and if that is nothing why the DB manager refused it."""
         objective = trial.spec.objective
+        if told:
+            check_leading(self._may_write)
         with _one_key():
-            report = super().summarize(trial)
+            report = super().summarize(trial, told)
             if objective is None or is_available(objective, report.observation):
                 return report
             return TrialReport(report.observation, self._client.within(trial.namespace).refusal_of(trial.name))

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec import ValidationError
@@ -28,6 +28,7 @@ from katib.cluster.services.plan import early_stopping_address, object_name
 from katib.controllers.kinds import SUGGESTION, TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Object, ObjectStore
 
@@ -122,7 +123,8 @@ class TrialSettings:
         db_manager_address: Where pods reach the DB manager.
         native_sidecars: Returns whether native sidecars work on every node.
         inject_security_context: Whether the collector gets the primary container's security context.
-        db_manager_variables: Returns what a trial brings to the DB manager, as environment variables.
+        credentials: Returns what a trial brings to the DB manager.
+        status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
     """
 
     store: ObjectStore
@@ -130,7 +132,8 @@ class TrialSettings:
     db_manager_address: str
     native_sidecars: Callable[[], bool]
     inject_security_context: bool
-    db_manager_variables: Callable[[Trial], Mapping[str, str]] = lambda _trial: {}
+    credentials: Callable[[Trial], Credentials] = lambda _trial: NO_CREDENTIALS
+    status_address: str = ""
 
     def settings_for(self, trial: Trial) -> InjectionSettings:
         """Return how the pods of a trial are to be changed.
@@ -147,7 +150,8 @@ class TrialSettings:
             inject_security_context=self.inject_security_context,
             early_stopping_address=self._early_stopping(trial, suggestion, config),
             suggestion_volume=_volume(trial, suggestion, config),
-            db_manager_variables=self.db_manager_variables(trial),
+            credentials=self.credentials(trial),
+            status_address=self.status_address,
         )
 
     def _suggestion_of(self, trial: Trial) -> Suggestion | None:

@@ -95,8 +95,11 @@ class _Account:
     """The trials of one experiment, by name."""
 
     by_state: dict[TrialState, list[tuple[int, str]]] = field(default_factory=dict)
-    places: dict[str, tuple[TrialState, int, Point | None]] = field(default_factory=dict)
-    ranking: list[tuple[Point, int, str]] = field(default_factory=list)
+    places: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each trial what stands for it in `by_state` and `ranking`: where it stands among the others, and its name."""
+    ranking: list[tuple[Point, tuple[int, str]]] = field(default_factory=list)
+    stale: set[tuple[Point, tuple[int, str]]] = field(default_factory=set)
+    """Entries of the ranking that were withdrawn and are still there."""
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     pareto: ParetoSet = field(default_factory=ParetoSet)
@@ -109,58 +112,71 @@ class _Account:
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
-            for owner in _owners_of(trial):
-                self.owners[owner] -= 1
-                if not self.owners[owner]:
-                    del self.owners[owner]
-            state, order, _ = place
+            self._count_owners(trial, -1)
+            state = trial_state(trial)
             names = self.by_state[state]
-            del names[bisect_left(names, (order, name))]
+            del names[bisect_left(names, place)]
+            if (rank := _rank_of(trial, state)) is not None:
+                self.stale.add((rank, place))
         if self.spending is not None:
             self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
-        return None if place is None else place[1]
+        return None if place is None else place[0]
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
-        self.owners.update(_owners_of(trial))
+        self._count_owners(trial, 1)
         if HOLDS_ANNOTATION in trial.metadata.annotations:
             self.spending = self.spending or Spending()
             self.spending.add(trial)
-        insort(self.by_state.setdefault(state, []), (order, name))
-        rank = self._enter(trial, name, order) if state in ELIGIBLE else None
-        self.places[name] = (state, order, rank)
-
-    def _enter(self, trial: Trial, name: str, order: int) -> Point | None:
+        place = self.places[name] = (order, name)
+        insort(self.by_state.setdefault(state, []), place)
         objective, observation = trial.spec.objective, trial.status.observation
-        if objective is None:
-            return None
-        rank = objective_costs(objective, observation)
-        if objective.constraints and not is_feasible(objective, observation):
-            if rank is not None:
-                self.infeasible.add(name)
-            return None
-        if rank is not None:
-            heapq.heappush(self.ranking, (rank, order, name))
+        if state not in ELIGIBLE or objective is None:
+            return
+        if (rank := _rank_of(trial, state)) is not None:
+            entry = rank, place
+            if entry in self.stale:
+                self.stale.remove(entry)
+            else:
+                heapq.heappush(self.ranking, entry)
             if objective.has_several:
                 self.pareto.add(name, order, rank)
-            return rank
-        text = metric_text(objective, observation)
-        if text is not None and parse_value(text) is None and not objective.has_several:
-            self.texts[name] = order
-        return None
+        elif objective.constraints and not is_feasible(objective, observation):
+            if objective_costs(objective, observation) is not None:
+                self.infeasible.add(name)
+        else:
+            text = metric_text(objective, observation)
+            if text is not None and parse_value(text) is None and not objective.has_several:
+                self.texts[name] = order
+
+    def _count_owners(self, trial: Trial, change: int) -> None:
+        """Count a trial for the experiment that controls it, by uid."""
+        for owner in trial.metadata.owner_references:
+            if owner.controller and owner.kind == "Experiment":
+                self.owners[owner.uid] += change
+                if not self.owners[owner.uid]:
+                    del self.owners[owner.uid]
 
     def best(self) -> str:
         """Return the name of the best trial; empty when there is none."""
         while self.ranking:
-            rank, order, name = self.ranking[0]
-            place = self.places.get(name)
-            if place is not None and place[1:] == (order, rank):
-                return name
-            heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
+            if (entry := self.ranking[0]) not in self.stale:
+                return entry[1][1]
+            self.stale.remove(heapq.heappop(self.ranking))
         return max(self.texts, key=lambda name: (self.texts[name], name), default="")
+
+
+def _rank_of(trial: Trial, state: TrialState) -> Point | None:
+    """Return what ranks a trial of this state among those that may be best; None when it cannot be."""
+    objective, observation = trial.spec.objective, trial.status.observation
+    if objective is None or state not in ELIGIBLE:
+        return None
+    if objective.constraints and not is_feasible(objective, observation):
+        return None
+    return objective_costs(objective, observation)
 
 
 _NAME = itemgetter(1)
@@ -194,13 +210,15 @@ class TrialLedger:
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
         with self._lock:
-            order = None if old is None else self._withdraw(old)
+            is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
+            experiment = Key("", "") if old is None else experiment_of(old)
+            order = None if old is None else self._withdraw(old, experiment)
             if new is not None:
                 if self._order_of is not None:
                     order = self._order_of(new)
                 elif order is None:
                     order = next(self._counter)
-                experiment = experiment_of(new)
+                experiment = experiment if is_same else experiment_of(new)
                 if (account := self._accounts.get(experiment)) is None:
                     account = self._accounts[experiment] = _Account()
                 account.add(new, order)
@@ -259,9 +277,8 @@ class TrialLedger:
                 active += len(account.by_state.get(state, ()))
             return len(account.places) - active, active
 
-    def _withdraw(self, trial: Trial) -> int | None:
-        """Take a trial out; return where it stood among the others, None when it was not there."""
-        key = experiment_of(trial)
+    def _withdraw(self, trial: Trial, key: Key) -> int | None:
+        """Take a trial of an experiment out; return where it stood among the others, None when it was not there."""
         account = self._accounts.get(key)
         if account is None:
             return None
@@ -274,9 +291,3 @@ class TrialLedger:
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
-
-
-def _owners_of(trial: Trial) -> list[str]:
-    """Return the uid of the experiment that controls a trial, if one does."""
-    owners = trial.metadata.owner_references
-    return [owner.uid for owner in owners if owner.controller and owner.kind == "Experiment"]

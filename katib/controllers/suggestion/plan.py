@@ -311,5 +311,7 @@ def _given_up(status: SuggestionStatus, message: str, now: datetime, *warnings: 
 def _with(status: SuggestionStatus, conditions: Conditions, **changes: Any) -> SuggestionStatus:
     """Return the status with what differs replaced; the very same status when nothing does."""
     changes["conditions"] = conditions
-    differing = {name: value for name, value in changes.items() if getattr(status, name) != value}
-    return structs.replace(status, **differing) if differing else status
+    for name, value in changes.items():
+        if getattr(status, name) != value:
+            return structs.replace(status, **changes)
+    return status

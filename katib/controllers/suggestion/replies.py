@@ -125,7 +125,7 @@ def waiting_assignments(suggestion: Suggestion | None, taken: Container[str]) ->
     """
     if suggestion is None:
         return ()
-    return tuple(a for a in suggestion.status.suggestions if a.name not in taken)
+    return tuple([a for a in suggestion.status.suggestions if a.name not in taken])
 
 
 def accepted(

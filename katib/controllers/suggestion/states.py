@@ -10,6 +10,7 @@ False with the reason `Experiment is restarting`, which makes the controller val
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
 from katib.api.types import ConditionStatus, ResumePolicy, SuggestionCondition
@@ -24,14 +25,16 @@ _CLOSED_FOR_GOOD = "Suggestion is succeeded, can't be restarted"
 _CLOSED_FOR_NOW = "Suggestion is succeeded, suggestion volume is not deleted, can be restarted"
 
 
-def is_exhausted(conditions: Conditions) -> bool:
-    """Return whether the search space has no more points."""
-    return is_true(conditions, EXHAUSTED)
+is_exhausted = partial(is_true, type_=EXHAUSTED)
+"""Takes conditions; returns whether the search space has no more points."""
 
 
 def is_closed(conditions: Conditions) -> bool:
     """Return whether nothing more will be asked."""
-    return is_true(conditions, SuggestionCondition.SUCCEEDED) or is_true(conditions, SuggestionCondition.FAILED)
+    for condition in conditions:
+        if condition.type in (SuggestionCondition.SUCCEEDED, SuggestionCondition.FAILED) and condition.status == "True":
+            return True
+    return False
 
 
 def created(conditions: Conditions, now: datetime) -> Conditions:

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from katib.api.conditions import find_condition, whole_second
 from katib.api.failure_text import TRIAL_HAS_FAILED
-from katib.api.leases import LONG_AGO, Lease, Outcome, fails_when_lost, lease_of, outcome_of
+from katib.api.leases import ENDLESS_SECONDS, LONG_AGO, Lease, Outcome, fails_when_lost, lease_of, outcome_of
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
 from katib.api.types import CollectorKind, Observation, Trial, TrialCondition, TrialStatus
 from katib.controllers.trial.plan import (
@@ -86,7 +86,10 @@ def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
     if lease is None:
         return TrialPlan(status=status)
     left = _seconds_left(lease, seen.since, seen.now)
-    return _lost(seen, status, lease) if left <= 0 else _under_way(seen, status, lease, left)
+    if left <= 0:
+        return _lost(seen, status, lease)
+    # A timer of years would be kept for each trial, long after its end.
+    return _under_way(seen, status, lease, None if lease.seconds >= ENDLESS_SECONDS else left)
 
 
 def _seconds_left(lease: Lease | None, since: datetime, now: datetime) -> float:
@@ -94,7 +97,7 @@ def _seconds_left(lease: Lease | None, since: datetime, now: datetime) -> float:
     return 0.0 if lease is None else (max(lease.until, lease.renewed(since).until) - now).total_seconds()
 
 
-def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease, left: float) -> TrialPlan:
+def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease, left: float | None) -> TrialPlan:
     if is_stopping(seen.trial):
         return TrialPlan(status=status, again_after_seconds=left)
     reason, message = ASKED_REASON, f"Trial is running: {lease.client} evaluates it"

@@ -55,6 +55,7 @@ class JobCaches:
         self._stopped = False
         self._known = {kind: self._informer(kind) for kind in known}
         self._found: dict[Kind, Informer[Object]] = {}
+        self._synced: dict[Kind, Informer[Object]] = {}
         self._strays: set[tuple[Kind, Key]] = set()
         self._on_follow: Callable[[Kind], None] = _ignore
 
@@ -90,8 +91,13 @@ class JobCaches:
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
         """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""
+        if (synced := self._synced.get(kind)) is not None:
+            return synced
         informer = self._known.get(kind) or self._found.get(kind)
-        return informer if informer is not None and informer.has_synced() else None
+        if informer is None or not informer.has_synced():
+            return None
+        self._synced[kind] = informer
+        return informer
 
     def follow(self, kind: Kind) -> None:
         """Follow a kind from now on, where new ones are followed.

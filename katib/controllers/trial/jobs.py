@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from katib.api.job_kinds import is_suspended, known_kind
-from katib.api.leases import is_callers
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -17,7 +16,6 @@ from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
 from katib.errors import FieldError, InvalidError, NotFoundError
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
 
@@ -70,33 +68,36 @@ class Jobs:
             is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
-        if _is_never_job(kind) or is_callers(trial):
-            return None
         key = key_of(trial)
-        cache = self._cache(trial, kind)
+        cache = (
+            self._caches.synced(kind)
+            if _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+            else None
+        )
         job = None if cache is None else cache.get(key)
         if job is not None:
             self._caches.note(kind, key, stray=False)
+        elif _is_never_job(kind):
+            return None
         elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
         if job is None:
             return None
         owners = job.get("metadata", {}).get("ownerReferences") or ()
-        return job if trial.metadata.uid in [owner.get("uid") for owner in owners] else None
+        for owner in owners:
+            if owner.get("uid") == trial.metadata.uid:
+                return job
+        return None
 
     def is_followed(self, trial: Trial) -> bool:
-        """Return whether a cache shows the changes of the trial's job."""
-        return self._cache(trial, job_kind(trial)) is not None
+        """Return whether a cache shows the changes of the trial's job: all that the trial's conditions look at."""
+        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+        return is_cached and self._caches.synced(job_kind(trial)) is not None
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
         return self._caches.is_stray(job_kind(trial), key_of(trial))
-
-    def _cache(self, trial: Trial, kind: Kind) -> Informer[Object] | None:
-        """Return the cache that shows all that the trial's conditions look at; None if there is none."""
-        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
-        return self._caches.synced(kind) if is_cached else None
 
     def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
         return self._caches.is_stray(kind, key) or (trial_state(trial) in ACTIVE and had_job(trial))
@@ -206,6 +207,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
         runs=runs,
+        place=update.place,
         last_failure=update.last_failure,
         collecting=update.collecting,
         incomplete=update.incomplete,

@@ -7,7 +7,7 @@ Without a pool the log is at hand, and is asked in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from katib.api.at_best import POINTS, with_at_best
 from katib.api.leases import outcome_of
 from katib.api.metrics import BatchId, MetricLog, ObservationLog
 from katib.api.summary import observation_of
+from katib.api.trials import is_available
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
@@ -24,6 +25,9 @@ from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 
 _BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "begin", "summarize", "conclude", "end", "delete"
+
+_STATUS = "status/"
+"""With the uid of a trial, the reporter of what the status of its job says."""
 
 _OUTCOME = "outcome/"
 """With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
@@ -50,13 +54,21 @@ class TrialLogs:
         """
         self._log.within(trial.namespace).delete(trial.name)
 
-    def summarize(self, trial: Trial) -> TrialReport:
-        """Return what was observed."""
+    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
+        """Return what was observed.
+
+        Args:
+            trial: Whose log is read.
+            told: What the status of its job says, which is stored where nothing was reported.
+        """
         objective = trial.spec.objective
         if objective is None:
             return TrialReport()
         log = self._log.within(trial.namespace)
         observation = log.summarize(trial.name, objective.metric_names)
+        if told and not is_available(objective, observation):
+            log.report(trial.name, told, BatchId(f"{_STATUS}{trial.metadata.uid}", 0))
+            observation = log.summarize(trial.name, objective.metric_names)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
     def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
@@ -123,9 +135,9 @@ class ObservationCalls:
         """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
         return self._ask(trial, _BEGIN, lambda: self._logs.begin(trial)) is not None
 
-    def summarize(self, trial: Trial) -> TrialReport | None:
-        """Return what was observed, None while the log is asked."""
-        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial))
+    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport | None:
+        """Return what was observed, None while the log is asked. What the job's status told is used as needed."""
+        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial, told))
         return None if answer is None else answer[0]
 
     def conclude(self, trial: Trial) -> TrialReport | None:

@@ -116,6 +116,7 @@ class JobView:
         is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
         runs: Whether something of it runs, as far as that is known.
+        place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
         last_failure: How a container of it ended that failed last.
         collecting: Which collector may still store readings; empty when all have ended.
         incomplete: Why readings of a pod that ended well are not stored.
@@ -134,6 +135,7 @@ class JobView:
     is_trouble: bool = True
     suspended: bool = False
     runs: bool = True
+    place: str = ""
     last_failure: str = ""
     collecting: str = ""
     incomplete: str = ""
@@ -231,15 +233,20 @@ def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
 
 def had_job(trial: Trial) -> bool:
     """Return whether a job was made for a trial, as far as its status says."""
-    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
-    is_held_up = running is not None and running.message.startswith(_CANNOT_RUN)
-    return is_true(trial.status.conditions, TrialCondition.CREATED) and not is_held_up
+    is_created = False
+    for condition in trial.status.conditions:
+        if condition.type == TrialCondition.RUNNING and condition.message.startswith(_CANNOT_RUN):
+            return False
+        is_created = is_created or (condition.type == TrialCondition.CREATED and condition.status == "True")
+    return is_created
 
 
 def is_stopping(trial: Trial) -> bool:
     """Return whether a trial is being stopped early: its job is deleted, or about to be."""
-    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
-    return running is not None and running.status == ConditionStatus.TRUE and running.reason == STOPPING_REASON
+    for condition in trial.status.conditions:
+        if condition.type == TrialCondition.RUNNING:
+            return condition.status == ConditionStatus.TRUE and condition.reason == STOPPING_REASON
+    return False
 
 
 def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:
@@ -321,7 +328,7 @@ def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
         return _with_news(seen, status, RETRYING_REASON, job.retrying, runs=job.runs)
     if job.waiting:
         return _with_news(seen, status, WAITING_REASON, job.waiting, runs=job.runs, warning=job.is_trouble)
-    return TrialPlan(status=_running(status, seen.now) if job.runs else status)
+    return TrialPlan(status=_running(status, seen.now, job.place) if job.runs else status)
 
 
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
@@ -488,8 +495,8 @@ def with_start(status: TrialStatus, now: datetime) -> TrialStatus:
     return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
-def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    return with_running(status, RUNNING_REASON, _IS_RUNNING, now)
+def _running(status: TrialStatus, now: datetime, place: str = "") -> TrialStatus:
+    return with_running(status, RUNNING_REASON, f"{_IS_RUNNING} {place}".rstrip(), now)
 
 
 def with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:

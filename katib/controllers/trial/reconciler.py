@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
+from katib.api.job_kinds import status_readings
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
@@ -117,6 +118,7 @@ class TrialReconciler:
         self._deleted: dict[str, str] = {}
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
+        self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
 
     def reconcile(self, key: Key) -> Result:
@@ -131,13 +133,18 @@ class TrialReconciler:
                 stored = self._store.patch(as_read(trial), with_finalizer(trial, TRIAL_FINALIZER))
                 self._fresh.wrote(trial, stored)
                 return DONE
-            return self._progress(trial)
+            try:
+                return self._step(trial)
+            except (ForbiddenError, KindNotInstalledError, InvalidError) as error:
+                return self._refuse(trial, error) if isinstance(error, InvalidError) else self._hold_up(trial, error)
         return DONE
 
     def _note_earlier(self, event: InformerEvent[Trial]) -> None:
         """Note the trials of the first list: a controller before this one may have created their jobs."""
-        if event.new is not None and not self._trials.has_synced() and trial_state(event.new) in ACTIVE:
-            self._may_have_job.add(event.new.metadata.uid)
+        if self._is_first_list and event.new is not None and trial_state(event.new) in ACTIVE:
+            self._is_first_list = not self._trials.has_synced()
+            if self._is_first_list:
+                self._may_have_job.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
@@ -157,14 +164,6 @@ class TrialReconciler:
             self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
         return Result(HELD_UP_POLL_SECONDS)
 
-    def _progress(self, trial: Trial) -> Result:
-        try:
-            return self._step(trial)
-        except (ForbiddenError, KindNotInstalledError) as error:
-            return self._hold_up(trial, error)
-        except InvalidError as error:
-            return self._refuse(trial, error)
-
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
         if is_callers(trial):
@@ -175,7 +174,7 @@ class TrialReconciler:
             return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
-        report = _NO_REPORT if is_ending else self._report(trial, view)
+        report = _NO_REPORT if is_ending else self._report(trial, view, job, now)
         if report is None:
             return DONE  # the answer wakes us
         plan = plan_trial(
@@ -230,8 +229,9 @@ class TrialReconciler:
 
     def _find_job(self, trial: Trial) -> Object | None:
         """Return the job; ask for one that may be there until the status says that there is one."""
-        job = self._jobs.find(trial, is_due=trial.metadata.uid in self._may_have_job)
-        if trial_state(trial) not in ACTIVE or (job is not None and had_job(trial)):
+        is_due = trial.metadata.uid in self._may_have_job
+        job = self._jobs.find(trial, is_due=is_due)
+        if is_due and (trial_state(trial) not in ACTIVE or (job is not None and had_job(trial))):
             self._may_have_job.discard(trial.metadata.uid)
         return job
 
@@ -244,11 +244,13 @@ class TrialReconciler:
             self._seen_ended.pop(trial.metadata.uid, None)
         return view
 
-    def _report(self, trial: Trial, job: JobView | None) -> TrialReport | None:
+    def _report(self, trial: Trial, view: JobView | None, job: Object | None, now: datetime) -> TrialReport | None:
         """Return what the log says where that matters; None while it is asked."""
-        if trial.spec.objective is None or not needs_observation(trial, job):
+        objective = trial.spec.objective
+        if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
-        return self._observations.summarize(trial)
+        told = [] if job is None else status_readings(job, objective.metric_names, now)
+        return self._observations.summarize(trial, told)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         is_announced = plan.create_job and self._is_announced(trial)
@@ -335,7 +337,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = self._find_job(trial)
+            job = None if is_callers(trial) else self._find_job(trial)
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)

@@ -12,7 +12,7 @@ from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission.fields import Effect, Fields, fields_of
 from katib.local.admission.host import HostCapacity, Machine
-from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
+from katib.local.admission.pod_rules import check_card_share, check_pod_rules, check_requests_together
 from katib.local.findings import Part
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Composed, JobKind, KnowsPeers
@@ -62,6 +62,7 @@ def check_job(
         if kind.kind != JOB:
             findings.errors += check_pod_template_schema(pod_template, pod.path)
             _check_fields(pod, POD_TEMPLATE, fields)
+        check_card_share(pod["metadata.annotations"], host)
         check_pod_rules(pod["spec"], Machine(host, workspace))
     check_requests_together(list(templates.values()), job["spec"], host)
     if isinstance(kind, Composed):

@@ -14,7 +14,7 @@ from katib.local.admission.command_rules import check_command
 from katib.local.admission.host import GIB, HostCapacity, Machine
 from katib.local.admission.volume_rules import check_mounts, check_volumes
 from katib.local.findings import Part, mapping, mapping_at, mappings
-from katib.local.pods.tokens import GPU_RESOURCES
+from katib.local.pods.tokens import GPU_RESOURCES, SHARE_ANNOTATION, share_of
 from katib.templates import has_placeholder
 
 GPU: Final = "GPU"
@@ -71,6 +71,22 @@ def check_pod_rules(pod: Part, machine: Machine) -> None:
     if pod["os.name"].text not in {"", "linux"}:
         cause = f"this machine does not run {pod['os.name'].text}"
         pod["os.name"].error(cause, "submit the experiment to Kubernetes", "pod-os")
+
+
+def check_card_share(annotations: Part, host: HostCapacity) -> None:
+    """Check by how many pods a card is shared, as the annotations of a pod template say it."""
+    given = mapping(annotations.value)
+    if has_placeholder(given.get(SHARE_ANNOTATION, "")):
+        return
+    try:
+        share = share_of({"metadata": {"annotations": given}})
+    except ValueError as error:
+        remedy = "write how many pods share a GPU, such as 4; each has that part of one"
+        annotations.error(f"{SHARE_ANNOTATION}: {error}", remedy, "gpu-share")
+        return
+    if share > 1 and host.is_scheduled:
+        remedy = "remove it; where the cluster shares GPUs, add gres=shard:1 to katib.kubeflow.org/slurm-options"
+        annotations.error(f"{SHARE_ANNOTATION}: Slurm decides how GPUs are shared", remedy, "gpu-share")
 
 
 def check_requests_together(templates: Sequence[tuple[Mapping[str, Any], int]], spec: Part, host: HostCapacity) -> None:

@@ -51,6 +51,7 @@ from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
+from katib.local.pods.records import PREEMPTED
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import Images, Logs, PodTools
 from katib.runtime.clock import SteadyTime
@@ -370,7 +371,8 @@ class JobController:
         if decision.delete:
             return self._delete(key, run)
         if decision.restarts_log:  # first: when the log cannot be reached, the same is planned again
-            self._metrics.discard(run.job)
+            if not self._goes_on(run):
+                self._metrics.discard(run.job)
             self._keep_no_longer(run)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         for pod in run.pods:
@@ -390,6 +392,10 @@ class JobController:
             self._objects.finish(key)
         return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
 
+    def _goes_on(self, run: JobRun) -> bool:
+        """Return whether the next pod goes on from a checkpoint, and with what the preempted one has reported."""
+        return self._owner.checkpoint(run.job) is not None and any(r.reason == PREEMPTED for r in run.records[-1:])
+
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
         now, standing = self._clock.monotonic(), run.standing
@@ -407,6 +413,8 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
+        if not run.restarted and not run.retrying and not decision.status.get("conditions"):
+            return
         decisions = []
         while run.restarted:
             record = run.restarted.popleft()

@@ -105,8 +105,11 @@ def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
 
 def earliest(*moments: _Time | None) -> _Time | None:
     """Return the first of some moments, of which each may be missing."""
-    found = [moment for moment in moments if moment is not None]
-    return min(found) if found else None
+    first: _Time | None = None
+    for moment in moments:
+        if moment is not None and (first is None or moment < first):
+            first = moment
+    return first
 
 
 def deadline_of(seconds: int | None, started_at: datetime | None) -> datetime | None:

@@ -22,10 +22,11 @@ from katib.runtime.objects import Object
 
 
 class Standing(NamedTuple):
-    """Whether anything of a job runs, and what it waits for."""
+    """Whether anything of a job runs, what it waits for, and on which nodes and cards it runs."""
 
     runs: bool = False
     waiting: str = ""
+    place: str = ""
 
 
 _NOTHING_RUNS = Standing()
@@ -120,16 +121,11 @@ class JobRun:
 
     @property
     def standing(self) -> Standing:
-        """How it stands now: a container that waits to be started again does not run."""
-        waiting = ""
-        for record in self.records:
-            if record.is_finished:
-                continue
-            for container in record.containers:
-                if container.began is not None and container.ended is None:
-                    return Standing(runs=True)
-            waiting = waiting or record.waiting
-        return Standing(waiting=waiting or self.waiting)
+        """How it stands now."""
+        unfinished = [record for record in self.records if not record.is_finished]
+        if running := [record for record in unfinished if record.is_running]:
+            return Standing(runs=True, place=", ".join(dict.fromkeys(filter(None, (r.place for r in running)))))
+        return Standing(waiting=next((r.waiting for r in unfinished if r.waiting), self.waiting))
 
     def take_status(self, status: dict[str, Any]) -> None:
         """Set the status that the job should have."""

@@ -227,6 +227,7 @@ class Container:
             directory = Path(command.working_directory or self.log.directory)
             made = (*plan.volumes, directory)
         self._log_start = self.log.size
+        self.log.note_start()
         try:
             output = Output(self._tools, self.log, self.monitor, self._listener.output_read)
         except OSError as error:

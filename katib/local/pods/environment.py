@@ -107,7 +107,7 @@ def container_command(
     env |= thread_variables(container, path, context, env)
     return ContainerCommand(
         name=container.get("name", ""),
-        argv=tuple(rewriter.rewrite(expand(str(word), seen)) for word in words),
+        argv=tuple([rewriter.rewrite(expand(str(word), seen)) for word in words]),
         env=env,
         working_directory=rewriter.rewrite(container.get("workingDir") or ""),
     )

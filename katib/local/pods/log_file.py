@@ -3,6 +3,9 @@
 `main.log` is written to. When it is full it becomes `main.log.1`, the next one `main.log.2` and so on; of these only
 the newest are kept. A file is renamed once and never again, so a reader who is at its end finds the next one by its
 number.
+
+Beside each file stands when its bytes came, in a file with its inode number: `main.times.4711`. A byte came at
+the time of the last record at or before it. What was written while no engine was there has no record of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ import fcntl
 import logging
 import os
 import re
+import struct
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +47,19 @@ _CANNOT_MOVE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+TIME_RECORD = struct.Struct("<QQ")
+"""Place in the file, and microseconds since 1970."""
+
+RUN_BEGINS = 1 << 63
+"""Set in the time of a record where the container was started, or started again."""
+
+_TIME_STEP_SECONDS = 0.02
+"""Records are no closer, so that a program that prints each character costs little."""
+
+_MOST_TIMES_BYTES = 1 << 16
+"""The records of a file may take so much more than the file itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogLimits:
     """How much is kept of the output of a container, as the kubelet's settings of these names.
@@ -62,6 +81,16 @@ class LogLimits:
 def log_parts(path: Path) -> list[Path]:
     """Return the files that hold a log, the oldest first; the last one is the path itself, there or not."""
     return [*(path.with_name(f"{path.name}.{number}") for number in _numbers(path)), path]
+
+
+def times_of(path: Path, status: os.stat_result) -> Path:
+    """Return the file that says when the bytes of one of the files of a log came.
+
+    Args:
+        path: Of the log.
+        status: Of that file.
+    """
+    return path.with_name(f"{path.stem}.times.{status.st_ino}")
 
 
 def read_end(path: Path, size: int) -> bytes:
@@ -101,9 +130,20 @@ class LogFile:
         path: Of the file that is written to.
         limits: How much is kept.
         on_full: Called when something could not be written because the disk is full.
+        now: Returns the time, in seconds since 1970.
     """
 
-    def __init__(self, path: Path, limits: LogLimits | None = None, on_full: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: LogLimits | None = None,
+        on_full: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._now = now
+        self._times: int | None = None
+        self._times_size = 0
+        self._noted_at = 0.0
         self._path = path
         self._limits = limits or LogLimits()
         self._on_full = on_full
@@ -121,9 +161,30 @@ class LogFile:
         """Open for appending; a restarted container continues its log."""
         try:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            self._file_size = os.fstat(self._fd).st_size
+            status = os.fstat(self._fd)
+            self._file_size = status.st_size
         except OSError as error:
             self._give_up(error)
+            return
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if status.st_size else os.O_TRUNC)
+            self._times = os.open(times_of(self._path, status), flags, 0o644)
+            self._times_size = os.fstat(self._times).st_size
+
+    def note_start(self) -> None:
+        """Note that the container is started now: what comes next is of a new run."""
+        self._note_time(RUN_BEGINS)
+
+    def _note_time(self, mark: int = 0) -> None:
+        """Note when the bytes come that are to be written next."""
+        now = self._now()
+        if self._times is None or (not mark and abs(now - self._noted_at) < _TIME_STEP_SECONDS):
+            return
+        if mark or self._times_size <= self._file_size + _MOST_TIMES_BYTES:
+            self._noted_at = now
+            with suppress(OSError):  # the log itself is what counts
+                record = TIME_RECORD.pack(self._file_size, int(now * 1e6) | mark)
+                self._times_size += os.write(self._times, record)
 
     def contents(self) -> Iterator[bytes]:
         """Yield what the files hold, in chunks; none after the first that cannot be read."""
@@ -197,6 +258,7 @@ class LogFile:
                         self._rotate()
                         continue
                     end = line_end or end
+                self._note_time()
                 written = self._put(self._fd, memoryview(data)[start:end], pipe, first - start)
             except OSError as error:
                 if error.errno not in _NO_SPACE:
@@ -224,7 +286,10 @@ class LogFile:
 
     def _remove(self, numbers: list[int]) -> None:
         for number in numbers:
-            self._path.with_name(f"{self._path.name}.{number}").unlink(missing_ok=True)
+            part = self._path.with_name(f"{self._path.name}.{number}")
+            with suppress(FileNotFoundError):
+                times_of(self._path, part.stat()).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
 
     def shrink(self) -> None:
         """Keep the end only: the disk is full, and this log has filled it."""
@@ -232,6 +297,7 @@ class LogFile:
         removed = max(0, self._size - len(end))
         try:
             self._remove(_numbers(self._path))
+            times_of(self._path, self._path.stat()).unlink(missing_ok=True)
             self._path.write_bytes(_gap_mark(removed) * bool(removed) + end + _gap_mark(self._gap) * bool(self._gap))
         except OSError as error:
             _log.warning("Log of a container not shortened", extra={"path": str(self._path), "cause": error.strerror})
@@ -276,7 +342,11 @@ class LogFile:
         return names_address_in_use(read_end(self._path, TAIL_BYTES))
 
     def close(self) -> None:
-        """Close the file; twice is fine."""
+        """Close the files; twice is fine."""
+        if self._times is not None:
+            os.close(self._times)
+            self._times = None
+            self._noted_at = 0.0
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

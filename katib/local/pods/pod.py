@@ -25,7 +25,7 @@ from katib.local.pods.place import OpenMonitor
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, Phase, PodRecord
-from katib.local.pods.tokens import VISIBLE_CARDS, Lease
+from katib.local.pods.tokens import VISIBLE_CARDS, Lease, card_words
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import ProcessHandle
@@ -110,7 +110,7 @@ class Pod:
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
-        if self._stopping or self.record.is_finished:
+        if self._stopping or self.record.is_finished or self.is_storing:
             return
         self._stopping = True
         self._note(stopping=True)
@@ -381,6 +381,7 @@ class Pod:
         self._note(
             phase=phase,
             waiting="",
+            place=card_words(self._lease.gpus) if self._lease is not None else "",
             pulling=pulling,
             restarts=restarts,
             restart_due=restart_due,

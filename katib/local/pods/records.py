@@ -10,6 +10,9 @@ from typing import NamedTuple
 from katib.api.failure_text import pod_title
 from katib.backoff import Backoff
 
+PREEMPTED = "Preempted"
+"""Reason of a pod that had to make room for others: no failure, however often it happens."""
+
 
 class Phase(StrEnum):
     """Where a pod stands, in Kubernetes' words."""
@@ -107,6 +110,7 @@ class PodRecord:
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
+        place: Where it runs and on which cards, such as `on GPU 0`; empty where that is no question.
         pulling: The image that is fetched for it now; empty when none is.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
         replica: What it is called where its job has several pods, as `worker-1`; empty where it is alone.
@@ -131,11 +135,17 @@ class PodRecord:
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""
+    place: str = ""
     pulling: str = ""
     role: str = ""
     replica: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of it runs now; a container that waits to be started again does not run."""
+        return not self.is_finished and any(container.is_running for container in self.containers)
 
     @property
     def retries(self) -> int:

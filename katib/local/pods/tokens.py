@@ -3,16 +3,18 @@
 Laws:
 
 1. The sum of what is leased never exceeds the capacity, nor with what other engines hold what the machine has.
+   A card has one pod, or some that share it by the same number; other engines find it taken then.
 2. First come, first served among the pods that request anything: a large one is not overtaken forever by small ones.
 3. A pod that requests nothing never waits here; how many of them run is for parallelTrialCount to say.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,11 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Object
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+
+SHARE_ANNOTATION = "katib.kubeflow.org/gpu-share"
+"""On a pod template: how many pods may have each of its cards at once; with 4, a pod has a quarter of a card."""
+
+MOST_SHARES = 64
 
 VISIBLE_CARDS = "CUDA_VISIBLE_DEVICES"
 """Which cards a program may use; HIP, for cards of AMD, reads it, too."""
@@ -67,17 +74,26 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a pod asks for."""
+    """What a pod asks for.
+
+    Attributes:
+        cpu: Cores.
+        memory: Bytes.
+        gpus: How many cards.
+        share: How many pods may have each of them at once.
+    """
 
     cpu: Decimal = Decimal(0)
     memory: Decimal = Decimal(0)
     gpus: int = 0
+    share: int = 1
 
     def __add__(self, other: Request) -> Request:
-        return Request(self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus)
+        gpus, share = self.gpus + other.gpus, max(self.share, other.share)
+        return Request(self.cpu + other.cpu, self.memory + other.memory, gpus, share)
 
     def __sub__(self, other: Request) -> Request:
-        return Request(self.cpu - other.cpu, self.memory - other.memory, self.gpus - other.gpus)
+        return Request(self.cpu - other.cpu, self.memory - other.memory, self.gpus - other.gpus, self.share)
 
     @property
     def is_empty(self) -> bool:
@@ -97,6 +113,7 @@ class Request:
             max([total.cpu, *(r.cpu for r in one_by_one)]),
             max([total.memory, *(r.memory for r in one_by_one)]),
             max([total.gpus, *(r.gpus for r in one_by_one)]),
+            share_of(template),
         )
 
     def excess_over(self, capacity: Capacity) -> str:
@@ -113,7 +130,8 @@ class Request:
     def __str__(self) -> str:
         parts = ((f"{self.cpu:f} cpu", self.cpu), (f"{self.memory:f} bytes of memory", self.memory))
         texts = [text for text, amount in parts if amount]
-        return ", ".join([*texts, f"{self.gpus} GPU"] if self.gpus else texts)
+        shared = f" shared by {self.share}" if self.share > 1 else ""
+        return ", ".join([*texts, f"{self.gpus} GPU{shared}"] if self.gpus else texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +149,24 @@ class Refusal:
 
     reason: str
     again_seconds: float
+
+
+def share_of(template: Mapping[str, Any]) -> int:
+    """Return how many pods may have each card of a pod template at once.
+
+    Raises:
+        ValueError: The annotation that says so is not a number from 1 to 64.
+    """
+    text = str(((template.get("metadata") or {}).get("annotations") or {}).get(SHARE_ANNOTATION, "1"))
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SHARES:
+        raise ValueError(f'"{text}" is not a whole number from 1 to {MOST_SHARES}')
+    return int(text)
+
+
+def card_words(cards: Sequence[str], node: str = "") -> str:
+    """Return where a pod runs, such as `on GPU 0` or `on n1 with GPU 0 and 1`; empty where that is no question."""
+    named = f"GPU {' and '.join(filter(None, (', '.join(cards[:-1]), cards[-1])))}" if cards else ""
+    return f"on {' with '.join(filter(None, (node, named)))}" if node or named else ""
 
 
 class Table(Protocol):
@@ -170,6 +206,21 @@ class _Waiting:
     since: float
 
 
+@dataclass(slots=True)
+class _SharedCard:
+    """A card that pods share.
+
+    Attributes:
+        share: How many of them at once.
+        count: How many have it.
+        lease: As the table of all engines knows it: that of the first of them.
+    """
+
+    share: int
+    count: int
+    lease: Lease
+
+
 def _nothing() -> None:
     pass
 
@@ -198,6 +249,7 @@ class Tokens:
         self._cpu = capacity.cpu
         self._memory = capacity.memory
         self._gpus = deque(capacity.gpus)
+        self._shared: dict[str, _SharedCard] = {}
         self._queue: deque[_Waiting] = deque()
         self._reason = ""
         self._looks_at: float | None = None
@@ -228,14 +280,14 @@ class Tokens:
 
     def keep(self, request: Request, gpus: Sequence[str], holder: str = "") -> Lease:
         """Return the lease of a pod that went on without an engine: it has what it had."""
-        cards = tuple(card for card in gpus if card in self._gpus)
-        self._cpu -= request.cpu
-        self._memory -= request.memory
-        for card in cards:
-            self._gpus.remove(card)
+        shares = self._shares_left(request)
+        cards = tuple(card for card in gpus if card in self._gpus or card in shares)
+        whole = tuple(card for card in cards if card not in shares)
+        if request.share > 1:
+            request = replace(request, gpus=len(cards))
         if self._table is not None and not request.is_empty:
-            self._table.keep(holder, request, cards)
-        return Lease(request, cards, holder)
+            self._table.keep(holder, replace(request, gpus=request.gpus - len(cards) + len(whole)), whole)
+        return self._lease(request, cards, holder)
 
     def withdraw(self, name: str) -> None:
         """Forget a pod that waits; one that does not wait is fine."""
@@ -250,8 +302,12 @@ class Tokens:
             return
         self._cpu += lease.request.cpu
         self._memory += lease.request.memory
+        if lease.request.share > 1:
+            for card in lease.gpus:
+                self._leave(card)
+            lease = replace(lease, request=replace(lease.request, gpus=0), gpus=())
         self._gpus.extend(lease.gpus)
-        if self._table is not None:
+        if self._table is not None and not lease.request.is_empty:
             self._table.give_back(lease)
         self._serve()
 
@@ -273,7 +329,7 @@ class Tokens:
             free = (
                 f"{self._cpu.normalize():f} of {total.cpu.normalize():f} cpu" if request.cpu else "",
                 f"{self._memory:f} of {total.memory:f} bytes of memory" if request.memory else "",
-                f"{len(self._gpus)} of {len(total.gpus)} GPU" if request.gpus else "",
+                f"{len(self._gpus) + len(self._shares_left(request))} of {len(total.gpus)} GPU" if request.gpus else "",
             )
             return f"waits for {request}; {' and '.join(filter(None, free))} are free{before}"
         return ""
@@ -282,12 +338,14 @@ class Tokens:
         while self._queue:
             first, reason, again = self._queue[0], "", LOOK_SECONDS
             request, free = first.request, tuple(self._gpus)
-            if request.cpu <= self._cpu and request.memory <= self._memory and request.gpus <= len(free):
-                taken: tuple[str, ...] | Refusal = free[: request.gpus]
-                if self._table is not None:
-                    taken = self._table.take(first.holder, request, free, first.since)
+            shares = self._shares_left(request)[: request.gpus]
+            whole = replace(request, gpus=request.gpus - len(shares))
+            if request.cpu <= self._cpu and request.memory <= self._memory and whole.gpus <= len(free):
+                taken: tuple[str, ...] | Refusal = free[: whole.gpus]
+                if self._table is not None and not whole.is_empty:
+                    taken = self._table.take(first.holder, whole, free, first.since)
                 if not isinstance(taken, Refusal):
-                    self._grant(first, taken)
+                    self._grant(first, (*shares, *taken))
                     continue
                 reason, again = taken.reason or self._reason, taken.again_seconds
             # those behind it wait too, see law 2
@@ -309,11 +367,35 @@ class Tokens:
     def _grant(self, first: _Waiting, gpus: tuple[str, ...]) -> None:
         self._queue.popleft()
         self._reason = ""
-        self._cpu -= first.request.cpu
-        self._memory -= first.request.memory
-        for card in gpus:
-            self._gpus.remove(card)
-        first.granted(Lease(first.request, gpus, first.holder))
+        first.granted(self._lease(first.request, gpus, first.holder))
+
+    def _lease(self, request: Request, cards: tuple[str, ...], holder: str) -> Lease:
+        """Take something that is free."""
+        self._cpu -= request.cpu
+        self._memory -= request.memory
+        for card in cards:
+            if card in self._gpus:
+                self._gpus.remove(card)
+                if request.share > 1:
+                    alone = Lease(Request(gpus=1, share=request.share), (card,), holder)
+                    self._shared[card] = _SharedCard(request.share, 0, alone)
+            if request.share > 1:
+                self._shared[card].count += 1
+        return Lease(request, cards, holder)
+
+    def _shares_left(self, request: Request) -> list[str]:
+        """Return the cards that are shared by the same number, and not by as many yet."""
+        return [card for card, s in self._shared.items() if s.count < s.share == request.share]
+
+    def _leave(self, card: str) -> None:
+        """Give back a share of a card, and the card with the last one."""
+        shared = self._shared[card]
+        shared.count -= 1
+        if not shared.count:
+            del self._shared[card]
+            self._gpus.append(card)
+            if self._table is not None:
+                self._table.give_back(shared.lease)
 
     def _look_in(self, seconds: float) -> None:
         """Look again what other engines gave back; there is one plan to do so at a time, the next one."""
@@ -342,5 +424,14 @@ def _visible_gpus() -> tuple[str, ...]:
     visible = os.environ.get(VISIBLE_CARDS)
     if visible is not None:
         return tuple(part for part in visible.split(",") if part and part != "-1")
-    cards: Iterable[Path] = Path("/proc/driver/nvidia/gpus").glob("*")
-    return tuple(str(number) for number, _ in enumerate(cards))
+    found = list(Path("/proc/driver/nvidia/gpus").glob("*")) or list(Path("/dev").glob("nvidia[0-9]*"))
+    return tuple(map(str, range(len(found) or _amd_cards())))
+
+
+def _amd_cards(topology: Path = Path("/sys/class/kfd/kfd/topology/nodes")) -> int:
+    """Return how many cards of AMD there are; processors are nodes without the number of a card."""
+    count = 0
+    for node in topology.glob("*/gpu_id"):
+        with contextlib.suppress(OSError):
+            count += node.read_text().strip() not in {"", "0"}
+    return count

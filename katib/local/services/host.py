@@ -84,7 +84,7 @@ class ServiceHost:
         user = (experiment.namespace, experiment.name)
         wanted = _services_of(experiment)
         found = [self._connection(service, user) for service in wanted]  # all of them, so that both start at once
-        connections = tuple(connection for connection in found if connection is not None)
+        connections = tuple([connection for connection in found if connection is not None])
         if len(connections) < len(wanted):
             return None
         return self._client(user, wanted, connections)

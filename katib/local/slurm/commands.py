@@ -13,7 +13,7 @@ from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
 TIMEOUT_SECONDS: Final = 60.0
 """How long a command may take. `sbatch` itself waits and asks again while the controller does not answer."""
 
-_FIELDS: Final = "%i|%T|%r|%N|%k"  # the comment last: it may contain anything
+_FIELDS: Final = "%i|%T|%r|%N|%S|%k"  # the comment last: it may contain anything
 _PREFIX: Final = re.compile(r"^(?:\w+: )?(?:error: )*(?:Batch job submission failed: |allocation failure: )?")
 _PASSING: Final = (
     "Unable to contact slurm controller",
@@ -38,12 +38,14 @@ class JobState(NamedTuple):
         reason: Why it is in that state, as one word; `None` where there is no reason.
         nodes: Where it runs or ran; empty before.
         comment: By which we know our own.
+        started: When it began, or is expected to, in seconds since 1970; None where that is not known.
     """
 
     state: str
     reason: str = "None"
     nodes: str = ""
     comment: str = ""
+    started: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -151,7 +153,7 @@ class Slurm:
         try:
             return subprocess.run(  # noqa: S603 - our own command
                 argv,
-                env=self.environment if environment is None else environment,
+                env={**self.environment, "SLURM_TIME_FORMAT": "%s"} if environment is None else environment,
                 input=given,
                 capture_output=True,
                 text=True,
@@ -172,8 +174,8 @@ def parse_jobs(text: str) -> dict[str, JobState]:
     found = {}
     for line in text.splitlines():
         if line.count("|") >= _FIELDS.count("|"):
-            number, state, reason, nodes, comment = line.split("|", _FIELDS.count("|"))
-            found[number] = JobState(state, reason, nodes, comment)
+            number, state, reason, nodes, start, comment = line.split("|", _FIELDS.count("|"))
+            found[number] = JobState(state, reason, nodes, comment, int(start) if start.isdecimal() else None)
     return found
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import PodPlan, write_note
 from katib.local.pods.place import PodListener
 from katib.local.pods.plans import ContainerPlan, Role
-from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import Progress, parse_progress
@@ -42,14 +44,21 @@ _LATE_SECONDS: Final = 2.0
 """How long a file may need to be seen here that was written on a node before its job ended."""
 
 _LATEST_SECONDS: Final = 30.0
-"""The same where the script of a job came to its end, and so has written how."""
+"""The same where the script of a job came to its end, and so has written how; or where Slurm forgot a job that had
+begun, which goes on until Slurm asks its node about it, and ends it."""
 
 _LOOK_SHARE: Final = 0.05
 _LOOK_SECONDS: Final = (0.05, 0.5)
 """Its files are looked at after this share of the time that it has waited or run, within these limits: a shared file
 system is spared where trials are long."""
 
-_LAUNCHES: Final = 3
+_BY_SIGNAL: Final = frozenset({_SIGNAL_BASE + signal.SIGTERM, _SIGNAL_BASE + signal.SIGKILL})
+"""Exit codes of a program that Slurm may have ended."""
+
+_CLOCK_SECONDS: Final = 1
+"""By how much the clocks of a node and of the controller may differ, and times are rounded."""
+
+_LAUNCHES: Final = 6
 _NOT_LAUNCHED: Final = frozenset({"CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL"})
 
 _OF_SLURM: Final = (b"slurmstepd", b"srun: ")
@@ -142,7 +151,7 @@ class SlurmPod:
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End its job."""
-        if self._stopping or self.record.is_finished:
+        if self._stopping or self.record.is_finished or self._closing:
             return
         self._stopping = True
         self._note(stopping=True)
@@ -152,8 +161,8 @@ class SlurmPod:
             self._finish(Phase.FAILED, "")
             return
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
-        in_allocation = isinstance(self._tools.scheduler, StepScheduler) and self.is_started
-        if not in_allocation and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
+        may_be_job = not (self._is_step and self.is_started)
+        if may_be_job and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.end(self._submission)
             self._kill_timer = self._tools.loop.call_later(grace, self._kill)
         else:
@@ -182,6 +191,10 @@ class SlurmPod:
     def is_started(self) -> bool:
         """Whether its script has begun, as far as is known here."""
         return self._progress is not None
+
+    @property
+    def _is_step(self) -> bool:
+        return isinstance(self._tools.scheduler, StepScheduler)
 
     def look(self) -> None:
         """Look at its files and at what is known of its job, and do what follows."""
@@ -216,12 +229,13 @@ class SlurmPod:
     def _is_over(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
 
-        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then.
+        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then; also where a
+        program ended well that was asked to end, as one does that keeps a checkpoint.
         """
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is not None and progress.is_over:
-            if self._stopping or submission.is_over or self._exit_code() == 0:
+            if self._stopping or submission.is_over or (self._exit_code() == 0 and not progress.was_asked):
                 return True
             if self._looks_wanted is None:
                 self._looks_wanted = submission.looks + 1
@@ -234,7 +248,10 @@ class SlurmPod:
             return False
         now = self._tools.clock.monotonic()
         self._over_since = self._over_since if self._over_since is not None else now
-        late = _LATEST_SECONDS if self._state().state == "COMPLETED" and not self._stopping else _LATE_SECONDS
+        may_go_on = self._state().state == "COMPLETED" or (
+            submission.is_unknown and progress is not None and not self._is_step
+        )
+        late = _LATEST_SECONDS if may_go_on and not self._stopping else _LATE_SECONDS
         is_over = (progress is None and submission.is_unknown) or now - self._over_since >= late
         if is_over and self._state().nodes and self._state().state in _NOT_LAUNCHED and self._submit_again():
             return False
@@ -294,14 +311,15 @@ class SlurmPod:
     def _conclude(self, explanations: Sequence[str]) -> None:
         monitors = [monitor for _, monitor, _ in self._monitors]
         self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
-        succeeded = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
+        is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
+        succeeded = is_through and not self._is_preempted
         explanation = "; ".join(filter(None, explanations))
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
             last_output="" if succeeded else self._last_output(),
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
-            reason="" if succeeded or self._stopping else _REASONS.get(self._state().state, ""),
+            reason="" if succeeded or self._stopping else self._reason(),
             explanation=explanation,
             is_measured=bool(monitors) and not explanation,
         )
@@ -335,10 +353,36 @@ class SlurmPod:
             return self._progress.step_code
         return next((code for code in last if code), 0 if last else None)
 
+    @property
+    def _is_preempted(self) -> bool:
+        asked = self._progress is not None and (self._progress.was_asked or not self._progress.is_over)
+        return asked and not self._stopping and self._state().state == "PREEMPTED"
+
+    def _is_lost(self) -> bool:
+        """Return whether Slurm ended its job because its controller had forgotten that it ran.
+
+        A controller that was killed does not remember the jobs of its last seconds. It ends them where it finds them,
+        gives their numbers to others, or starts a second copy, at which the first one is ended or the second finds that
+        it is not needed.
+        """
+        submission, progress, code = self._submission, self._progress, self._exit_code()
+        if submission is None or progress is None or self._stopping or self._is_step:
+            return False
+        if code not in _BY_SIGNAL and (code is not None or progress.is_over):
+            return False
+        state = submission.state
+        if submission.is_unknown or state is None:
+            return submission.is_unknown
+        began_again = state.started is not None and 0 < progress.began < state.started - _CLOCK_SECONDS
+        return began_again and state.state in {"COMPLETED", *_NOT_LAUNCHED}
+
     def _message(self) -> str:
         """Return which container failed and how, or what Slurm did to the job."""
         if self._stopping:
             return ""
+        if self._is_lost():
+            job = self._progress.job if self._progress is not None else ""
+            return f"pod {self.record.title}: Slurm lost its job {job} when its controller was started again"
         state = self._state().state
         words = _ENDS.get(state)
         job = f"Slurm job {self._submission.job}" if self._submission is not None and self._submission.job else ""
@@ -352,12 +396,15 @@ class SlurmPod:
         ]
         if failures or (self._progress is not None and self._progress.is_over):
             return "; ".join(failures)
-        if self._submission is not None and self._submission.is_unknown:
+        if self._submission is not None and self._submission.is_unknown:  # and nothing of it has begun
             return f"pod {self.record.title}: Slurm does not know its job any more, and it left no exit code"
         reason = self._state().reason
         return f"pod {self.record.title}: {job} ended as {state} without an exit code" + (
             f" ({reason})" if reason not in {"", "None"} else ""
         )
+
+    def _reason(self) -> str:
+        return "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
 
     def _last_output(self) -> str:
         failed = next((exit_.container for exit_ in self._exits() if exit_.code), self._main)
@@ -371,6 +418,8 @@ class SlurmPod:
         exits = {} if self._progress is None else self._progress.exits
         state = self._state().state
         found = []
+        if self._closing and (self._is_preempted or self._is_lost()):
+            return (ContainerExit(self._main, _SIGNAL_BASE + signal.SIGKILL, "was ended by Slurm", lost=True),)
         if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
             return (ContainerExit(self._main, code, exit_text(code)),)
         for i, container in enumerate(self.plan.containers):
@@ -385,8 +434,7 @@ class SlurmPod:
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is None:
-            in_allocation = isinstance(self._tools.scheduler, StepScheduler)
-            self._note(waiting=_STEP_WAITS if in_allocation else _waiting(submission))
+            self._note(waiting=_STEP_WAITS if self._is_step else _waiting(submission))
             return
         restarts = {i: len(codes) - 1 for i, codes in progress.exits.items()}
         due = any(
@@ -396,6 +444,7 @@ class SlurmPod:
         self._note(
             phase=Phase.RUNNING,
             waiting="",
+            place=card_words(progress.cards if self.plan.request.gpus else (), progress.node),
             restarts=sum(restarts.values()),
             restart_due=due,
             failures=max((sum(map(bool, codes)) for codes in progress.exits.values()), default=0),
@@ -488,7 +537,7 @@ _REASONS: Final = {
     "DEADLINE": "DeadlineExceeded",
     "NODE_FAIL": "NodeLost",
     "BOOT_FAIL": "NodeLost",
-    "PREEMPTED": "Preempted",
+    "PREEMPTED": PREEMPTED,
     "CANCELLED": "Cancelled",
 }
 

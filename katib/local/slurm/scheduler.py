@@ -7,6 +7,9 @@ Laws:
 - A job is submitted until Slurm takes or refuses it. Where the answer is lost, it is looked for by its comment before
   it is submitted again.
 - What is to end is ended until Slurm says that it is over.
+- A job is known by its comment, and by its number only together with that: a controller that was killed forgets the
+  jobs of its last seconds, and gives their numbers to others.
+- A job that was submitted for a pod that had run without it is cancelled.
 """
 
 from __future__ import annotations
@@ -53,6 +56,8 @@ class Submission:
         problem: Why it cannot be submitted or followed now; empty otherwise.
         launches: How many jobs were submitted for it, each after the end of the one before.
         is_unknown: Whether Slurm does not know it any more, or it was withdrawn before it had a number.
+        may_be_second: Whether a job that Slurm does not show may have been submitted for it before.
+        earlier: Numbers of its jobs of which nothing was executed.
     """
 
     comment: str
@@ -70,6 +75,8 @@ class Submission:
     withdrawn: bool = False
     attempts: int = 0
     launches: int = 1
+    may_be_second: bool = False
+    earlier: set[str] = field(default_factory=set)
     signals: list[str] = field(default_factory=list)
 
     @property
@@ -94,6 +101,7 @@ class Scheduler:
         self._followed: dict[str, Submission] = {}  # by comment, from the first try on
         self._ending: dict[Submission, float] = {}  # and when to say so to Slurm again
         self._signals: list[tuple[str, str]] = []
+        self._needless: set[str] = set()  # comments of pods that have ended, whose jobs may still wait
         self._look_at = 0.0
         self._looked_at = -LOOK_SECONDS
         self._failures = 0
@@ -121,8 +129,9 @@ class Scheduler:
     def submit_again(self, submission: Submission) -> None:
         """Submit a job again of which Slurm has executed nothing, and will not."""
         with self._changed:
+            submission.earlier.add(submission.job)
             submission.job, submission.state, submission.is_unknown = "", None, False
-            submission.was_tried, submission.attempts = False, 0
+            submission.was_tried, submission.attempts, submission.may_be_second = False, 0, True
             submission.launches += 1
             if submission not in self._waiting:
                 self._waiting.append(submission)
@@ -137,10 +146,14 @@ class Scheduler:
             self._changed.notify()
 
     def forget(self, submission: Submission) -> None:
-        """Follow a job no longer."""
+        """Follow a job no longer. Where its pod may have ended in another one, it need not run, and is cancelled."""
         with self._changed:
             self._followed.pop(submission.comment, None)
             self._ending.pop(submission, None)
+            if submission in self._waiting:
+                self._waiting.remove(submission)
+            if submission.may_be_second and not submission.is_over:
+                self._needless.add(submission.comment)
 
     def end(self, submission: Submission) -> None:
         """End a job: SIGTERM, and SIGKILL after what Slurm calls KillWait. One that waits does not start any more."""
@@ -180,7 +193,8 @@ class Scheduler:
             with self._changed:
                 while (wait := self._seconds_to_wait()) > 0:
                     self._clock.wait(self._changed, wait)
-                if self._stopping and not any(at <= self._clock.monotonic() for at in self._ending.values()):
+                is_due = bool(self._signals or self._needless) and not self._failures
+                if self._stopping and not is_due and not self._must_end():
                     return
                 may_submit = not self._stopping and (not self._failures or self._clock.monotonic() >= self._look_at)
                 submission = self._waiting.popleft() if self._waiting and may_submit else None
@@ -196,15 +210,20 @@ class Scheduler:
 
     def _seconds_to_wait(self) -> float:
         now = self._clock.monotonic()
-        if self._stopping or self._signals or (self._waiting and not self._failures):
+        if self._stopping or ((self._signals or self._waiting) and not self._failures):
             return 0.0
         times = list(self._ending.values())
-        if self._followed or self._waiting:
+        if self._followed or self._waiting or self._needless:
             times.append(self._look_at)
         return min(times, default=now + LOOK_SECONDS) - now
 
+    def _must_end(self) -> bool:
+        return any(at <= self._clock.monotonic() for at in self._ending.values())
+
     def _must_look(self) -> bool:
-        return bool(self._followed) and self._clock.monotonic() >= self._look_at and not self._stopping
+        if self._stopping:
+            return bool(self._needless)
+        return bool(self._followed or self._needless) and self._clock.monotonic() >= self._look_at
 
     def _postpone(self) -> None:
         with self._changed:
@@ -212,12 +231,14 @@ class Scheduler:
             self._look_at = self._clock.monotonic() + _BACKOFF.pause_seconds(self._failures)
 
     def _submit(self, submission: Submission) -> None:
-        if submission.was_tried and not self._find(submission):
+        may_be_known = submission.was_tried
+        submission.may_be_second |= may_be_known
+        with self._changed:
+            self._followed[submission.comment] = submission
+        if may_be_known and not self._find(submission):
             return
         if submission.job or submission.is_unknown:
             return
-        with self._changed:
-            self._followed[submission.comment] = submission
         submission.was_tried = True
         submission.attempts += 1
         try:
@@ -242,9 +263,11 @@ class Scheduler:
 
     def _find(self, submission: Submission) -> bool:
         """Look for a job whose submission was not answered; return whether Slurm answers this time."""
+        submission.was_tried = False  # it is not missed yet
         try:
             self._look(every=True)
         except UnavailableError as error:
+            submission.was_tried = True
             self._try_later(submission, error)
             return False
         if not submission.job and submission.withdrawn:
@@ -272,14 +295,23 @@ class Scheduler:
             if every:
                 raise
             return
-        oldest_first = sorted(jobs.items(), key=lambda job: (not job[1].is_over, job[0]))  # those that go on are last
+        # Those that go on are last.
+        oldest_first = sorted(jobs.items(), key=lambda job: (not job[1].is_over, len(job[0]), job[0]))
         numbers = {state.comment: number for number, state in oldest_first}
         with self._changed:
             self._failures, self._look_at = 0, self._clock.monotonic() + LOOK_SECONDS
             followed, waiting = list(self._followed.values()), set(self._waiting)
+            needless, self._needless = self._needless, set()
+            for comment in needless:
+                self._followed.pop(comment, None)
+        if jobs_left := [n for n, state in jobs.items() if state.comment in needless and not state.is_over]:
+            self._slurm.cancel(jobs_left)
         for submission in followed:
-            submission.job = submission.job or numbers.get(submission.comment, "")
             state = jobs.get(submission.job)
+            if state is None or state.comment != submission.comment:
+                number = numbers.get(submission.comment, "")
+                number = "" if number in submission.earlier else number
+                submission.job, state = number or submission.job, jobs.get(number)
             submission.problem, submission.looks = "", submission.looks + 1
             if state is not None:
                 submission.state = state
@@ -291,8 +323,13 @@ class Scheduler:
         now = self._clock.monotonic()
         with self._changed:
             signals, self._signals = self._signals, []
-        for job, signal in signals:
-            self._slurm.cancel([job], signal)
+        for i, (job, signal) in enumerate(signals):
+            try:
+                self._slurm.cancel([job], signal)
+            except UnavailableError:
+                with self._changed:
+                    self._signals[:0] = signals[i:]
+                raise
         with self._changed:
             due = [submission for submission, at in self._ending.items() if at <= now]
             for submission in due:

@@ -5,9 +5,10 @@ together; a container that is to be started again is, after the pause of the kub
 node.
 
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
-`<number of the container> <exit code>`, and `end` when nothing more comes. For a pod of a gang it has `step` with the
-number of its step, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one
-pod, which a submission whose answer was lost can lead to, the second does nothing.
+`<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
+the time in seconds, the node and the cards that Slurm gave it; `term` says that the script was asked to end. For a pod
+of a gang it has `step` with the number of its step, and `srun` with the code by which that ended. The file is made with
+`O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
 """
 
 from __future__ import annotations
@@ -38,12 +39,22 @@ class Progress:
     Attributes:
         exits: By the number of a container, the exit codes of its processes, the first one first.
         is_over: Whether nothing more comes.
+        was_asked: Whether it was asked to end, by us or by Slurm.
+        job: In which it runs; empty where that is not known.
+        began: When, by the clock of its node, in seconds since 1970; 0 where that is not known.
+        node: On which.
+        cards: Which of the node's cards it may use.
         step: Of the pod in the job of its gang; empty without one.
         step_code: The exit code of that step; None while it runs.
     """
 
     exits: dict[int, list[int]] = field(default_factory=dict)
     is_over: bool = False
+    was_asked: bool = False
+    job: str = ""
+    began: int = 0
+    node: str = ""
+    cards: tuple[str, ...] = ()
     step: str = ""
     step_code: int | None = None
 
@@ -55,6 +66,12 @@ def parse_progress(text: str) -> Progress:
         number, _, code = line.partition(" ")
         if line == "end":
             found.is_over = True
+        elif line == "term":
+            found.was_asked = True
+        elif number == "job":
+            found.job, began, found.node, cards = (*code.split(" "), "", "", "", "")[:4]
+            found.began = int(began) if began.isdecimal() else 0
+            found.cards = tuple(filter(None, cards.split(",")))
         elif number == "step":
             found.step = code
         elif number == "srun" and code.isdigit():
@@ -86,7 +103,11 @@ def pod_script(
     numbered = list(enumerate(plan.containers))
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
-    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C", "trap : TERM"]
+    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
+    lines.append(f"asked() {{ echo term >>{followed}; }}; trap asked TERM")
+    began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
+    said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
+    lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
     lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
     if len(mains) > 1 or sidecars:
         lines.append(WAIT_FOR)
@@ -124,8 +145,8 @@ def _functions(
     made = [container.directory, *container.volumes]
     return [
         f"process_{i}() {{",
-        *changes,
         f"mkdir -p {shlex.join(map(str, made))}",
+        *changes,
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
         f"container_{i}() {{",

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -19,10 +20,11 @@ from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.types import Trial
 from katib.checkpoint_folders import remove_checkpoint
 from katib.controllers.kinds import key_of
-from katib.errors import NotFoundError
+from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
 from katib.local.pods.objects import RECORD_FILE, replica_of
+from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
 from katib.tuning.reading import failure_of, is_completed, objective_value
 from katib.tuning.replicas import (
@@ -53,7 +55,7 @@ _POLL_SECONDS = 0.1
 
 
 class TrialFiles:
-    """Reads and removes the files of trials. Fits `katib.tuning.ports.TrialOutput`. Thread-safe."""
+    """Reads and removes the files of trials. Fits `katib.tuning.ports.TimedOutput`. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -136,13 +138,70 @@ class TrialFiles:
         Raises:
             NotFoundError: It never ran here, its files were removed, or there is no such replica or container.
         """
+        return self._read(trial, follow, tail_lines, replica, container, _plain)
+
+    def read_timed(
+        self,
+        trial: Trial,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield output as `read` does: the lines since a moment, or each behind the time at which it came.
+
+        Raises:
+            InvalidError: No times are kept of this output.
+        """
+        path = self.log_file(trial, replica, container)
+        if path is not None:
+            _require_times(path, _title(trial, replica))
+        shape = partial(timed_lines, since=since, shows=shows)
+        return self._read(trial, follow, tail_lines, replica, container, shape)
+
+    def read_previous(
+        self,
+        trial: Trial,
+        *,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+        since: datetime | None = None,
+        shows: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield what a container printed before it was restarted last; arguments and errors are as for `read_timed`."""
+        path = self.log_file(trial, replica, container)
+        if path is None:
+            raise _no_output(_title(trial, replica), container)
+        _require_times(path, _title(trial, replica))
+        files = _opened(path)
+        try:
+            data = b"".join(timed_lines(previous_run(files, path), path, since=since, shows=shows))
+        finally:
+            for file in files:
+                file.close()
+        lines = data.splitlines(keepends=True)
+        return iter(lines if tail_lines is None else lines[max(0, len(lines) - tail_lines) :])
+
+    def _read(
+        self,
+        trial: Trial,
+        follow: Callable[[], bool] | None,
+        tail_lines: int | None,
+        replica: str,
+        container: str,
+        shape: Callable[[Iterable[Piece], Path], Iterator[bytes]],
+    ) -> Iterator[bytes]:
         find = partial(self.log_file, trial, replica, container)
         path = find()
         if path is not None:
-            return self._chunks(path, follow, tail_lines)
+            return shape(self._pieces(path, follow, tail_lines), path)
         missing = _no_output(_title(trial, replica), container or trial.spec.primary_container_name)
         if follow is not None and follow():
-            return self._awaited_chunks(find, missing, follow, tail_lines)
+            return self._awaited_chunks(find, missing, follow, tail_lines, shape)
         raise missing
 
     def container_quoted(self, trial: Trial, text: str) -> str:
@@ -163,7 +222,7 @@ class TrialFiles:
             return ()
         if path is None:
             return ()
-        data = b"".join(self._chunks(path, None, lines))
+        data = b"".join(_plain(self._pieces(path, None, lines), path))
         return tuple(data.decode(errors="replace").splitlines())
 
     def program(self, trial: Trial) -> tuple[str, bool]:
@@ -198,6 +257,7 @@ class TrialFiles:
         missing: NotFoundError,
         more: Callable[[], bool],
         tail_lines: int | None,
+        shape: Callable[[Iterable[Piece], Path], Iterator[bytes]],
     ) -> Iterator[bytes]:
         """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
         goes_on = True
@@ -207,9 +267,9 @@ class TrialFiles:
             yield b""
             time.sleep(_POLL_SECONDS)
             goes_on = more()
-        yield from self._chunks(path, more, tail_lines)
+        yield from shape(self._pieces(path, more, tail_lines), path)
 
-    def _chunks(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[bytes]:
+    def _pieces(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[Piece]:
         files: list[BinaryIO] = []
         try:
             files = _opened(path)
@@ -221,17 +281,27 @@ class TrialFiles:
                     if follow is not None and len(files) == 1:  # asked before its end is read, as above
                         files += _following(path, files[0])
                     while chunk := files[0].read(_CHUNK_BYTES):
-                        yield chunk
+                        yield Piece(files[0], files[0].tell() - len(chunk), chunk)
                     if len(files) == 1:
                         break
                     files.pop(0).close()
                 if not goes_on:
                     return
                 time.sleep(_POLL_SECONDS)
-                yield b""  # lets a reader who has gone away be noticed while nothing is printed
+                yield Piece(files[0], 0, b"")  # lets a reader who has gone away be noticed while nothing is printed
         finally:
             for file in files:
                 file.close()
+
+
+def _require_times(path: Path, title: str) -> None:
+    if path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
+        cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
+        raise invalid(title, cause, remedy, "output-without-times")
+
+
+def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:
+    return (piece.chunk for piece in pieces)
 
 
 class LocalAftermath:

@@ -133,7 +133,7 @@ class TrialPods:
         if standing is None:
             return NO_UPDATE
         waiting = pulling_words(image) if image else standing.waiting
-        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs)
+        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs, place=standing.place)
 
     def is_ending(self, trial: Trial) -> bool:
         """Return whether programs of a deleted job may still run."""

@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,6 @@ class LogServers:
         self._others: DbManagerServer | None = None
         self._status: StatusServer | None = None
         self._token_files: tempfile.TemporaryDirectory[str] | None = None
-        self._stored_names: dict[str, Collection[str]] = {}
         reader = {TOKEN_VARIABLE: self._tokens.token_of(Claims(Role.READER))}
         self.plans: Mapping[ServiceId, ServicePlan] = {
             service: replace(plan, environment={**reader, **plan.environment}) if _needs_port(plan) else plan
@@ -80,12 +78,12 @@ class LogServers:
         if metrics or pushes:
             self._pushing.add(trial_name)
         if metrics:
-            found |= self._status_variables(trial_name, frozenset(metrics), token)
+            found |= self._status_variables(trial_name, metrics, token)
         if pushes:
             found |= {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token}
         return found
 
-    def _status_variables(self, trial_name: str, metrics: frozenset[str], token: str) -> dict[str, str]:
+    def _status_variables(self, trial_name: str, metrics: Collection[str], token: str) -> dict[str, str]:
         import certifi
 
         from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
@@ -94,19 +92,19 @@ class LogServers:
             if self._status is None or self._token_files is None:
                 self._status = self._status_server()
                 self._token_files = tempfile.TemporaryDirectory(prefix="katib-tokens-", ignore_cleanup_errors=True)
-            url, file = self._status.url_of(trial_name), Path(self._token_files.name) / trial_name
-        self._stored_names[trial_name] = metrics
+            url, file = self._status.url_of(trial_name, metrics), Path(self._token_files.name) / trial_name
         file.touch(mode=0o600)
         file.write_text(token)
         return {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
 
     def end(self, trial_name: str) -> None:
         """Take no more readings of a trial: it has ended, and its observation is made."""
+        if trial_name not in self._pushing:
+            return
         self._pushing.discard(trial_name)
-        if self._stored_names.pop(trial_name, None) is not None:
-            with self._lock:
-                if self._token_files is not None:
-                    (Path(self._token_files.name) / trial_name).unlink(missing_ok=True)
+        with self._lock:
+            if self._token_files is not None:
+                (Path(self._token_files.name) / trial_name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Take no more calls. Closing twice is fine; the next request starts a server again."""
@@ -149,14 +147,7 @@ class LogServers:
         from katib.rest.status_server import StatusServer
         from katib.rpc.trainer_status import StatusReceiver
 
-        receiver = StatusReceiver(
-            self._log,
-            self._guard(),
-            lambda trial_name: self._stored_names.get(trial_name, ()),
-            lambda: datetime.now(UTC),
-            self._stored,
-        )
-        return StatusServer(receiver)
+        return StatusServer(StatusReceiver(self._log, self._guard(), self._stored))
 
     def _guard(self) -> LogGuard:
         from katib.rpc.log_guard import LogGuard

@@ -7,8 +7,12 @@ longer than most commands that read a data directory.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import overload
+
+from msgspec import Struct
 
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
@@ -181,7 +185,27 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     if len(found) > query.limit:
         key, age, _ = found[query.limit - 1]
         cursor = str(Place("" if query.order is Order.CREATION else key, age))
-    return Found(tuple([semantics.decode(body) for _, _, body in found[: query.limit]]), cursor, int(total))
+    return Found(_Decoded([body for _, _, body in found[: query.limit]]), cursor, int(total))
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded(Sequence[Object]):
+    """Objects by their texts, decoded whenever they are looked at: a page of thousands is not held twice."""
+
+    _bodies: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    @overload
+    def __getitem__(self, index: int) -> Object: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Object]: ...
+
+    def __getitem__(self, index: int | slice) -> Object | Sequence[Object]:
+        found = self._bodies[index]
+        return semantics.decode(found) if isinstance(found, str) else _Decoded(found)
 
 
 def scopes(connection: sqlite3.Connection) -> tuple[str, ...]:
@@ -203,12 +227,11 @@ def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
             SqlRows(connection, facts_of).write_facts(_INSERT_FACTS, semantics.decode(body))
 
 
-class SqlRows:
+class SqlRows(Struct, frozen=True):
     """Objects in tables, inside one write transaction: `katib.stores.transaction.Rows`."""
 
-    def __init__(self, connection: sqlite3.Connection, facts_of: FactsOf) -> None:
-        self._connection = connection
-        self._facts_of = facts_of
+    _connection: sqlite3.Connection
+    _facts_of: FactsOf
 
     def next_revision(self) -> int:
         """Count up in the file."""

@@ -14,5 +14,14 @@ from katib.templates.job_schema.check import (
     check_pod_template_schema,
     job_schema,
 )
+from katib.templates.job_schema.descriptions import DESCRIPTIONS
 
-__all__ = ["POD_TEMPLATE", "JobSchema", "Model", "check_job_schema", "check_pod_template_schema", "job_schema"]
+__all__ = [
+    "DESCRIPTIONS",
+    "POD_TEMPLATE",
+    "JobSchema",
+    "Model",
+    "check_job_schema",
+    "check_pod_template_schema",
+    "job_schema",
+]

@@ -146,7 +146,7 @@ const eventsSoon = atMostEvery(2000, async () => {
 // --- what happens
 
 for (const element of figures) seen.observe(element);
-if (figures.length) requestAnimationFrame(() => setTimeout(expectPlotly)); // behind the first paint
+if (tab === "analysis") requestAnimationFrame(() => setTimeout(expectPlotly)); // behind the first paint
 whenColoursChange(() => visible.forEach(draw));
 marking(root, { done: () => Promise.all([showHead(), part?.refresh(), refreshBeside(namespace)]) });
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });

@@ -1,6 +1,7 @@
 // Figures of the server, drawn by Plotly in the colours of the page.
 
 import { drawParallel } from "./parallel.js";
+import { sketch } from "./sketch.js";
 
 let loading = null;
 
@@ -135,14 +136,19 @@ export async function showFigure(element, { data, layout }) {
     drawParallel(element, data[0], shown);
     return;
   }
+  const [marks, room] = [coloured(data), () => giveRoom(element, shown)];
+  if (!globalThis.Plotly && !element.data) {
+    room();
+    if (sketch(element, marks, shown)) await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); // painted
+  }
   const Plotly = await plotly();
   if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
     showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
     return;
   }
   if (!element.data) element.replaceChildren(); // what was said in its place
-  giveRoom(element, shown);
-  await Plotly.react(element, coloured(data), shown, { ...CONFIG, displayModeBar: NARROW.matches ? false : "hover" });
+  room();
+  await Plotly.react(element, marks, shown, { ...CONFIG, displayModeBar: NARROW.matches ? false : "hover" });
   if (element.scrollWidth > element.clientWidth) element.tabIndex = 0; // keys scroll it
   else element.removeAttribute("tabindex");
 }

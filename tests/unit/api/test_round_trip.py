@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,3 +59,27 @@ def test_what_others_stored_is_read_as_far_as_it_fits_and_encoded_as_it_was() ->
     assert read.status.start_time == datetime(2030, 1, 1, tzinfo=UTC)
     assert read.encode() == stored
     assert structs.replace(read, kind="Trial").encode() != stored
+
+
+READ_AT_ONCE = """
+import sys, threading
+from katib.api.types import Experiment, Suggestion, Trial
+
+def read(kind):
+    start.wait()
+    kind.decode({"metadata": {"name": "a"}})
+
+sys.setswitchinterval(1e-6)
+start = threading.Barrier(8)
+threads = [threading.Thread(target=read, args=(kind,)) for kind in (Trial, Experiment, Suggestion, Trial) * 2]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_read_the_first_object_at_once_do_not_crash_the_interpreter() -> None:
+    """Without the lock of `prepare` half of these processes are ended by a segmentation fault."""
+    for _ in range(6):
+        assert subprocess.run([sys.executable, "-c", READ_AT_ONCE], check=False).returncode == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
+from katib.api.metrics import MetricLog
 from katib.api.trials import TrialState, trial_state
 from katib.api.types import Trial
 from katib.controllers.kinds import TRIAL
@@ -38,9 +39,9 @@ class FarLog(TrialLogs):
         self._pass("begin", trial)
         super().begin(trial)
 
-    def summarize(self, trial: Trial) -> TrialReport:
+    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
         self._pass("summarize", trial)
-        return TrialReport(super().summarize(trial).observation, self.refusal)
+        return TrialReport(super().summarize(trial, told).observation, self.refusal)
 
     def end(self, trial: Trial) -> None:
         self._pass("end", trial)

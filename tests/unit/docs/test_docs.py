@@ -27,7 +27,10 @@ DOCS = sorted({README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglo
 GENERATED = {ROOT / "docs" / page for page in reference_pages()}
 ROOMS = ("katib", "suggestion_services", "metrics_collector")
 
-LABELS = ("component", "deployment", "experiment", "metrics-collector-injection", "suggestion", "trial")
+LABELS = (
+    *("component", "deployment", "experiment", "metrics-collector-injection", "optimization-job", "suggestion"),
+    "trial",
+)
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bKATIB_[A-Z_]*[A-Z]\b")

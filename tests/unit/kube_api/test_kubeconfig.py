@@ -13,7 +13,8 @@ from cryptography import x509
 
 from katib.cli.kubeconfig import kubeconfig
 from katib.errors import NotFoundError, TerminalError
-from katib.kube_api.kubeconfig import earlier_port, kept_certificate, line_to_copy, write_kubeconfig
+from katib.kube_api.kubeconfig import earlier_port, line_to_copy, write_kubeconfig
+from katib.rest.kept_certificate import kept_certificate
 
 
 def names_of(chain: Path) -> set[str]:

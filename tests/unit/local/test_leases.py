@@ -77,6 +77,31 @@ def test_two_engines_never_hold_the_same_card(machine: Machine) -> None:
     assert second.waiting_reason("c") == ""
 
 
+def test_pods_share_a_card_by_one_number_and_others_find_it_taken(machine: Machine) -> None:
+    capacity = cores(0, 1, gpus=("0", "1"))
+    first, second = machine.engine(capacity, "/one"), machine.engine(capacity, "/two")
+    halves = [lease for i in range(3) for lease in ask(first, f"half {i}", f"experiment {i}", gpus=1, share=2)]
+    waiting = ask(second, "whole", gpus=1)
+
+    assert [half.gpus for half in halves] == [("0",), ("0",), ("1",)]
+    assert (waiting, first.free_gpus(), second.free_gpus()) == ([], (), ())
+
+    third = ask(first, "third", gpus=1, share=3)
+    (fourth,) = ask(first, "fourth", gpus=1, share=2) or [None]
+    assert (third, fourth) == ([], None)  # the one before it in the queue needs a card that nobody has
+    assert first.waiting_reason("third").startswith("waits for 1 GPU shared by 3; 0 of 2 GPU are free")
+
+    first.withdraw("fourth")
+    first.withdraw("third")
+    first.give_back(halves[0])  # the table knows the card as that of its experiment
+    machine.look()
+    assert waiting == []
+    first.give_back(halves[1])
+    machine.look()
+
+    assert waiting[0].gpus == ("0",)
+
+
 def test_two_engines_never_hold_more_cpus_than_there_are(machine: Machine) -> None:
     first, second = machine.engine(FOUR, "/one"), machine.engine(FOUR, "/two")
     (held,) = ask(first, "a", cpu=Decimal(3))

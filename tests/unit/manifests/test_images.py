@@ -54,6 +54,7 @@ RUN = {
         import katib.cli.app, katib.cli.db_manager, katib.cluster.db_manager, pg8000.dbapi, pymysql
         import_all("katib.databases")
         import_all("katib.observations")
+        import uvicorn, katib.rest.prompt_server, uvicorn.protocols.http.h11_impl
     """,
     "controller": """
         import katib.cli.app, katib.cli.controller, katib.cli.serve

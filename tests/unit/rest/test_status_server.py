@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from katib.api.metrics import PROGRESS, LogAccess, MetricLog
+from katib.certificates import issue
 from katib.rest.status_server import StatusServer
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Tokens, trial_token
 from katib.rpc.trainer_status import StatusReceiver
 from tests.support.observations import MemoryObservationLog
+from tests.support.waiting import eventually
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 TOKENS = Tokens([b"k" * 32])
@@ -27,8 +31,11 @@ class Bench:
         self.log, self.access, self.stored = MemoryObservationLog(), MemoryAccessList(), list[str]()
         self.access.keep("mine", LogAccess("default"))
         guard = LogGuard(TOKENS, self.access, trusts_loopback=False)
-        receiver = StatusReceiver(self.log, guard, lambda _trial: {"loss", "acc"}, lambda: NOW, self.stored.append)
+        receiver = StatusReceiver(self.log, guard, self.stored.append, lambda: NOW)
         self.server = StatusServer(receiver)
+
+    def url_of(self, trial: str) -> str:
+        return self.server.url_of(trial, ("loss", "acc"))
 
     def post(self, content: Any, *, token: str = "", trial: str = "mine", url: str = "") -> tuple[int, str]:
         """Post as Transformers does; return the status and the message."""
@@ -37,7 +44,7 @@ class Bench:
             "Authorization": f"Bearer {token or trial_token(TOKENS, 'default', trial)}",
             "Content-Type": "application/json",
         }
-        request = urllib.request.Request(url or self.server.url_of(trial), data=data, headers=headers, method="POST")
+        request = urllib.request.Request(url or self.url_of(trial), data=data, headers=headers, method="POST")
         try:
             with urllib.request.urlopen(request, timeout=20) as response:
                 return response.status, ""
@@ -102,10 +109,37 @@ def test_a_value_that_is_no_number_is_passed_over(bench: Bench) -> None:
     assert [one.name for one in bench.log.read("mine")] == ["acc"]
 
 
+def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
+    def renew() -> ssl.SSLContext:
+        issued = issue(["127.0.0.1"], datetime.now(UTC), timedelta(days=1))
+        for path, content in zip(files, (issued.certificate.chain, issued.certificate.key), strict=True):
+            path.write_bytes(content)
+        return ssl.create_default_context(cadata=issued.authority.decode())
+
+    def is_trusted(context: ssl.SSLContext) -> bool:
+        request = urllib.request.Request(server.url_of("mine", ()), data=json.dumps({"trainerStatus": {}}).encode())
+        try:
+            urllib.request.urlopen(request, timeout=20, context=context).close()
+        except urllib.error.URLError:
+            return False
+        return True
+
+    files = (tmp_path / "tls.crt", tmp_path / "tls.key")
+    first = renew()
+    server = StatusServer(StatusReceiver(MemoryObservationLog(), None, lambda _trial: None), certificate=files)
+    try:
+        assert is_trusted(first)
+        second = renew()
+        eventually(lambda: is_trusted(second))
+        assert not is_trusted(first)
+    finally:
+        server.close()
+
+
 def test_only_the_trial_itself_may_post_and_until_its_end(bench: Bench) -> None:
     assert bench.post(status(1), token="wrong")[0] == 403
     assert bench.post(status(1), token=trial_token(TOKENS, "default", "other"))[0] == 403
-    assert bench.post(status(1), url=bench.server.url_of("mine").replace("/status", ""))[0] == 422
+    assert bench.post(status(1), url=bench.url_of("mine").replace("/status", ""))[0] == 422
     bench.access.end("mine")
     code, message = bench.post(status(1))
     assert code == 403

@@ -87,7 +87,7 @@ def test_a_file_of_the_first_layout_is_brought_up_to_date_with_the_facts_of_its_
         found = store.search(Query(WIDGET, "one"))
 
         assert found is not None
-        assert found.items == (store.get(WIDGET, Key("team", "w-1")),)
+        assert tuple(found.items) == (store.get(WIDGET, Key("team", "w-1")),)
     assert layout(old) == layout(fresh)
 
 

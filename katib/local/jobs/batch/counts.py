@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from katib.local.jobs.batch.spec import FailureRule, JobSpec
 from katib.local.jobs.outcomes import FORGIVEN_LOSSES
-from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+from katib.local.pods.records import PREEMPTED, ContainerExit, Delays, Phase, PodRecord
+
+_RESTARTS = attrgetter("restarts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,9 @@ class MatchedRule:
 
 
 class PodCounts:
-    """The pods of a job, sorted by what they mean to it. A pod that the job itself stopped counts as no failure.
+    """The pods of a job, sorted by what they mean to it. How one ended that the job itself stopped counts for nothing.
+
+    A program may well end with 0 when it is asked to end, with its checkpoint written and its work undone.
 
     Attributes:
         spec: Of the job.
@@ -43,8 +48,10 @@ class PodCounts:
         self.succeeded: list[PodRecord] = []
         self.all_failures: list[PodRecord] = []
         for pod in pods:
-            if pod.phase is Phase.SUCCEEDED:
+            if pod.phase is Phase.SUCCEEDED and not pod.stopping:
                 self.succeeded.append(pod)
+            elif pod.phase is Phase.SUCCEEDED:
+                continue
             elif pod.phase is not Phase.FAILED:
                 (self.terminating if pod.stopping else self.active).append(pod)
             elif not pod.stopping:
@@ -76,8 +83,9 @@ class PodCounts:
 
     @cached_property
     def _forgiven(self) -> tuple[str, ...]:
-        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
-        return tuple(lost[:FORGIVEN_LOSSES])
+        lost = [p for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
+        preempted = [p.name for p in lost if p.reason == PREEMPTED]
+        return (*preempted, *[p.name for p in lost if p.reason != PREEMPTED][:FORGIVEN_LOSSES])
 
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:
@@ -114,9 +122,9 @@ class PodCounts:
     @property
     def restarts(self) -> int:
         """Restarts in place of the pods that are still active."""
-        return sum(p.restarts for p in self.active)
+        return sum(map(_RESTARTS, self.active))
 
-    @property
+    @cached_property
     def success_count(self) -> int:
         """Completions reached."""
         return len(self.succeeded_indexes) if self.spec.indexed else len(self.succeeded)

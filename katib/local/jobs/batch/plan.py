@@ -259,7 +259,7 @@ def _status(
 ) -> dict[str, Any]:
     """Return the status; counts of zero are left out."""
     fields = {
-        "conditions": [dict(c) for c in conditions],
+        "conditions": list(map(dict, conditions)),
         "startTime": format_time(started_at) if started_at else None,
         "completionTime": format_time(completed_at) if completed_at else None,
         "active": len(counts.active),

@@ -10,6 +10,7 @@ from katib.api.quantities import add_quantities
 from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
 from katib.cluster.injection import CollectorEntry, InjectionSettings, VolumeClaim, inject, missing_primary_container
 from katib.errors import InvalidError
+from katib.rpc.credentials import Credentials
 from metrics_collector.pod_settings import PodSettings
 from tests.support.pods import (
     DB_MANAGER,
@@ -583,7 +584,7 @@ def test_the_container_that_reports_gets_the_token_of_the_trial(kind: str) -> No
     if kind == "Custom":
         own = {"name": "own-collector", "image": "own:1"}
         spec = MetricsCollectorSpec(collector=CollectorSpec(kind=kind, custom_collector=own))
-    settings = injection_settings(db_manager_variables={"KATIB_DB_MANAGER_TOKEN": "token of the trial"})
+    settings = injection_settings(credentials=Credentials("token of the trial"))
     injected = inject(pod("train"), injected_trial(spec), settings)
     told = {"name": "KATIB_DB_MANAGER_TOKEN", "value": "token of the trial"}
 
@@ -596,11 +597,50 @@ def test_the_container_that_reports_gets_the_token_of_the_trial(kind: str) -> No
 
 def test_a_template_cannot_bring_another_token() -> None:
     original = a_pod(env=[{"name": "KATIB_DB_MANAGER_TOKEN", "value": "stolen"}])
-    settings = injection_settings(db_manager_variables={"KATIB_DB_MANAGER_TOKEN": "token of the trial"})
+    settings = injection_settings(credentials=Credentials("token of the trial"))
     injected = inject(original, injected_trial(collector_spec("Push")), settings)
 
     assert "stolen" not in str(injected)
     assert inject(injected, injected_trial(collector_spec("Push")), settings) == injected
+
+
+STATUS = "/var/run/secrets/katib/trainer-status"
+
+
+@pytest.mark.parametrize("kind", ["StdOut", "Push"])
+@pytest.mark.parametrize("authority", ["", "PEM"])
+def test_a_program_learns_where_to_post_the_status_of_kubeflow_trainer(kind: str, authority: str) -> None:
+    settings = injection_settings(credentials=Credentials("the token", authority), status_address="db.katib:6791")
+    trial = injected_trial(collector_spec(kind))
+    injected = inject(pod("train"), trial, settings)
+    program = program_of(injected)
+    files = {"token": "the token", **({"ca.crt": authority} if authority else {})}
+    volume = next(one for one in injected["spec"]["volumes"] if one["name"] == "trainer-status")
+
+    told = {name: value for name, value in variables(program).items() if name.startswith("KUBEFLOW_")}
+    assert told == {
+        "KUBEFLOW_TRAINER_SERVER_URL": f"http{'s' if authority else ''}://db.katib:6791"
+        f"/trials/{trial.name}/status?metric=accuracy",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{STATUS}/token",
+        **({"KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{STATUS}/ca.crt"} if authority else {}),
+    }
+    assert {"name": "trainer-status", "mountPath": STATUS, "readOnly": True} in program["volumeMounts"]
+    for item in volume["downwardAPI"]["items"]:
+        annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+        assert injected["metadata"]["annotations"][annotation] == files.pop(item["path"])
+    assert not files
+    assert inject(injected, trial, settings) == injected
+
+
+def test_a_program_with_a_place_for_its_status_keeps_it_and_one_without_metrics_gets_none() -> None:
+    settings = injection_settings(credentials=Credentials("the token"), status_address="db.katib:6791")
+    own = a_pod(env=[{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://kubeflow"}])
+    for found in (
+        inject(own, injected_trial(collector_spec("Push")), settings),
+        inject(pod("train"), injected_trial(collector_spec("None")), settings),
+        inject(pod("train"), injected_trial(collector_spec("Push")), injection_settings()),
+    ):
+        assert STATUS not in str(found)
 
 
 # --- endpoints --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from katib.templates.job_schema import check_job_schema, job_schema
+from katib.templates.job_schema import DESCRIPTIONS, check_job_schema, job_schema
 from katib.templates.typed_fields import FIELD_TYPES, TEXT_MAPS, FieldType, field_type
 from tests.support.templates import job
 
@@ -153,3 +153,9 @@ def test_the_generated_schema_is_fresh() -> None:
         pytest.skip("another version of the client is installed")
 
     assert module.generate() == stored
+
+
+def test_what_is_described_is_a_field() -> None:
+    fields = {f"{key}.{name}" for key, model in job_schema().models.items() for name in model.fields}
+
+    assert set(DESCRIPTIONS) <= fields

@@ -135,11 +135,11 @@ def test_a_quotation_that_is_not_closed_is_refused() -> None:
 
 
 def test_jobs_are_read_whatever_their_comment() -> None:
-    jobs = parse_jobs("7|PENDING|Priority||katib:a:b\n8|OUT_OF_MEMORY|None|n[1-2]|a|b\nslurm: odd\n")
+    jobs = parse_jobs("7|PENDING|Priority||N/A|katib:a:b\n8|OUT_OF_MEMORY|None|n[1-2]|17|a|b\nslurm: odd\n")
 
     assert jobs == {
         "7": JobState("PENDING", "Priority", "", "katib:a:b"),
-        "8": JobState("OUT_OF_MEMORY", "None", "n[1-2]", "a|b"),
+        "8": JobState("OUT_OF_MEMORY", "None", "n[1-2]", "a|b", 17),
     }
     assert [state.is_over for state in jobs.values()] == [False, True]
 

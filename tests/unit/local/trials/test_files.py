@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from katib.api.types import Trial
-from katib.errors import NotFoundError
+from katib.errors import InvalidError, NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
 from katib.local.trials.files import TrialFiles
@@ -361,3 +362,89 @@ def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFile
         return bool(text)
 
     assert b"".join(files.read(OF_MAIN, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"
+
+
+def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
+    seconds = 1_700_000_000.0
+    log = LogFile(write(files, b""), LogLimits(max_bytes=32, max_files=9), now=lambda: seconds)
+    log.open()
+    log.write(b"line 0\nli")
+    for number in range(1, 12):
+        seconds += 10
+        log.write(b"ne %d\nli" % number)
+    seconds += 10
+    log.write(b"ne 12\n")
+    stamped = b"".join(files.read_timed(OF_MAIN, shows=True)).decode().splitlines()
+    since = datetime.fromtimestamp(1_700_000_000 + 95, UTC)
+
+    assert len(log_parts(log.directory / "main.log")) > 2
+    assert stamped[0] == "2023-11-14T22:13:20.000000Z line 0"
+    assert [line.split(" ", 1)[1] for line in stamped] == [f"line {number}" for number in range(13)]
+    assert stamped == sorted(stamped)
+    assert b"".join(files.read_timed(OF_MAIN, since=since)) == b"line 11\nline 12\n"
+    assert b"".join(files.read_timed(OF_MAIN, tail_lines=1, shows=True)).startswith(b"2023-11-14T22:15:")
+
+
+def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
+    seconds = 1_700_000_000.0
+    log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=9), now=lambda: seconds)
+    log.open()
+    left = iter(range(1, 6))
+
+    def more() -> bool:
+        nonlocal seconds
+        number = next(left, 0)
+        seconds += 1
+        log.write(b"line %d\n" % number if number else b"")
+        return bool(number)
+
+    found = b"".join(files.read_timed(OF_MAIN, follow=more, shows=True)).decode().splitlines()
+
+    assert [line[17:26] for line in found] == [f"{20 + n}.000000" for n in range(1, 6)]
+
+
+def test_records_of_times_are_few_and_go_with_their_file(files: TrialFiles) -> None:
+    seconds = 1_700_000_000.0
+    log = LogFile(write(files, b""), LogLimits(max_bytes=1_000, max_files=3), now=lambda: seconds)
+    log.open()
+    for _ in range(5_000):
+        seconds += 0.001
+        log.write(b"x\n")
+    log.close()
+    times = list(log.directory.glob("main.times.*"))
+
+    assert len(times) == len(log_parts(log.directory / "main.log")) == 3
+    assert sum(path.stat().st_size for path in times) < 3 * 30 * 16
+
+
+def test_an_output_without_times_says_so(files: TrialFiles) -> None:
+    write(files, b"line\n")
+
+    with pytest.raises(InvalidError, match="no times of its lines are kept"):
+        files.read_timed(OF_MAIN, shows=True)
+
+
+@pytest.mark.parametrize("size", [16, 1_000])
+def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, size: int) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=size, max_files=9), now=lambda: 1_700_000_000.0)
+    log.open()
+    for run in range(3):
+        log.note_start()
+        for line in range(4):
+            log.write(b"run %d line %d\n" % (run, line))
+
+    lines = [b"run 1 line %d\n" % line for line in range(4)]
+    assert b"".join(files.read_previous(OF_MAIN)) == b"".join(lines)
+    assert b"".join(files.read_previous(OF_MAIN, tail_lines=2)) == b"".join(lines[2:])
+    assert b"".join(files.read_previous(OF_MAIN, tail_lines=1, shows=True)).endswith(b".000000Z run 1 line 3\n")
+
+
+def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=3))
+    log.open()
+    for run in range(2):
+        log.note_start()
+        for line in range(4):
+            log.write(b"run %d line %d\n" % (run, line) if run == 0 or line == 0 else b"")
+
+    assert b"".join(files.read_previous(OF_MAIN)) == b"run 0 line 2\nrun 0 line 3\n"

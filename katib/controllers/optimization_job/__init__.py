@@ -1,0 +1,1 @@
+"""OptimizationJob: its Experiment, and its status."""

@@ -1,0 +1,98 @@
+"""What to do about an OptimizationJob, decided from what is observed. Pure: no I/O, no clock.
+
+Theory of operation: an Experiment of the same name does the work, and the job owns it. While there is none and the job
+is not Created, it is made. From then on the status repeats what the Experiment says, until that has ended: the job is
+Complete or Failed then, for good. An Experiment that goes before takes the job with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec import structs
+
+from katib.api.conditions import find_condition, is_true, set_condition
+from katib.api.names import OPTIMIZATION_JOB_LABEL
+from katib.api.types import ConditionStatus, Experiment, ExperimentCondition
+from katib.api.types.optimization import JobResult, OptimizationJob, OptimizationJobStatus
+from katib.api.validation.update import MAX_TRIALS_REACHED
+from katib.controllers.kinds import is_owned_by
+
+CREATED, COMPLETE, FAILED = "Created", "Complete", "Failed"
+CREATION_FAILED = "TrainJobsCreationFailed"
+
+_REASONS = {MAX_TRIALS_REACHED: "MaxTrialsReached"}
+"""Reasons of an Experiment that have another name here; the others keep theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What to write.
+
+    Attributes:
+        status: The new status; the very same object when nothing changed.
+        create: Whether to make the Experiment.
+        adopt: Whether to become the owner of the Experiment that is there.
+    """
+
+    status: OptimizationJobStatus
+    create: bool = False
+    adopt: bool = False
+
+
+def has_ended(job: OptimizationJob) -> bool:
+    """Return whether nothing is left to do."""
+    return is_true(job.status.conditions, COMPLETE) or is_true(job.status.conditions, FAILED)
+
+
+def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime) -> JobPlan:
+    """Return the next step for a job that has not ended.
+
+    Args:
+        job: The job.
+        experiment: The Experiment of its name; None when there is none.
+        now: The time.
+    """
+    if experiment is None:
+        if find_condition(job.status.conditions, CREATED) is None:
+            return JobPlan(job.status, create=True)
+        return JobPlan(failed(job.status, "ExperimentDeleted", "The Experiment of the job was deleted", now))
+    if not is_owned_by(experiment, job):
+        if not experiment.metadata.owner_references and _is_made_of(experiment, job):
+            return JobPlan(job.status, adopt=True)
+        message = f"Experiment {experiment.name} is there and not of this job; delete it, or use another name"
+        return JobPlan(failed(job.status, CREATION_FAILED, message, now))
+    return JobPlan(_followed(job.status, experiment, now))
+
+
+def failed(status: OptimizationJobStatus, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
+    """Return the status of a job that failed."""
+    return _with(status, FAILED, reason, message, now)
+
+
+def _is_made_of(experiment: Experiment, job: OptimizationJob) -> bool:
+    return experiment.metadata.labels.get(OPTIMIZATION_JOB_LABEL) == job.name
+
+
+def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:
+    """Return what the job says of its Experiment."""
+    status = _with(status, CREATED, "ExperimentCreated", f"Experiment {experiment.name} runs the trials", now)
+    best = experiment.status.current_optimal_trial
+    if best.best_trial_name:
+        result = JobResult(train_job_name=best.best_trial_name, parameters=best.parameter_assignments)
+        status = status if result == status.result else structs.replace(status, result=result)
+    for ended, type_ in ((ExperimentCondition.SUCCEEDED, COMPLETE), (ExperimentCondition.FAILED, FAILED)):
+        end = find_condition(experiment.status.conditions, ended)
+        if end is not None and end.status == ConditionStatus.TRUE:
+            return _with(status, type_, _REASONS.get(end.reason, end.reason), end.message, now)
+    return status
+
+
+def _with(status: OptimizationJobStatus, type_: str, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
+    """Return a status with a condition, in the form of Kubernetes, which knows no time of the last update."""
+    conditions = set_condition(status.conditions, type_, ConditionStatus.TRUE, reason=reason, message=message, now=now)
+    if conditions is status.conditions:
+        return status
+    plain = tuple(structs.replace(condition, last_update_time=None) for condition in conditions)
+    return structs.replace(status, conditions=plain)

@@ -1,0 +1,94 @@
+"""OptimizationJobs over a real API server: the kind of the manifests, the controller as a process, TrainJobs that end.
+
+What Kubeflow Trainer does is played here: a TrainJob gets the status that its program would post, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.controllers.kinds import OPTIMIZATION_JOB
+from katib.runtime.objects import Key, Kind, Object
+from tests.support.api_server import ApiServer
+from tests.support.control_plane import EXPERIMENT, ControlPlane
+from tests.support.server_kinds import DEFINITIONS, exists, install_kind
+from tests.support.waiting import eventually, never
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITION = ROOT / "manifests" / "components" / "optimization-jobs" / "optimizationjobs.yaml"
+TRAIN_JOB = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob")
+NAMESPACE = "optimization-jobs"
+PATH = "/apis/trainer.kubeflow.org/v1alpha1/optimizationjobs"
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture
+def plane(api_server: ApiServer, tmp_path: Path) -> Iterator[ControlPlane]:
+    api_server.create(DEFINITIONS, yaml.safe_load(DEFINITION.read_text()))
+    with ControlPlane(api_server, tmp_path) as made:
+        eventually(lambda: exists(api_server, PATH), "the kind to be served")
+        install_kind(api_server, TRAIN_JOB.api_version, TRAIN_JOB.kind)
+        made.namespace(NAMESPACE)
+        yield made
+        api_server.delete_namespace(NAMESPACE)
+
+
+def a_job(name: str, annotations: dict[str, str]) -> Object:
+    job: dict[str, Any] = yaml.safe_load((ROOT / "examples/jobs/optimizationjob/job.yaml").read_text())
+    job["metadata"] = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
+    return job
+
+
+def train(plane: ControlPlane) -> None:
+    """End every TrainJob with the status that its program would post."""
+    for job in plane.store.list(TRAIN_JOB, NAMESPACE).items:
+        if "status" not in job:
+            env = {entry["name"]: entry["value"] for entry in job["spec"]["trainer"]["env"]}
+            metric = {"name": "loss", "value": str(abs(float(env["KUBEFLOW_TRAINER_OPT_X"]) - 1))}
+            complete = {"type": "Complete", "status": "True", "reason": "JobsCompleted", "message": ""}
+            status = {"conditions": [complete], "trainerStatus": {"metrics": [metric]}}
+            plane.store.update_status({**job, "status": status})
+
+
+def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: ControlPlane) -> None:
+    plane.store.create(a_job("ours", {"katib.kubeflow.org/algorithm": "random"}))
+    plane.store.create(a_job("theirs", {}))
+    plane.store.create({**a_job("wrong", {"katib.kubeflow.org/algorithm": "random"}), "spec": wrong_spec()})
+    controller = plane.controller("optimization-jobs").start()
+
+    def job(name: str) -> Object:
+        return plane.store.get(OPTIMIZATION_JOB, Key(NAMESPACE, name))
+
+    def has_ended(name: str) -> Object | None:
+        train(plane)
+        found = job(name)
+        ends = [one for one in found.get("status", {}).get("conditions", ()) if one["type"] != "Created"]
+        return found if ends else None
+
+    eventually(controller.works)
+    ours = eventually(lambda: has_ended("ours"), seconds=120)
+    wrong = eventually(lambda: has_ended("wrong"))
+    experiment = plane.experiment("ours", NAMESPACE)
+    trials = {trial["metadata"]["name"]: trial for trial in plane.trials(NAMESPACE)}
+    values = {name: float(t["status"]["observation"]["metrics"][0]["latest"]) for name, t in trials.items()}
+
+    assert ours["status"]["conditions"][-1]["reason"] == "MaxTrialsReached"
+    assert ours["status"]["result"]["trainJobName"] == min(values, key=lambda name: values[name])
+    assert len(values) == 6
+    assert [owner["uid"] for owner in experiment["metadata"]["ownerReferences"]] == [ours["metadata"]["uid"]]
+    assert "spec.parallelTrials" in wrong["status"]["conditions"][-1]["message"]
+    never(lambda: "status" in job("theirs"))
+    plane.store.delete(OPTIMIZATION_JOB, Key(NAMESPACE, "ours"))
+    eventually(lambda: not plane.store.list(EXPERIMENT, NAMESPACE).items, seconds=180)
+    assert controller.stop() == 0
+
+
+def wrong_spec() -> dict[str, Any]:
+    spec: dict[str, Any] = a_job("", {})["spec"]
+    return {**spec, "parallelTrials": 90}
