@@ -318,7 +318,7 @@ def test_jobs_that_a_killed_controller_has_forgotten_are_run_again_and_not_mista
         cluster.restore_state()
         (tmp_path / "go").touch()
         cluster.start_daemon("slurmctld")
-        by_hand = ["sbatch", "--parsable", "--output=/dev/null", "--wrap", "exit 3"]
+        by_hand = ["sbatch", "--parsable", "--no-requeue", "--output=/dev/null", "--wrap", "exit 3"]
         eventually(lambda: cluster.command(*by_hand).strip() in numbers, "a number that is given a second time")
         out, _ = process.communicate(timeout=120)
 
