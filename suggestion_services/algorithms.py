@@ -104,6 +104,15 @@ _LISTED: tuple[Entry, ...] = (
     ),
     Entry(
         AlgorithmInfo(
+            "motpe",
+            "Tree-structured Parzen estimator for several objectives, each parameter for itself.",
+            specs.MULTIVARIATE_TPE,
+            features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES),
+        ),
+        "suggestion_services.tpe.tpe:Motpe",
+    ),
+    Entry(
+        AlgorithmInfo(
             "bayesianoptimization",
             "A regression model of the objective, and the point that promises most under it.",
             specs.BAYESIANOPTIMIZATION,

@@ -8,7 +8,7 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("continuous parameters only and many hundred trials", ("cmaes",)),
     ("a small table of combinations, all of which you want to see", ("grid",)),
     ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
-    ("several objectives that contradict each other", ("nsga2",)),
+    ("several objectives that contradict each other", ("nsga2", "motpe")),
     ("trainings of which a short one predicts a long one", ("asha", "hyperband", "bohb")),
     ("a training in which hyperparameters should change while it runs", ("pbt",)),
     ("the structure of a network to find", ("enas", "darts")),

@@ -140,7 +140,7 @@ def _entries(options: argparse.Namespace) -> Sequence[Entry]:
         return [e for e in ENTRIES if e.info.early_stopping == options.early_stopping and e.is_installed]
     suggesting = {entry.info.name for entry in ENTRIES if not entry.info.early_stopping}
     stopping = {entry.info.name for entry in ENTRIES if entry.info.early_stopping}
-    only_stopping = stopping.issuperset(names) and suggesting.isdisjoint(names) and not options.suggestion
+    only_stopping = stopping.issuperset(names) and not suggesting.issuperset(names) and not options.suggestion
     return [find_entry(name, early_stopping=options.early_stopping or only_stopping) for name in names]
 
 

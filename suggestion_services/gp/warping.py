@@ -71,7 +71,7 @@ def fit_transform(values: FloatArray) -> OutcomeTransform:
     """Return the transform under which the values (n,) are most nearly normal; n >= 1, all finite."""
     center, scale = float(np.mean(values)), float(np.std(values))
     if not scale > 1e-12 * max(1.0, abs(center)):
-        return OutcomeTransform(center, 1.0, 1.0, 0.0, 1.0)
+        return OutcomeTransform(center, max(1.0, abs(center)), 1.0, 0.0, 1.0)  # the mean of huge ones is not exact
     z = (values - center) / scale
     jacobian = np.sum(np.sign(z) * np.log1p(np.abs(z)))
     best, best_score = 1.0, -np.inf

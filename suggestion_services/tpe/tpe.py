@@ -1,8 +1,12 @@
 """Tree-structured Parzen estimators: `tpe` looks at each parameter for itself, `multivariate-tpe` at all together.
 
+`motpe` is `tpe` for several objectives: the good trials are a tenth, front by front.
+
 Source: [Bergstra2011] Algorithms for Hyper-Parameter Optimization, NeurIPS 24, section 4; multivariate as in
-[Falkner2018] BOHB, ICML 2018. Both as Optuna implements them; every option is set here, since Optuna's defaults changed
-between releases.
+[Falkner2018] BOHB, ICML 2018; several objectives as in [Ozaki2022] Multiobjective Tree-Structured Parzen Estimator,
+JAIR 73. All as Optuna implements them; every option is set here, since Optuna's defaults changed between releases. Of
+the front that does not fit among the good trials as a whole, those are taken that cover most hypervolume together;
+beyond three objectives, where that is expensive, those that show all of it.
 Failed and diverged trials count as worse than all others (Optuna ranks a pruned trial without readings last), running
 ones as bad too (constant liar), so that requests in parallel spread. Optuna weighs trials beyond the newest 25 a little
 less; "newest" here goes by name, since a history must mean the same in any order.
@@ -12,7 +16,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 import numpy as np
@@ -23,6 +28,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
+from katib.api.pareto import Point as Costs
+from katib.api.pareto import front, hypervolume, spread
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
@@ -42,6 +49,8 @@ _STATES = {
 }
 _GOOD_SHARE = 0.1
 _MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
+_MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
+_TINY = 1e-12
 _CANDIDATES = 24
 _DRAWS = 20  # the second half of them without the model: in a nearly used up space only chance finds the rest
 
@@ -60,6 +69,15 @@ class Tpe(Algorithm):
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
         self._ranks = EarlierRanks(problem)
 
+    @property
+    def maximizes(self) -> bool:
+        """Whether the largest of the values that trials count with is the best."""
+        return self.problem.maximize
+
+    def counted(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
+        """Return the values that trials count with in place of their own; earlier ones without any do not count."""
+        return self._ranks.values(trials)
+
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
@@ -72,7 +90,7 @@ class Tpe(Algorithm):
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
         known = self._frozen(trials)
-        history = History(self.problem.experiment, known, maximize=self.problem.maximize)
+        history = History(self.problem.experiment, known, maximize=self.maximizes)
         study = Study(self.problem.experiment, history)
         taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
         for k in range(first, first + count):
@@ -112,15 +130,16 @@ class Tpe(Algorithm):
             if known is None or (known[0] is not trial and known[0] != trial):
                 known = trial, self._freeze(trial)
             self._known[trial.name] = known
-        counted = self._ranks.values(trials)
+        counted = self.counted(trials)
         found = []
         for trial, frozen in self._known.values():
-            if frozen is not None and trial.is_earlier and trial.outcome is Outcome.MEASURED:
-                if trial.name not in counted:
-                    continue
+            if frozen is None:
+                continue
+            if trial.name in counted:
                 frozen.value = counted[trial.name]
-            if frozen is not None:
-                found.append(frozen)
+            elif trial.is_earlier and trial.outcome is Outcome.MEASURED:
+                continue
+            found.append(frozen)
         return found
 
     def _freeze(self, trial: PastTrial) -> KnownTrial | None:
@@ -138,6 +157,30 @@ class MultivariateTpe(Tpe):
     """The algorithm `multivariate-tpe`."""
 
     multivariate = True
+
+
+class Motpe(Tpe):
+    """The algorithm `motpe`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._options["gamma"] = _good_count_of_fronts
+
+    @property
+    @override
+    def maximizes(self) -> bool:
+        return False  # trials count with their place, 0 for the best
+
+    @override
+    def counted(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
+        measured = [trial for trial in trials if trial.outcome is Outcome.MEASURED]
+        points = [
+            tuple(-value if up else value for value, up in zip(trial.values, self.problem.directions, strict=False))
+            for trial in measured
+        ]
+        n_ended = sum(trial.outcome in (Outcome.MEASURED, Outcome.BAD) for trial in trials)
+        order = best_first(points, _good_count_of_fronts(n_ended))
+        return {measured[i].name: float(place) for place, i in enumerate(order)}
 
 
 class _Sampler(TPESampler):
@@ -175,7 +218,7 @@ class _Sampler(TPESampler):
         good, others = self._history.split(self._good_count)
         live = [other for other in self._history.live_trials() if other.number != trial.number]
         asked = self._get_internal_repr(live, search_space, study)
-        below = self._model({name: self._numbers(name, good) for name in search_space}, search_space)
+        below = self._model({name: self._numbers(name, good) for name in search_space}, search_space, weighs_alike=True)
         above = self._model(
             {name: np.concatenate([self._numbers(name, others), asked[name]]) for name in search_space}, search_space
         )
@@ -183,13 +226,66 @@ class _Sampler(TPESampler):
         best = np.argmax(below.log_pdf(samples) - above.log_pdf(samples))
         return {name: space.to_external_repr(samples[name][best].item()) for name, space in search_space.items()}
 
-    def _model(self, numbers: dict[str, FloatArray], search_space: dict[str, BaseDistribution]) -> Any:
-        return self._parzen_estimator_cls(numbers, search_space, self._parzen_estimator_parameters)
+    def _model(
+        self,
+        numbers: dict[str, FloatArray],
+        search_space: dict[str, BaseDistribution],
+        *,
+        weighs_alike: bool = False,
+    ) -> Any:
+        weights = np.ones(len(next(iter(numbers.values())))) if weighs_alike and numbers else None
+        return self._parzen_estimator_cls(numbers, search_space, self._parzen_estimator_parameters, weights)
 
     def _numbers(self, name: str, rows: IntArray) -> FloatArray:
         """Return the numbers of one parameter in these trials; those that are sampled together are present together."""
         numbers = self._history.column(name)[rows]
         return numbers[~np.isnan(numbers)]
+
+
+def best_first(points: Sequence[Costs], count: int) -> list[int]:
+    """Return the indices of points, so that the first `count` are front after front, all of the last one shown.
+
+    Args:
+        points: Costs of the trials, as many of each; lower is better.
+        count: Of those whose order matters.
+    """
+    found: list[int] = []
+    rest = list(range(len(points)))
+    while rest and len(found) < count:
+        level = [rest[i] for i in front([points[i] for i in rest])]
+        chosen = [level[i] for i in _widest([points[i] for i in level], count - len(found))]
+        found += chosen
+        taken = set(chosen)
+        rest = [i for i in rest if i not in taken]
+    return found + rest
+
+
+def _widest(points: Sequence[Costs], count: int) -> list[int]:
+    """Return the indices of so many points of a front that cover much together: always the one that adds most.
+
+    What a point adds only falls as others are taken, so most are measured once.
+    """
+    if len(points) <= count or len(points[0]) > _MEASURED:
+        return spread(points, count)
+    reference = tuple(max(1.1 * worst, 0.9 * worst) or _TINY for worst in map(max, zip(*points, strict=True)))
+    taken: list[int] = []
+    covered = 0.0
+    gains = [(-hypervolume([point], reference), i, 0) for i, point in enumerate(points)]
+    heapify(gains)
+    while len(taken) < count:
+        gain, i, compared = gains[0]
+        if compared < len(taken):
+            more = hypervolume([points[j] for j in taken] + [points[i]], reference) - covered
+            heapreplace(gains, (-more, i, len(taken)))
+            continue
+        heappop(gains)
+        taken.append(i)
+        covered -= gain
+    return taken
+
+
+def _good_count_of_fronts(n: int) -> int:
+    return math.ceil(_GOOD_SHARE * n)
 
 
 def usual_good_count(n: int) -> int:

@@ -36,6 +36,7 @@ QUICK: dict[str, dict[str, object]] = {
     "bayesianoptimization": {"n_initial_points": 3, "acq_func": "EI"},
     "tpe": {"n_startup_trials": 3},
     "multivariate-tpe": {"n_startup_trials": 3},
+    "motpe": {"n_startup_trials": 3},
     "hyperband": {"r_l": 3, "resource_name": "layers", "rounds": 0},
     "bohb": {"r_l": 3, "resource_name": "layers", "n_startup_trials": 3},
     "asha": {"r_l": 3, "resource_name": "layers"},

@@ -36,7 +36,7 @@ QUICK: dict[str, dict[str, object]] = {
     "tpe": {"n_startup_trials": 3},
     "pbt": {"n_population": 5},
 }
-QUICK["multivariate-tpe"] = QUICK["tpe"]
+QUICK["multivariate-tpe"] = QUICK["motpe"] = QUICK["tpe"]
 QUICK["hyperband"] = {"r_l": 8, "resource_name": "j", "eta": 2, "s_max": 3, "rounds": 0}
 QUICK["bohb"] = {**QUICK["hyperband"], "n_startup_trials": 3}
 QUICK["asha"] = {name: value for name, value in QUICK["hyperband"].items() if name != "rounds"}

@@ -34,13 +34,12 @@ def cluster() -> Iterator[SlurmCluster]:
 def nothing_is_left(cluster: SlurmCluster) -> Iterator[None]:
     yield
     try:
-        # A job whose node was killed as it ended may be COMPLETING for long: nothing of it runs, but no node says so.
+        # Slurm may show a job for long of which nothing runs: as COMPLETING where its node was killed as it ended, as
+        # RUNNING where its controller was killed before it had saved that end. What runs is a process.
         picture = functools.partial(cluster.command, "squeue", "-o", "%i %T %r %N %j %M")
         cluster.resume_nodes()
-        eventually(
-            lambda: not cluster.command("squeue", "-h", "-t", "PD,R,S,CF"), "the last job's end", picture=picture
-        )
-        eventually(lambda: not cluster.trial_processes(), "the end of the last process of a trial")
+        eventually(lambda: not cluster.command("squeue", "-h", "-t", "PD,S,CF"), "no job that waits", picture=picture)
+        eventually(lambda: not cluster.trial_processes(), "the end of the last process of a trial", picture=picture)
     finally:
         cluster.command("scancel", "--user=root")
 
@@ -325,6 +324,38 @@ def test_jobs_that_a_killed_controller_has_forgotten_are_run_again_and_not_mista
 
     assert process.returncode == 0, out
     assert sorted(words_of(tmp_path / "began")) == sorted(2 * list(set(words_of(tmp_path / "began"))))
+
+
+def test_a_job_that_slurm_goes_on_to_show_as_running_after_its_end_is_cancelled(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    waits = "until test -e {}; do sleep 0.1; done"
+    command = f"if mkdir first; then {waits.format('one')}; else {waits.format('two')}; fi"
+    file = write(tmp_path, f"{command}; {LOSS}", maxTrialCount=2)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    cancelled = ["squeue", "-h", "-t", "CA", "-o", "%i"]
+    before = cluster.command(*cancelled)
+
+    def running() -> int:
+        return len(cluster.command("squeue", "-h", "-t", "R", "-o", "%i").split())
+
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: running() == 2, "two jobs")
+        cluster.kill("slurmctld", signal.SIGTERM)  # it saves that both run
+        cluster.save_state()
+        cluster.start_daemon("slurmctld")
+        (tmp_path / "one").touch()
+        eventually(lambda: running() == 1, "the end of the first job")
+        cluster.kill("slurmctld")
+        cluster.restore_state()
+        cluster.start_daemon("slurmctld")
+        eventually(lambda: running() == 2, "a job of which nothing runs")
+        eventually(lambda: running() == 1, "its end")
+        now = cluster.command(*cancelled)
+        (tmp_path / "two").touch()
+
+    assert process.returncode == 0
+    assert now != before  # Slurm would have asked its node later, and found that it failed
 
 
 MEET = """

@@ -29,6 +29,7 @@ SLOW = {"bayesianoptimization"}
 SETTINGS: dict[str, dict[str, object]] = {
     "tpe": {"n_startup_trials": 2},
     "multivariate-tpe": {"n_startup_trials": 2},
+    "motpe": {"n_startup_trials": 2},
     "nsga2": {"population_size": 3},
     "hyperband": {"r_l": 9, "resource_name": "epochs", "rounds": 0},
     "bohb": {"r_l": 9, "resource_name": "epochs", "rounds": 0, "n_startup_trials": 3},

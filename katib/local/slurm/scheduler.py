@@ -9,7 +9,8 @@ Laws:
 - What is to end is ended until Slurm says that it is over.
 - A job is known by its comment, and by its number only together with that: a controller that was killed forgets the
   jobs of its last seconds, and gives their numbers to others.
-- A job that was submitted for a pod that had run without it is cancelled.
+- A job is cancelled that was submitted for a pod that had run without it, or that Slurm still shows as running some
+  time after its pod has ended: its controller had not saved that end when it was killed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _STOP_SECONDS: Final = 5.0
 """How long an end waits for a command of Slurm that does not come back."""
 
 _CANCEL_AGAIN_SECONDS: Final = 30.0
+_END_SECONDS: Final = 10.0
+"""How long the end of a job may take once its script has ended."""
+
 _BACKOFF: Final = Backoff(1.0, 30.0)
 
 _log = logging.getLogger(__name__)
@@ -101,7 +105,7 @@ class Scheduler:
         self._followed: dict[str, Submission] = {}  # by comment, from the first try on
         self._ending: dict[Submission, float] = {}  # and when to say so to Slurm again
         self._signals: list[tuple[str, str]] = []
-        self._needless: set[str] = set()  # comments of pods that have ended, whose jobs may still wait
+        self._needless: dict[str, float] = {}  # comments of pods that have ended: from when on their jobs are cancelled
         self._look_at = 0.0
         self._looked_at = -LOOK_SECONDS
         self._failures = 0
@@ -146,14 +150,15 @@ class Scheduler:
             self._changed.notify()
 
     def forget(self, submission: Submission) -> None:
-        """Follow a job no longer. Where its pod may have ended in another one, it need not run, and is cancelled."""
+        """Follow a job no longer: its pod has ended."""
         with self._changed:
             self._followed.pop(submission.comment, None)
             self._ending.pop(submission, None)
             if submission in self._waiting:
                 self._waiting.remove(submission)
-            if submission.may_be_second and not submission.is_over:
-                self._needless.add(submission.comment)
+            if submission.was_tried and not submission.is_over:
+                seconds = 0.0 if submission.may_be_second else _END_SECONDS
+                self._needless[submission.comment] = self._clock.monotonic() + seconds
 
     def end(self, submission: Submission) -> None:
         """End a job: SIGTERM, and SIGKILL after what Slurm calls KillWait. One that waits does not start any more."""
@@ -193,8 +198,7 @@ class Scheduler:
             with self._changed:
                 while (wait := self._seconds_to_wait()) > 0:
                     self._clock.wait(self._changed, wait)
-                is_due = bool(self._signals or self._needless) and not self._failures
-                if self._stopping and not is_due and not self._must_end():
+                if self._stopping and not self._must_end():
                     return
                 may_submit = not self._stopping and (not self._failures or self._clock.monotonic() >= self._look_at)
                 submission = self._waiting.popleft() if self._waiting and may_submit else None
@@ -218,11 +222,15 @@ class Scheduler:
         return min(times, default=now + LOOK_SECONDS) - now
 
     def _must_end(self) -> bool:
-        return any(at <= self._clock.monotonic() for at in self._ending.values())
+        """Return whether something is to be ended now."""
+        now = self._clock.monotonic()
+        if any(at <= now for at in self._ending.values()):
+            return True
+        return not self._failures and (bool(self._signals) or any(at <= now for at in self._needless.values()))
 
     def _must_look(self) -> bool:
         if self._stopping:
-            return bool(self._needless)
+            return any(at <= self._clock.monotonic() for at in self._needless.values())
         return bool(self._followed or self._needless) and self._clock.monotonic() >= self._look_at
 
     def _postpone(self) -> None:
@@ -301,11 +309,7 @@ class Scheduler:
         with self._changed:
             self._failures, self._look_at = 0, self._clock.monotonic() + LOOK_SECONDS
             followed, waiting = list(self._followed.values()), set(self._waiting)
-            needless, self._needless = self._needless, set()
-            for comment in needless:
-                self._followed.pop(comment, None)
-        if jobs_left := [n for n, state in jobs.items() if state.comment in needless and not state.is_over]:
-            self._slurm.cancel(jobs_left)
+        self._cancel_needless(jobs)
         for submission in followed:
             state = jobs.get(submission.job)
             if state is None or state.comment != submission.comment:
@@ -318,6 +322,20 @@ class Scheduler:
             elif submission not in waiting and submission.was_tried and (submission.job or not submission.attempts):
                 submission.is_unknown = True
             submission.news()
+
+    def _cancel_needless(self, jobs: Mapping[str, JobState]) -> None:
+        now = self._clock.monotonic()
+        with self._changed:
+            needless = dict(self._needless)
+            for comment in needless:
+                self._followed.pop(comment, None)
+        left = {n: state.comment for n, state in jobs.items() if state.comment in needless and not state.is_over}
+        if due := [number for number, comment in left.items() if needless[comment] <= now]:
+            self._slurm.cancel(due)
+        with self._changed:
+            for comment, at in needless.items():
+                if at <= now or comment not in left.values():
+                    self._needless.pop(comment, None)
 
     def _end_jobs(self) -> None:
         now = self._clock.monotonic()

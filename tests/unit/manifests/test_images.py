@@ -43,7 +43,7 @@ RUN = {
         import_all("suggestion_services.enas")
         import_all("suggestion_services.darts")
         for name in (
-            *("random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization", "gp", "cmaes", "sobol"),
+            *("random", "grid", "tpe", "multivariate-tpe", "motpe", "bayesianoptimization", "gp", "cmaes", "sobol"),
             *("auto", "hyperband", "bohb", "asha", "pbt", "nsga2"),
         ):
             serve(name)

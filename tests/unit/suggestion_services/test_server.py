@@ -246,9 +246,10 @@ def test_a_service_that_is_told_no_algorithm_says_what_to_name(start: Start) -> 
     [
         (["--algorithm", "hyperband", "--early-stopping"], [True]),
         (["--algorithm", "medianstop", "--algorithm", "asha"], [True, True]),
+        (["--algorithm", "asha"], [False]),
         (["--algorithm", "grid", "--algorithm", "grid"], [False]),
     ],
-    ids=["of-a-kind", "known-as-one-kind-only", "twice"],
+    ids=["of-a-kind", "one-known-as-one-kind-only", "of-both-kinds", "twice"],
 )
 def test_a_name_is_looked_up_within_its_kind(options: list[str], kinds: list[bool]) -> None:
     parsed = _parser().parse_args([*options, "--address", "127.0.0.1:0"])

@@ -1,4 +1,4 @@
-"""The two Parzen estimators: how they see parameters, what they learn, how they differ."""
+"""The Parzen estimators: how they see parameters, what they learn, how they differ."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from statistics import fmean
 import optuna
 import pytest
 
+from benchmarks.several_objectives import PROBLEMS, searched_by_us, share_covered
 from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.shared_context import quiet
 from suggestion_services.tpe.dimensions import dimension_of
-from suggestion_services.tpe.tpe import sampler_options
+from suggestion_services.tpe.tpe import Motpe, best_first, sampler_options
 from tests.support.searches import VALLEY, algorithm_for, problem_for, search, texts
 from tests.support.suggestion import a_parameter
 
@@ -266,3 +267,46 @@ def test_a_branch_that_no_trial_has_seen_is_no_obstacle() -> None:
         points = [point for k in range(40) for point in texts(algorithm, trials, first=20 + k)]
 
         assert {tuple(point) for point in points} == {("only", "second", "third", "x")}  # nothing is known of `b`
+
+
+def test_good_trials_of_several_objectives_are_front_after_front_and_the_last_one_is_covered() -> None:
+    first, second = [(0.0, 0.5), (0.5, 0.0)], [(0.1, 2.0), (0.9, 0.9), (0.95, 0.85), (2.0, 0.1)]
+    points = [*second, (3.0, 3.0), *first]
+
+    chosen = [points[i] for i in best_first(points, 5)]
+
+    assert set(chosen[:2]) == set(first)
+    assert {(0.1, 2.0), (2.0, 0.1)} < set(chosen[2:5]) < set(second)
+    assert sorted(chosen) == sorted(points)
+
+
+def test_each_of_several_objectives_has_its_direction() -> None:
+    """Both want what is small in one parameter and large in the other; then both want the opposite."""
+
+    def middle(*directions: bool) -> dict[str, float]:
+        made = replace(problem_for("motpe", [a_parameter("x"), a_parameter("y")]), directions=directions)
+        trials: list[PastTrial] = []
+        for k in range(60):
+            (point,) = Motpe(made).suggest(trials, first=k, count=1)
+            x, y = float(point["x"]), float(point["y"])
+            text = made.space.format(point)
+            trials.append(PastTrial(f"t{k:03}", Outcome.MEASURED, text, x - y, others=((x - y) ** 3,)))
+        return {name: sum(float(t.assignments[name]) for t in trials[20:]) / 40 for name in ("x", "y")}
+
+    down, up = middle(False, False), middle(True, True)
+
+    assert down["x"] < 0.4
+    assert down["y"] > 0.6
+    assert up["y"] < 0.4
+    assert up["x"] > 0.6
+
+
+@pytest.mark.slow
+def test_several_objectives_are_covered_much_better_than_by_chance() -> None:
+    for problem in PROBLEMS[:2]:
+        ours, chance = (
+            share_covered(problem, searched_by_us(problem, name, seed=1, budget=150, parallel=2))
+            for name in ("motpe", "random")
+        )
+
+        assert ours > 0.15 + chance
