@@ -18,6 +18,7 @@ from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, shoot, sideways_scroll
 from tests.support.hostile import hostile_service
 from tests.support.tuning import MemoryTuningService, document
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +122,7 @@ def test_a_link_of_another_site_opens_the_page_for_who_is_signed_in(
         elsewhere.html = f'<a href="{root_of(server)}{PAGE}">here</a>'
         page.goto(f"http://127.0.0.1:{elsewhere.port}/")
         page.get_by_text("here").click()
-        page.wait_for_function("document.title === 'demo - Katib'")
+        eventually(lambda: page.title() == "demo - Katib")  # a condition in a string would be code to the page
 
 
 def test_another_port_of_this_machine_never_sees_the_cookie(

@@ -254,7 +254,7 @@ def test_a_page_is_right_again_after_the_server_was_restarted(
 
     with Server(service, host="127.0.0.1", port=first.port, ui=ui_routes):
         tally(page, "31 trials")
-        page.wait_for_function("!document.getElementById('connection').textContent")
+        page.wait_for_function("() => !document.getElementById('connection').textContent")
 
 
 def test_the_focus_survives_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
