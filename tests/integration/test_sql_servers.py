@@ -552,7 +552,7 @@ def test_a_commit_that_never_arrived_fails_and_is_stored_once_when_tried_again(
     with lossy_log(server, name) as (log, proxy):
         proxy.cut = Cut.BEFORE
         # A server that has not seen the end of the connection yet still has the transaction.
-        with pytest.raises(UnavailableError, match="it is not known whether it was stored|is still being committed"):
+        with pytest.raises(UnavailableError, match=r"it is not known whether it was stored|is still being committed"):
             log.report("a", [reading("1")])
         assert values(log) == []
         log.report("a", [reading("1")])
