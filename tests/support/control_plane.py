@@ -238,7 +238,7 @@ class ControlPlane:
         prefix, port = "KATIB_DB_MANAGER_SERVICE", str(self._db_port)
         reached = {f"{prefix}_IP": "127.0.0.1", f"{prefix}_NAMESPACE": "", f"{prefix}_PORT": port}
         python = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-        own = {f"{prefix}_STATUS_PORT": STATUS_PORT, "KATIB_CORE_NAMESPACE": self.core_namespace}
+        own = {"KATIB_DB_MANAGER_STATUS_PORT": STATUS_PORT, "KATIB_CORE_NAMESPACE": self.core_namespace}
         return {**os.environ, **reached, **python, **own}
 
     @property
