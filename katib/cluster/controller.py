@@ -276,6 +276,14 @@ class ClusterController:
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._lost.is_set()
 
+    def _errors_of(self, experiment: Experiment) -> Sequence[FieldError]:
+        """Return what is wrong with an experiment. Another replica may have taken it by a newer configuration."""
+        errors = _errors_of(self._experiments, experiment)
+        if not errors:
+            return ()
+        self._config.look_again()
+        return _errors_of(self._experiments, experiment)
+
     def _dependencies(self, stack: ExitStack, leadership: Leadership | None, version: ClusterVersion) -> Dependencies:
         options, controller = self._options, self._options.config.init.controller
         db_manager = DbManagerClient(
@@ -299,7 +307,7 @@ class ClusterController:
             list_events=server_events(self._connection),
             config=self._config,
             events=self._events,
-            check=lambda experiment: _errors_of(self._experiments, experiment),
+            check=self._errors_of,
             find_trial=self._pods.trial_of,
             metrics=self._metrics,
             clock=self._clock,

@@ -59,7 +59,8 @@ def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceClus
         stub = api_pb2_grpc.EarlyStoppingStub(channel)
         stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="demo-1"), timeout=60)
 
-    assert {"Running", "EarlyStopped"} <= node.conditions_of("demo-1")
+    conditions = node.conditions_of("demo-1")
+    assert {"Running", "EarlyStopped"} <= conditions, sorted(conditions)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from tests.support.control_plane import (
     ended,
 )
 from tests.support.experiments import a_double
+from tests.support.ports import free_port
 from tests.support.server_kinds import exists, install_kind, remove_kind
 from tests.support.waiting import eventually, never
 
@@ -439,6 +440,20 @@ def test_an_experiment_that_no_webhook_saw_and_that_is_wrong_fails_and_says_why(
     assert message.startswith("Experiment is invalid: ")
     assert told in message
     assert not plane.trials(namespace)
+    assert controller.is_alive
+
+
+def test_an_algorithm_that_was_offered_a_moment_ago_is_known_to_a_controller_that_has_just_looked(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    """The webhook of another replica may know it already, and takes the experiment."""
+    plane.submit("before", namespace, algorithm={"algorithmName": "nonesuch"})
+    assert ended(plane.wait_for_end("before", namespace)) == "ExperimentFailed"
+    plane.add_service("late", f"127.0.0.1:{free_port()}")
+    plane.submit("demo", namespace, algorithm={"algorithmName": "late"})
+
+    eventually(lambda: plane.store.list(SUGGESTION, namespace).items)
+    assert not ended(plane.experiment("demo", namespace))
     assert controller.is_alive
 
 

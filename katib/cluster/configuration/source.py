@@ -68,6 +68,11 @@ class ConfigSource:
             raise UnavailableError(trouble)
         return config
 
+    def look_again(self) -> None:
+        """Have the next call ask the store, however young the last reading is."""
+        with self._lock:
+            self._next_look = float("-inf")
+
     @property
     def trouble(self) -> str:
         """Why the last good configuration is in force instead of the present text; empty when all is well."""
