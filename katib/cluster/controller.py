@@ -69,7 +69,7 @@ class ControllerOptions:
         core_namespace: Where the product is installed.
         db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
         own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
-        status_address: Where pods post the status of Kubeflow Trainer; empty: they are told of no such place.
+        status_address: Where pods post the status of Kubeflow Trainer; empty: they get no such address.
         db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
         certificates: Directory of the webhooks' certificate when another program makes it; then we make none, whatever
             the configuration says.

@@ -61,13 +61,13 @@ class DbManagerTrialLogs(TrialLogs):
             cause = "a trial of this name in another namespace has readings"
             raise invalid("metadata.name", cause, remedy, "trial-name-taken") from error
 
-    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
+    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
         """Return what was observed, and if that is nothing why the DB manager refused it."""
         objective = trial.spec.objective
-        if told:
+        if from_status:
             check_leading(self._may_write)
         with _one_key():
-            report = super().summarize(trial, told)
+            report = super().summarize(trial, from_status)
             if objective is None or is_available(objective, report.observation):
                 return report
             return TrialReport(report.observation, self._client.within(trial.namespace).refusal_of(trial.name))

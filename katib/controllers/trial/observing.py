@@ -54,20 +54,20 @@ class TrialLogs:
         """
         self._log.within(trial.namespace).delete(trial.name)
 
-    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
+    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
         """Return what was observed.
 
         Args:
             trial: Whose log is read.
-            told: What the status of its job says, which is stored where nothing was reported.
+            from_status: Readings in the status of its job, which are stored where nothing was reported.
         """
         objective = trial.spec.objective
         if objective is None:
             return TrialReport()
         log = self._log.within(trial.namespace)
         observation = log.summarize(trial.name, objective.metric_names)
-        if told and not is_available(objective, observation):
-            log.report(trial.name, told, BatchId(f"{_STATUS}{trial.metadata.uid}", 0))
+        if from_status and not is_available(objective, observation):
+            log.report(trial.name, from_status, BatchId(f"{_STATUS}{trial.metadata.uid}", 0))
             observation = log.summarize(trial.name, objective.metric_names)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
@@ -135,9 +135,9 @@ class ObservationCalls:
         """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
         return self._ask(trial, _BEGIN, lambda: self._logs.begin(trial)) is not None
 
-    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport | None:
-        """Return what was observed, None while the log is asked. What the job's status told is used as needed."""
-        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial, told))
+    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport | None:
+        """Return what was observed, None while the log is asked; arguments are those of `TrialLogs.summarize`."""
+        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial, from_status))
         return None if answer is None else answer[0]
 
     def conclude(self, trial: Trial) -> TrialReport | None:

@@ -249,8 +249,8 @@ class TrialReconciler:
         objective = trial.spec.objective
         if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
-        told = [] if job is None else status_readings(job, objective.metric_names, now)
-        return self._observations.summarize(trial, told)
+        from_status = [] if job is None else status_readings(job, objective.metric_names, now)
+        return self._observations.summarize(trial, from_status)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         is_announced = plan.create_job and self._is_announced(trial)

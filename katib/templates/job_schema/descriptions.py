@@ -30,7 +30,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "V1PodSpec.priorityClassName": "Which pods come first where room is short; without effect on one machine.",
     "V1PodSpec.restartPolicy": "Never, or OnFailure: then a container that fails is started again in its pod.",
     "V1PodSpec.serviceAccountName": "Who the pod is to the API server.",
-    "V1PodSpec.terminationGracePeriodSeconds": "How long a program may take to end after it was told to.",
+    "V1PodSpec.terminationGracePeriodSeconds": "How long a program may take to end after SIGTERM.",
     "V1PodSpec.tolerations": "Taints of nodes that do not matter; without effect on one machine.",
     "V1PodSpec.volumes": "Directories that containers share, or that hold ConfigMaps and Secrets.",
     "V1Container.args": "Arguments of the command.",

@@ -41,10 +41,11 @@ const circle = (c, x, y, r) => { c.moveTo(x + r, y); c.arc(x, y, r, 0, 7); };
 export function sketch(element, data, layout) {
   const traces = data.map((trace) => ({ ...trace, x: numbers(trace.x), y: numbers(trace.y) }));
   if (!traces.length || traces.some(({ type, x, y, xaxis }) => !["scatter", "scattergl"].includes(type) || !x || !y || (xaxis ?? "x") !== "x")) return false;
+  const axisOf = (name) => layout[`yaxis${name.slice(1)}`] ?? {};
   const axes = { x: scale(layout.xaxis ?? {}, traces.flatMap(({ x }) => [...x]), 0.06) };
   for (const name of new Set(traces.map(({ yaxis }) => yaxis ?? "y"))) {
     const values = traces.filter(({ yaxis }) => (yaxis ?? "y") === name).flatMap(({ y }) => [...y]);
-    axes[name] = scale(layout[`yaxis${name.slice(1)}`] ?? {}, values, 0.08);
+    axes[name] = scale(axisOf(name), values, 0.08);
   }
   if (Object.values(axes).includes(null)) return false;
 
@@ -56,7 +57,7 @@ export function sketch(element, data, layout) {
   c.scale(dense, dense);
   const { l = 60, r = 20, t = 60, b = 60 } = { ...layout.margin, t: layout.legend ? 60 : layout.margin?.t }; // the legend's rows
   const inner = { width: width - l - r, height: height - t - b };
-  const domain = (name) => layout[`yaxis${name.slice(1)}`]?.domain ?? layout[layout[`yaxis${name.slice(1)}`]?.overlaying === "y" ? "yaxis" : ""]?.domain ?? [0, 1];
+  const domain = (name) => axisOf(name).domain ?? (axisOf(name).overlaying ? axisOf("y").domain : null) ?? [0, 1];
   const x = (share) => l + share * inner.width;
   const y = (name, share) => { const [from, to] = domain(name); return t + inner.height * (1 - from - share * (to - from)); };
   const text = (words, at, down, align, font) => { Object.assign(c, { font, textAlign: align }); c.fillText(words, at, down); };

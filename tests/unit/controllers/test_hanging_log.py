@@ -39,9 +39,9 @@ class FarLog(TrialLogs):
         self._pass("begin", trial)
         super().begin(trial)
 
-    def summarize(self, trial: Trial, told: Sequence[MetricLog] = ()) -> TrialReport:
+    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
         self._pass("summarize", trial)
-        return TrialReport(super().summarize(trial, told).observation, self.refusal)
+        return TrialReport(super().summarize(trial, from_status).observation, self.refusal)
 
     def end(self, trial: Trial) -> None:
         self._pass("end", trial)
