@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,6 +15,7 @@ from katib.kube_api.columns import value_at
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
+from katib.tuning.ports import TimedLines
 from katib.tuning.replicas import COLLECTORS, is_over, trial_of
 
 
@@ -27,17 +28,14 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     """
     pod = objects.get(target)
     container = _container(pod, query.get("container", ""))
-    since, shows = _since(query), flag(query, "timestamps")
-    output, trial, tail_lines = objects.home.output, _trial_of(objects, pod), number(query, "tailLines")
-    follow = partial(_goes_on, objects, target) if flag(query, "follow") else None
-    if flag(query, "previous"):
+    lines = TimedLines(_since(query), flag(query, "timestamps"), flag(query, "previous"))
+    if lines.previous:
         _require_restart(pod, container)
-        read: Callable[..., Iterator[bytes]] = partial(output.read_previous, since=since, shows=shows)
-    elif since is not None or shows:
-        read = partial(output.read_timed, since=since, shows=shows, follow=follow)
-    else:
-        read = partial(output.read, follow=follow)
-    chunks = read(trial, tail_lines=tail_lines, replica=target.name, container=container)
+    output, trial = objects.home.output, _trial_of(objects, pod)
+    read = output.read if lines == TimedLines() else partial(output.read_timed, lines=lines)
+    follow = partial(_goes_on, objects, target) if flag(query, "follow") and not lines.previous else None
+    tail_lines = number(query, "tailLines")
+    chunks = read(trial, follow=follow, tail_lines=tail_lines, replica=target.name, container=container)
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
 

@@ -52,49 +52,39 @@ class TrialOutput(Protocol):
         """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class TimedLines:
+    """Which lines of an output are wanted.
+
+    Attributes:
+        since: Only lines that came at this moment or later; None: all of them.
+        shows: Whether the time stands before each line.
+        previous: Those from before the last restart of the container, as they are now.
+    """
+
+    since: datetime | None = None
+    shows: bool = False
+    previous: bool = False
+
+
 class TimedOutput(TrialOutput, Protocol):
     """Output of which it is known when its lines came."""
 
     def read_timed(
         self,
         trial: Trial,
+        lines: TimedLines,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
         replica: str = "",
         container: str = "",
-        since: datetime | None = None,
-        shows: bool = False,
     ) -> Iterator[bytes]:
-        """Yield the output of one container as `read` does, by its lines.
-
-        Args:
-            trial: Whose output is read.
-            follow: As for `read`.
-            tail_lines: As for `read`.
-            replica: As for `read`.
-            container: As for `read`.
-            since: Only lines that came at this moment or later; None: all of them.
-            shows: Whether the time stands before each line.
+        """Yield some lines of the output of one container; the other arguments are those of `read`.
 
         Raises:
             InvalidError: No times are kept of this output.
             NotFoundError: As `read`.
-        """
-
-    def read_previous(
-        self,
-        trial: Trial,
-        *,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-        since: datetime | None = None,
-        shows: bool = False,
-    ) -> Iterator[bytes]:
-        """Yield what a container printed before it was restarted last.
-
-        Arguments and errors are those of `read_timed`.
         """
 
 

@@ -10,7 +10,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -26,6 +25,7 @@ from katib.local.pods.log_file import log_parts, read_end
 from katib.local.pods.objects import RECORD_FILE, replica_of
 from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
+from katib.tuning.ports import TimedLines
 from katib.tuning.reading import failure_of, is_completed, objective_value
 from katib.tuning.replicas import (
     Json,
@@ -143,48 +143,30 @@ class TrialFiles:
     def read_timed(
         self,
         trial: Trial,
+        lines: TimedLines,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
         replica: str = "",
         container: str = "",
-        since: datetime | None = None,
-        shows: bool = False,
     ) -> Iterator[bytes]:
-        """Yield output as `read` does: the lines since a moment, or each behind the time at which it came.
-
-        Raises:
-            InvalidError: No times are kept of this output.
-        """
+        """Yield some lines of output: `katib.tuning.ports.TimedOutput`."""
         path = self.log_file(trial, replica, container)
         if path is not None:
             _require_times(path, _title(trial, replica))
-        shape = partial(timed_lines, since=since, shows=shows)
-        return self._read(trial, follow, tail_lines, replica, container, shape)
-
-    def read_previous(
-        self,
-        trial: Trial,
-        *,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-        since: datetime | None = None,
-        shows: bool = False,
-    ) -> Iterator[bytes]:
-        """Yield what a container printed before it was restarted last; arguments and errors are as for `read_timed`."""
-        path = self.log_file(trial, replica, container)
+        shape = partial(timed_lines, since=lines.since, shows=lines.shows)
+        if not lines.previous:
+            return self._read(trial, follow, tail_lines, replica, container, shape)
         if path is None:
             raise _no_output(_title(trial, replica), container)
-        _require_times(path, _title(trial, replica))
         files = _opened(path)
         try:
-            data = b"".join(timed_lines(previous_run(files, path), path, since=since, shows=shows))
+            data = b"".join(shape(previous_run(files, path), path))
         finally:
             for file in files:
                 file.close()
-        lines = data.splitlines(keepends=True)
-        return iter(lines if tail_lines is None else lines[max(0, len(lines) - tail_lines) :])
+        found = data.splitlines(keepends=True)
+        return iter(found if tail_lines is None else found[max(0, len(found) - tail_lines) :])
 
     def _read(
         self,

@@ -17,11 +17,13 @@ from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
 from katib.local.trials.files import TrialFiles
 from katib.runtime.objects import Key
+from katib.tuning.ports import TimedLines
 from tests.support.tuning import condition, make_trial, patched
 from tests.support.waiting import eventually
 
 TRIAL = Key("default", "demo-1")
 OF_MAIN = patched(make_trial(TRIAL.name, namespace=TRIAL.namespace), spec={"primaryContainerName": "main"})
+PREVIOUS = TimedLines(previous=True)
 
 
 @pytest.fixture
@@ -374,15 +376,15 @@ def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
         log.write(b"ne %d\nli" % number)
     seconds += 10
     log.write(b"ne 12\n")
-    stamped = b"".join(files.read_timed(OF_MAIN, shows=True)).decode().splitlines()
+    stamped = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True))).decode().splitlines()
     since = datetime.fromtimestamp(1_700_000_000 + 95, UTC)
 
     assert len(log_parts(log.directory / "main.log")) > 2
     assert stamped[0] == "2023-11-14T22:13:20.000000Z line 0"
     assert [line.split(" ", 1)[1] for line in stamped] == [f"line {number}" for number in range(13)]
     assert stamped == sorted(stamped)
-    assert b"".join(files.read_timed(OF_MAIN, since=since)) == b"line 11\nline 12\n"
-    assert b"".join(files.read_timed(OF_MAIN, tail_lines=1, shows=True)).startswith(b"2023-11-14T22:15:")
+    assert b"".join(files.read_timed(OF_MAIN, TimedLines(since))) == b"line 11\nline 12\n"
+    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), tail_lines=1)).startswith(b"2023-11-14T22:15:")
 
 
 def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
@@ -398,7 +400,7 @@ def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
         log.write(b"line %d\n" % number if number else b"")
         return bool(number)
 
-    found = b"".join(files.read_timed(OF_MAIN, follow=more, shows=True)).decode().splitlines()
+    found = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), follow=more)).decode().splitlines()
 
     assert [line[17:26] for line in found] == [f"{20 + n}.000000" for n in range(1, 6)]
 
@@ -421,7 +423,7 @@ def test_an_output_without_times_says_so(files: TrialFiles) -> None:
     write(files, b"line\n")
 
     with pytest.raises(InvalidError, match="no times of its lines are kept"):
-        files.read_timed(OF_MAIN, shows=True)
+        files.read_timed(OF_MAIN, TimedLines(shows=True))
 
 
 @pytest.mark.parametrize("size", [16, 1_000])
@@ -434,9 +436,11 @@ def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, siz
             log.write(b"run %d line %d\n" % (run, line))
 
     lines = [b"run 1 line %d\n" % line for line in range(4)]
-    assert b"".join(files.read_previous(OF_MAIN)) == b"".join(lines)
-    assert b"".join(files.read_previous(OF_MAIN, tail_lines=2)) == b"".join(lines[2:])
-    assert b"".join(files.read_previous(OF_MAIN, tail_lines=1, shows=True)).endswith(b".000000Z run 1 line 3\n")
+    assert b"".join(files.read_timed(OF_MAIN, PREVIOUS)) == b"".join(lines)
+    assert b"".join(files.read_timed(OF_MAIN, PREVIOUS, tail_lines=2)) == b"".join(lines[2:])
+    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True, previous=True), tail_lines=1)).endswith(
+        b".000000Z run 1 line 3\n"
+    )
 
 
 def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files: TrialFiles) -> None:
@@ -447,4 +451,4 @@ def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files
         for line in range(4):
             log.write(b"run %d line %d\n" % (run, line) if run == 0 or line == 0 else b"")
 
-    assert b"".join(files.read_previous(OF_MAIN)) == b"run 0 line 2\nrun 0 line 3\n"
+    assert b"".join(files.read_timed(OF_MAIN, PREVIOUS)) == b"run 0 line 2\nrun 0 line 3\n"
