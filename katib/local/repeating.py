@@ -37,7 +37,7 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
 )
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owned_by, with_status
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owner_entry, with_status
 from katib.controllers.suggestion.replies import waiting_assignments
 from katib.controllers.suggestion.states import restarting
 from katib.controllers.trial.plan import killed
@@ -125,7 +125,7 @@ class Repeats:
         copy = self._store.create(_renamed(found, aside.name))
         new = Experiment.decode(copy)
         trials = self._store.list(TRIAL, key.namespace, owner_uid=old.metadata.uid).items
-        owner = [owned_by(new).encode()]
+        owner = [owner_entry(new)]
         for trial in trials:
             self._end_trial(trial)
             fresh = self._store.get(TRIAL, Key.of(trial))

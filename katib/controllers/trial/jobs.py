@@ -11,7 +11,7 @@ from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.controllers.kinds import key_of, owned_by
+from katib.controllers.kinds import key_of, owner_entry
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
@@ -144,7 +144,7 @@ def job_of(trial: Trial) -> Object:
         **_labelled(run_spec.get("metadata") or {}, trial.name),
         "name": trial.name,
         "namespace": trial.namespace,
-        "ownerReferences": [owned_by(trial).encode()],
+        "ownerReferences": [owner_entry(trial)],
     }
     return {**run_spec, "metadata": metadata}
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from msgspec import structs
-
 from katib.api.job_kinds import status_readings
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
@@ -52,9 +50,6 @@ from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
-
-JOB_EVENT_SECONDS = 2.0
-"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
 
 _CLOSE_WITHIN = timedelta(hours=1)
 """After the end of a trial; how long a controller may be away and still see to it."""
@@ -185,6 +180,7 @@ class TrialReconciler:
                 log_refusal=report.refusal,
                 verdict=self._verdict_of(trial),
                 is_ending=is_ending,
+                is_announced=job is None and trial_state(trial) in ACTIVE and self._is_announced(trial),
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
                 refusal_patience_seconds=self._settings.refusal_patience_seconds,
@@ -221,7 +217,7 @@ class TrialReconciler:
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
             return result
         try:
-            if self._observations.end(trial if status is trial.status else structs.replace(trial, status=status)):
+            if self._observations.end(trial):
                 self._closed.add(uid)
         except UnavailableError:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
@@ -253,10 +249,9 @@ class TrialReconciler:
         return self._observations.summarize(trial, from_status)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
-        is_announced = plan.create_job and self._is_announced(trial)
         if plan.create_job and not self._create_job(trial):
             return DONE
-        changes = not is_announced and plan.status != trial.status
+        changes = plan.status is not trial.status and plan.status != trial.status
         if changes:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
@@ -266,10 +261,10 @@ class TrialReconciler:
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
-        return Result(JOB_EVENT_SECONDS if is_announced else plan.again_after_seconds)
+        return Result(plan.again_after_seconds)
 
     def _is_announced(self, trial: Trial) -> bool:
-        """Return whether the event of a new job will bring us back at once: one write then says Created and Running."""
+        """Return whether the event of a new job will bring us back at once."""
         return trial.metadata.uid not in self._may_have_job and self._jobs.is_followed(trial)
 
     def _create_job(self, trial: Trial) -> bool:

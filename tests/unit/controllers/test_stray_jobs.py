@@ -17,7 +17,7 @@ from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.kinds import TRIAL
-from katib.controllers.trial import reconciler
+from katib.controllers.trial import plan, reconciler
 from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.reconciler import stray_poll_seconds
 from katib.errors import ExpiredError, UnavailableError
@@ -235,7 +235,7 @@ def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, store: MemoryStore
 ) -> None:
     """As a webhook may have it: no event tells of the job, so the first status of its trial does not wait for one."""
-    monkeypatch.setattr(reconciler, "JOB_EVENT_SECONDS", 0.05)
+    monkeypatch.setattr(plan, "JOB_EVENT_SECONDS", 0.05)
     create = store.create
 
     def without_label(obj: Object) -> Object:
