@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import json, structs
 
-from katib.api.trials import ACTIVE, TrialState, trial_state
-from katib.api.types import Trial
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial, TrialState
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object
 

@@ -27,7 +27,7 @@ from katib.api.names import (
     STOPPED_ANNOTATION,
     SUBMITTED_BUDGET_ANNOTATION,
 )
-from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import (
     ConditionStatus,
     Experiment,
@@ -36,6 +36,7 @@ from katib.api.types import (
     SuggestionCondition,
     Trial,
     TrialAssignment,
+    TrialState,
 )
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owner_entry, with_status
 from katib.controllers.suggestion.replies import waiting_assignments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +26,7 @@ from katib.api.types.blocks import (
 )
 from katib.api.types.fitting import fitted
 from katib.api.types.model import Int32, Model, Number, OpenModel, Time
-from katib.api.types.words import API_VERSION
+from katib.api.types.words import API_VERSION, TRIAL_RANKS, TRIAL_STATES, TrialState
 
 _WRITTEN = "written"
 """Where an object that was read keeps its JSON form. A copy that is changed does not have it."""
@@ -340,6 +341,15 @@ class Trial(Resource, frozen=True):
 
     spec: TrialSpec = field(default_factory=TrialSpec)
     status: TrialStatus = field(default_factory=TrialStatus)
+
+    @cached_property
+    def state(self) -> TrialState:
+        """Where it stands; found once, and asked dozens of times a trial."""
+        rank = len(TRIAL_STATES) - 1
+        for condition in self.status.conditions:
+            if condition.status == "True":
+                rank = min(rank, TRIAL_RANKS.get(condition.type, rank))
+        return TRIAL_STATES[rank]
 
     def _encoded(self) -> dict[str, Any]:
         """Return the JSON form, with the object that Katib writes even when it is empty."""

@@ -17,7 +17,7 @@ from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
-from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
+from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
     JobView,
@@ -300,18 +300,16 @@ class TrialReconciler:
     def _has_job(self, trial: Trial) -> bool:
         """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
         try:
-            self._store.get(job_kind(trial), key_of(trial))
+            self._store.get(*job_place(trial))
         except NotFoundError:
             return False
         return True
 
     def _check_owner(self, trial: Trial) -> None:
-        kind = job_kind(trial)
-        owners = self._store.get(kind, key_of(trial)).get("metadata", {}).get("ownerReferences") or ()
+        kind, key = job_place(trial)
+        owners = self._store.get(kind, key).get("metadata", {}).get("ownerReferences") or ()
         if all(owner.get("uid") != trial.metadata.uid for owner in owners):
-            raise TerminalError(
-                f"{kind.kind} {key_of(trial)} belongs to another owner; delete it so that the trial can run"
-            )
+            raise TerminalError(f"{kind.kind} {key} belongs to another owner; delete it so that the trial can run")
 
     def _tell(self, trial: Trial, reason: str, what: str) -> None:
         self._events.record(trial, warning=False, reason=reason, message=f"Job {trial.name} {what}")
@@ -322,7 +320,7 @@ class TrialReconciler:
         if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
             return False
         with suppress(NotFoundError):  # gone, or by now another owner's of that name
-            self._store.delete(job_kind(trial), key_of(trial), uid=uid)
+            self._store.delete(*job_place(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
         return True
 

@@ -9,8 +9,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import pytest
 
 from katib.api.metrics import MetricLog
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Trial
+from katib.api.trials import trial_state
+from katib.api.types import Trial, TrialState
 from katib.controllers.kinds import TRIAL, key_of
 from katib.controllers.ports import TrialReport
 from katib.controllers.settings import ControllerSettings
