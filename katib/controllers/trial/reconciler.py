@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from katib.api.job_kinds import status_readings
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
-from katib.api.trials import ACTIVE, trial_state
+from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Trial, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
@@ -270,11 +270,11 @@ class TrialReconciler:
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
 
-        A second run of a finished trial would be wrong. A trial that had a job before is thus read again: the cache
-        may be behind, and does not keep the job.
+        A second run of a finished trial would be wrong. A trial that had a job before, or that another program said to
+        run, is thus read again: the cache may be behind, and does not keep the job.
         """
         current = trial
-        if had_job(trial):
+        if had_job(trial) or trial_state(trial) is not TrialState.PENDING:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
