@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from katib.api.job_kinds import status_readings
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
-from katib.api.trials import ACTIVE, TrialState, trial_state
-from katib.api.types import Trial, TrialStatus
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial, TrialState, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
