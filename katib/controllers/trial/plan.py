@@ -160,6 +160,7 @@ class Observed:
         is_ending: Whether programs of its job may still run though the job is not there any more.
         is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
             then says that the trial is created and that it runs.
+        may_lose_event: Whether that event does not come where a job has lost its label on its way.
     """
 
     trial: Trial
@@ -169,6 +170,7 @@ class Observed:
     verdict: str = ""
     is_ending: bool = False
     is_announced: bool = False
+    may_lose_event: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
     refusal_patience_seconds: float = 60.0
@@ -213,7 +215,7 @@ def plan_trial(seen: Observed) -> TrialPlan:
         return _stopping(seen, status)
     if seen.job is None:
         event = _job_event(seen, "JobCreated", "been created")
-        again = JOB_EVENT_SECONDS if seen.is_announced else None
+        again = JOB_EVENT_SECONDS if seen.is_announced and seen.may_lose_event else None
         return TrialPlan(status=status, create_job=True, event=event, again_after_seconds=again)
     return _judged(seen, status, seen.job)
 

@@ -104,6 +104,7 @@ class TrialReconciler:
         self._verdict_of = verdict_of
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
+        self._may_lose_events = caches.jobs.shows_labelled
         self._observations = observations
         self._events = events
         self._clock, self._started = clock, clock.now()
@@ -181,6 +182,7 @@ class TrialReconciler:
                 verdict=self._verdict_of(trial),
                 is_ending=is_ending,
                 is_announced=job is None and trial_state(trial) in ACTIVE and self._is_announced(trial),
+                may_lose_event=self._may_lose_events,
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
                 refusal_patience_seconds=self._settings.refusal_patience_seconds,

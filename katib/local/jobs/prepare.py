@@ -222,10 +222,11 @@ def _containers(
         target.mkdir(parents=True, exist_ok=True)
     for target in (directory, *further.values()) if in_images else ():
         target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    trial = trial_name(job)
     ours = {
         **wanted.defaults,
         **tools.metrics.variables(job),
-        "KATIB_TRIAL_NAME": trial_name(job),
+        "KATIB_TRIAL_NAME": trial,
         "KATIB_TRIAL_DIR": str(directory),
     }
     checkpoint = tools.owner.checkpoint(job)
@@ -259,7 +260,7 @@ def _containers(
         paths=further,
         visible=tools.settings.visible,
         network=network,
-        labels={"katib.namespace": identity.namespace, "katib.trial": trial_name(job), "katib.pod": identity.name},
+        labels={"katib.namespace": identity.namespace, "katib.trial": trial, "katib.pod": identity.name},
     )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
