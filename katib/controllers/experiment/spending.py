@@ -14,8 +14,8 @@ from datetime import datetime
 
 from katib.api.budgets import HOURS, Budget, read_holds
 from katib.api.names import HOLDS_ANNOTATION
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Trial
+from katib.api.trials import trial_state
+from katib.api.types import Trial, TrialState
 
 _EPSILON = 1e-9
 
