@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from katib.api.metrics import MetricLog, parse_value
+from katib.api.names import QUEUE_LABEL
 from katib.api.wording import either
 from katib.errors import FieldError
 
@@ -130,6 +131,35 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
         if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Suspended", "True"):
             return True
     return False
+
+
+def with_suspension(job: Mapping[str, Any], *, suspended: bool) -> dict[str, Any]:
+    """Return a job with the field that suspends it as given, unchanged where that is what an absent one says.
+
+    A job of a kind without a known field, and one whose field cannot be set because its spec is malformed, stays.
+    """
+    field = suspend_field(job)
+    if not field or bool(value_at(job, field)) is suspended:
+        return dict(job)
+    *parents, name = field
+    changed = place = dict(job)
+    for parent in parents:
+        inner = place.get(parent) or {}
+        if not isinstance(inner, Mapping):
+            return dict(job)
+        place[parent] = place = dict(inner)
+    place[name] = suspended
+    return changed
+
+
+def queue_of(job: Mapping[str, Any]) -> str:
+    """Return the queue of Kueue that a job names; empty where it names none."""
+    queue = value_at(job, ("metadata", "labels", QUEUE_LABEL))
+    return queue if isinstance(queue, str) else ""
+
+
+IN_QUEUE = "waits in Kueue's queue "
+"""What a trial says begins with so while Kueue has its job suspended; the queue follows, and why."""
 
 
 def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:

@@ -18,11 +18,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from katib.cluster.configuration.models import ControllerConfig
 from katib.cluster.leader.lease import LEASE
@@ -38,6 +36,7 @@ from tests.support.control_plane import (
     ControlPlane,
     an_experiment_of_stand_ins,
     ended,
+    rules_of_the_controller,
 )
 from tests.support.experiments import a_double
 from tests.support.ports import free_port
@@ -47,7 +46,6 @@ from tests.support.waiting import eventually, never
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 _NUMBERS = itertools.count()
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests" / "components"
 OBJECTIVE = {"type": "minimize", "objectiveMetricName": "loss"}
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
 
@@ -528,21 +526,11 @@ def test_what_a_user_stored_stays_byte_for_byte_to_the_end(
     assert controller.is_alive
 
 
-def rules_of_the_manifests() -> list[dict[str, Any]]:
-    """Return what the controller may do, and what it may do to the jobs of these tests."""
-    of_secrets = (MANIFESTS / "webhook" / "certificate.yaml", MANIFESTS / "db-manager" / "key.yaml")
-    files = [*(MANIFESTS / "rbac").glob("controller*.yaml"), *of_secrets]
-    roles = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
-    jobs = {"apiGroups": ["test.katib.dev"], "resources": ["standins"]}
-    verbs = {"verbs": ["get", "list", "watch", "create", "delete"]}
-    return [*(rule for role in roles for rule in role.get("rules") or ()), {**jobs, **verbs}]
-
-
 def test_the_rights_of_the_manifests_are_enough_from_the_first_finalizer_to_the_deletion(
     plane: ControlPlane, namespace: str
 ) -> None:
     controller = plane.controller("just-its-rights")
-    controller.kubeconfig = plane.server.user("controller-rights", rules_of_the_manifests())
+    controller.kubeconfig = plane.server.user("controller-rights", rules_of_the_controller())
     controller.start()
     try:
         controller.await_work()
