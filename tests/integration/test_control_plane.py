@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
 from katib.cluster.configuration.models import ControllerConfig
 from katib.cluster.leader.lease import LEASE
 from katib.errors import KatibError
@@ -475,6 +476,45 @@ def test_budget_and_parallelism_may_be_edited_while_it_runs(
         plane.stand_ins.end(job, "0.5")
 
     assert_ran_once(plane, namespace, "demo", 8)
+    assert controller.is_alive
+
+
+@pytest.mark.parametrize(
+    ("budget", "unit", "more"),
+    [("2s", "hours", "1h"), ("0.002 gpu-hours", "gpu", "9 gpu-hours"), ("$0.02", "$", "$99")],
+)
+def test_a_budget_that_is_spent_ends_jobs_and_a_larger_one_lets_the_experiment_go_on(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess, budget: str, unit: str, more: str
+) -> None:
+    """Each trial has two cards at $9 an hour; the first one ends by itself, two run when the budget ends."""
+    made = an_experiment_of_stand_ins("demo", namespace, maxTrialCount=6, resumePolicy="LongRunning")
+    job = made["spec"]["trialTemplate"]["trialSpec"]
+    job["spec"]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
+    made["metadata"]["annotations"] = {BUDGET_ANNOTATION: budget, PRICES_ANNOTATION: "gpu=9"}
+    began: list[str] = []
+
+    def outcome(job: Object) -> str | None:
+        began.append(job["metadata"]["name"])
+        return "0.5" if began[0] == began[-1] else None
+
+    plane.stand_ins.outcome = outcome
+    plane.store.create(made)
+
+    assert ended(plane.wait_for_end("demo", namespace)) == "ExperimentBudgetSpent"
+    eventually(lambda: not plane.store.list(STAND_IN, namespace).items)
+    (usage,) = eventually(lambda: status_of(plane, "demo", namespace).get("budgetUsage"))
+    assert usage["unit"] == unit
+    assert float(usage["used"]) >= float(usage["limit"]) * (1 - 1e-6)
+    eventually(
+        lambda: status_of(plane, "demo", namespace).get("trialsKilled") == 2,
+        picture=lambda: str(plane.trials(namespace)),
+    )
+    assert plane.experiment("demo", namespace)["status"]["conditions"][-1]["type"] == "Succeeded"
+
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    stored = plane.experiment("demo", namespace)
+    plane.store.patch(stored, {"metadata": {"annotations": {BUDGET_ANNOTATION: more}}})
+    eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded", 0) + 2 == 6)
     assert controller.is_alive
 
 
