@@ -365,10 +365,14 @@ def ended(experiment: Object) -> str:
 
 
 def rules_of_the_controller() -> list[dict[str, Any]]:
-    """Return what the manifests allow the controller, and what it may do to StandIns."""
-    of_secrets = (_COMPONENTS / "webhook" / "certificate.yaml", _COMPONENTS / "db-manager" / "key.yaml")
-    files = [*(_COMPONENTS / "rbac").glob("controller*.yaml"), *of_secrets]
-    roles = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
+    """Return what the manifests allow the controller, and what it may do to StandIns.
+
+    With the component for OptimizationJobs: their kind stays on an API server once a test has installed it.
+    """
+    places = ("webhook/certificate.yaml", "db-manager/key.yaml", "optimization-jobs/rbac.yaml")
+    files = [*(_COMPONENTS / "rbac").glob("controller*.yaml"), *(_COMPONENTS / place for place in places)]
+    found = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
+    roles = [role for role in found if not role["metadata"]["name"].startswith("katib-optimization-jobs-")]  # of users
     jobs = {"apiGroups": ["test.katib.dev"], "resources": ["standins"]}
     verbs = {"verbs": ["get", "list", "watch", "create", "delete"]}
     return [*(rule for role in roles for rule in role.get("rules") or ()), {**jobs, **verbs}]

@@ -124,6 +124,7 @@ class TrialReconciler:
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
+        self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
         self._is_first_list = True
@@ -201,6 +202,8 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
+        if job is not None and view is not None:
+            self._take_status(trial, job, now, is_over=plan.status.completion_time is not None or bool(view.ended_at))
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
@@ -259,6 +262,20 @@ class TrialReconciler:
             return _NO_REPORT
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
         return self._observations.summarize(trial, from_status)
+
+    def _take_status(self, trial: Trial, job: Object, now: datetime, *, is_over: bool) -> None:
+        """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
+        uid, objective = trial.metadata.uid, trial.spec.objective
+        if is_over or objective is None:
+            self._status_taken.pop(uid, None)
+            return
+        found = status_readings(job, objective.metric_names, now)
+        if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
+            return
+        with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
+            if not self._observations.take_status(trial, found):
+                return  # the answer wakes us
+        self._status_taken[uid] = said
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         is_announced = plan.create_job and self._is_announced(trial)
@@ -357,6 +374,7 @@ class TrialReconciler:
         self._store.patch(as_read(trial), without_finalizer(trial, TRIAL_FINALIZER))
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
+        self._status_taken.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
         self._may_have_job.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)
