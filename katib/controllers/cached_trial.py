@@ -1,8 +1,9 @@
 """Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
 
 What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept at most as long
-as the trial waits to run; what remains is its kind. A cached trial is thus for reading, for writing its status, and for
-patching; code that creates its job again reads the stored object first. A trial that has ended can be packed.
+as the trial waits to run; what remains is its kind, and its queue. A cached trial is thus for reading, for writing its
+status, and for patching; code that creates its job again reads the stored object first. A trial that has ended can be
+packed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, TypeVar
 
 from msgspec import json, structs
 
+from katib.api.job_kinds import queue_of
+from katib.api.names import QUEUE_LABEL
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial, TrialState
 from katib.runtime.informer import Informer
@@ -106,7 +109,9 @@ def _owner_of(trial: Trial) -> str:
 
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
-    return {key: job.get(key, "") for key in _KIND_FIELDS}
+    """Return what is kept of a job: its kind, and the queue that it names."""
+    kept: dict[str, Any] = {key: job.get(key, "") for key in _KIND_FIELDS}
+    return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
 
 
 def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:

@@ -210,6 +210,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
+        queued=update.queued,
         runs=runs,
         place=update.place,
         last_failure=update.last_failure,

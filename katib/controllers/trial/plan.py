@@ -118,6 +118,7 @@ class JobView:
         waiting: Why a pod of it does not get to run; empty when all run, or may run soon.
         is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
+        queued: Where it waits, and why, if something that queues jobs has it suspended.
         runs: Whether something of it runs, as far as that is known.
         place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
         last_failure: How a container of it ended that failed last.
@@ -137,6 +138,7 @@ class JobView:
     waiting: str = ""
     is_trouble: bool = True
     suspended: bool = False
+    queued: str = ""
     runs: bool = True
     place: str = ""
     last_failure: str = ""
@@ -330,10 +332,11 @@ def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    if job.suspended:
+        news = job.queued or "its job is suspended"
+        return _with_news(seen, status, SUSPENDED_REASON, news, runs=False, warning=False)
     if job.refusal is not None:
         return _without_pods(seen, status, job.refusal)
-    if job.suspended:
-        return _with_news(seen, status, SUSPENDED_REASON, "its job is suspended", runs=False, warning=False)
     if job.retrying:
         return _with_news(seen, status, RETRYING_REASON, job.retrying, runs=job.runs)
     if job.waiting:

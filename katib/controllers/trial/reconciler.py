@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from katib.api.job_kinds import status_readings
+from katib.api.job_kinds import queue_of, status_readings, with_suspension
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
@@ -69,6 +69,11 @@ _HELD_UP_REASONS: dict[type[KatibError], str] = {
 }
 
 
+def no_queues() -> bool:
+    """Return that nothing starts the jobs that name a queue."""
+    return False
+
+
 def no_verdict(_trial: Trial) -> str:
     """Return that a trial may go on."""
     return ""
@@ -86,6 +91,7 @@ class TrialReconciler:
         settings: Times and limits.
         pods: What the pods of a job say; None where jobs say it all.
         verdict_of: Why a running trial is to be stopped early; empty while it may go on.
+        has_queues: Whether jobs that name a queue are started by what queues them.
     """
 
     def __init__(
@@ -98,9 +104,11 @@ class TrialReconciler:
         settings: ControllerSettings,
         pods: PodWatcher | None = None,
         verdict_of: Callable[[Trial], str] = no_verdict,
+        has_queues: Callable[[], bool] = no_queues,
     ) -> None:
         self._store = store
         self._pods = pods
+        self._has_queues = has_queues
         self._verdict_of = verdict_of
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
@@ -112,6 +120,7 @@ class TrialReconciler:
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
+        self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
         self._is_first_list = True
@@ -191,6 +200,8 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
+        if job is not None and view is not None:
+            self._take_status(trial, job, now, is_over=plan.status.completion_time is not None or bool(view.ended_at))
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
@@ -250,6 +261,20 @@ class TrialReconciler:
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
         return self._observations.summarize(trial, from_status)
 
+    def _take_status(self, trial: Trial, job: Object, now: datetime, *, is_over: bool) -> None:
+        """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
+        uid, objective = trial.metadata.uid, trial.spec.objective
+        if is_over or objective is None:
+            self._status_taken.pop(uid, None)
+            return
+        found = status_readings(job, objective.metric_names, now)
+        if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
+            return
+        with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
+            if not self._observations.take_status(trial, found):
+                return  # the answer wakes us
+        self._status_taken[uid] = said
+
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         if plan.create_job and not self._create_job(trial):
             return DONE
@@ -281,6 +306,8 @@ class TrialReconciler:
             if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
         job = job_of(current)
+        if queue_of(job):  # not to run before it is queued, nor to wait where there are no queues
+            job = with_suspension(job, suspended=self._has_queues())
         if not self._has_empty_log(trial):
             return False  # the answer wakes us
         self._may_have_job.add(trial.metadata.uid)
@@ -342,6 +369,7 @@ class TrialReconciler:
         self._store.patch(as_read(trial), without_finalizer(trial, TRIAL_FINALIZER))
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
+        self._status_taken.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
         self._may_have_job.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)

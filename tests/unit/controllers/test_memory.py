@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 from msgspec import ValidationError
 
+from katib.api.names import QUEUE_LABEL
 from katib.api.types import ObjectMeta, Trial
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.freshness import Freshness
@@ -105,6 +106,16 @@ def test_a_trial_that_the_store_has_read_is_shared_only_while_it_waits() -> None
     Trial.read_once(malformed)
     with pytest.raises(ValidationError):
         TrialDecoder()(malformed)
+
+
+def test_the_queue_of_a_job_that_runs_is_kept_for_when_it_is_preempted() -> None:
+    running = a_large_trial(1, "Created", "Running")
+    running["spec"]["runSpec"]["metadata"] = {"labels": {QUEUE_LABEL: "team-a", "more": "text"}}
+
+    assert TrialDecoder()(running).spec.run_spec == {
+        **{key: running["spec"]["runSpec"][key] for key in ("apiVersion", "kind")},
+        "metadata": {"labels": {QUEUE_LABEL: "team-a"}},
+    }
 
 
 def test_what_is_left_out_and_shared_changes_nothing_else() -> None:
