@@ -213,7 +213,9 @@ def plan_trial(seen: Observed) -> TrialPlan:
     status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
-    if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
+    # How a job ends that is going away says nothing of it: only one that ended before anybody deleted it counts.
+    has_ended = seen.job is not None and not seen.job.is_going and seen.job.ended_at is not None
+    if not has_ended and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
         event = _job_event(seen, "JobCreated", "been created")
@@ -317,11 +319,6 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
     running = find_condition(status.conditions, TrialCondition.RUNNING)
     why = "" if running is None else running.message.removeprefix(STOPPING_WORDS)
     return _early_stopped(seen, _running(status, seen.now), why)
-
-
-def _ended_by_itself(job: JobView | None) -> bool:
-    """Return whether a job ended before anybody deleted it. How one ends that is going away says nothing of it."""
-    return job is not None and not job.is_going and job.ended_at is not None
 
 
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:

@@ -139,7 +139,10 @@ def prepare_pod(
         request=request,
         cannot_start=problem,
         annotations=dict(identity.annotations),
-        images=_images(spec),
+        images={
+            container.get("name", ""): container.get("image", "")
+            for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        },
         holder=_holder(job, tools.owner),
     )
 
@@ -157,11 +160,6 @@ def _holder(job: Object, owner: JobOwner) -> str:
     """Return for whom pods lease resources, in the words of a user."""
     experiment = owner.pod_labels(job).get(EXPERIMENT_LABEL)
     return f"experiment {experiment}" if experiment else f"job {Key.of(job).name}"
-
-
-def _images(spec: Mapping[str, Any]) -> dict[str, str]:
-    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return {container.get("name", ""): container.get("image", "") for container in containers}
 
 
 def _new_directory(wanted: Path) -> Path:
