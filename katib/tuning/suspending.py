@@ -36,9 +36,9 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if trial_state(trial) not in ACTIVE:
             remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
             raise invalid(what, "it has ended", remedy, "suspend-ended")
-        if not suspended and (words := waiting_words(trial)).startswith(IN_QUEUE):
-            remedy = "it goes on by itself once Kueue admits it, which would suspend it again now"
-            raise invalid(what, f"it {words}", remedy, "resume-queued")
+        if (words := waiting_words(trial)).startswith(IN_QUEUE):
+            remedy = "Kueue decides when it runs; to hold it back, set spec.active of its Workload to false"
+            raise invalid(what, f"it {words.partition(':')[0]}", remedy, "suspend-queued")
         run_spec = trial.spec.run_spec or {}
         kind, path = Kind.of(run_spec), suspend_field(run_spec)
         if not path:
