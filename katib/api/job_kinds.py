@@ -54,6 +54,11 @@ _KINDS = {
 
 KNOWN_KINDS = tuple(_KINDS)
 
+_SUSPEND_FIELDS = {
+    (version.rpartition("/")[0], name): kind.suspend for name, kind in _KINDS.items() for version in kind.api_versions
+}
+"""By group and kind: a kind of that name of another group, such as Volcano's Job, is another kind."""
+
 _LONGEST = 60
 _NEAR = 0.8
 """How alike a misspelt kind is to the one that is meant: most kinds end in Job, and JAXJob is no RayJob."""
@@ -107,14 +112,8 @@ def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
 
 
 def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path of the field that suspends a job; empty where its kind has none that is known.
-
-    A kind of that name of another group, such as Volcano's Job, is another kind.
-    """
-    kind, group = known_kind(obj), str(obj.get("apiVersion", "")).rpartition("/")[0]
-    if kind is not None and group in [version.rpartition("/")[0] for version in kind.api_versions]:
-        return kind.suspend
-    return ()
+    """Return the path of the field that suspends a job; empty where its kind has none that is known."""
+    return _SUSPEND_FIELDS.get((str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind"))), ())
 
 
 def is_suspended(job: Mapping[str, Any]) -> bool:

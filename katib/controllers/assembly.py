@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from msgspec import structs
-
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.api.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.controllers.caches import Caches
 from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler
@@ -215,8 +214,10 @@ def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
     old, new = event.old, event.new
     if old is None or new is None:
         return False
-    before = structs.replace(old.metadata, resource_version=new.metadata.resource_version)
-    return before == new.metadata and old.spec == new.spec
+    return _all_but_revision(old.metadata) == _all_but_revision(new.metadata) and old.spec == new.spec
+
+
+_all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ if name != "resource_version"))
 
 
 def _has_answered_all(event: InformerEvent[Suggestion]) -> bool:

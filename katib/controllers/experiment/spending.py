@@ -15,8 +15,8 @@ from datetime import datetime
 from katib.api.budgets import HOURS, Budget, read_holds
 from katib.api.conditions import find_condition
 from katib.api.names import HOLDS_ANNOTATION
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Trial, TrialCondition
+from katib.api.trials import trial_state
+from katib.api.types import Trial, TrialCondition, TrialState
 
 _EPSILON = 1e-9
 

@@ -103,7 +103,7 @@ class TrialLogs:
         )
 
     def end(self, trial: Trial) -> None:
-        """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine.
+        """Take no more readings of a trial: its end is stored, and its observation is made. Repeating it is fine.
 
         Where the log is at hand there is nothing to do: who may report is decided where reports come in.
         """

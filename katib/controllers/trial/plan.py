@@ -90,6 +90,9 @@ UNCOLLECTED_REASON = "PodWithoutCollector"
 UNMEASURED_REASON = "TrialSucceededUnmeasured"
 """Reason of Succeeded where nothing is collected; no other trial succeeds without an observation."""
 
+JOB_EVENT_SECONDS = 2.0
+"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
+
 _REPAIR_SECONDS = 5.0
 """How often to look whether a job with such a pod runs again; its deletion wakes us anyway."""
 
@@ -157,6 +160,8 @@ class Observed:
         log_refusal: Why the log refused reports of the trial.
         verdict: Why its early stopping service wants it stopped; empty while it may go on.
         is_ending: Whether programs of its job may still run though the job is not there any more.
+        is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
+            then says that the trial is created and that it runs.
     """
 
     trial: Trial
@@ -165,6 +170,7 @@ class Observed:
     log_refusal: str = ""
     verdict: str = ""
     is_ending: bool = False
+    is_announced: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
     refusal_patience_seconds: float = 60.0
@@ -202,13 +208,15 @@ class TrialPlan:
 
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = with_start(seen.trial.status, seen.now)
+    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
     if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
-        return TrialPlan(status=status, create_job=True, event=_job_event(seen, "JobCreated", "been created"))
+        event = _job_event(seen, "JobCreated", "been created")
+        again = JOB_EVENT_SECONDS if seen.is_announced else None
+        return TrialPlan(status=status, create_job=True, event=event, again_after_seconds=again)
     return _judged(seen, status, seen.job)
 
 

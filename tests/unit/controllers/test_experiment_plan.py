@@ -9,8 +9,7 @@ import pytest
 from msgspec import structs
 
 from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
-from katib.api.trials import TrialState
-from katib.api.types import ParameterAssignment, Trial, TrialAssignment
+from katib.api.types import ParameterAssignment, Trial, TrialAssignment, TrialState
 from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
 from katib.controllers.experiment.spending import Uses
