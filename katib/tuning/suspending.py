@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
-from katib.api.job_kinds import IN_QUEUE, suspend_field, value_at
+from katib.api.job_kinds import IN_QUEUE, nested, suspend_field, value_at
 from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Trial
 from katib.controllers.kinds import TRIAL
@@ -52,10 +51,7 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if trial.metadata.uid not in (owner.get("uid") for owner in owners):
             raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
         if bool(value_at(job, path)) is not suspended:
-            change: Any = suspended
-            for name in reversed(path):
-                change = {name: change}
-            job = store.patch(job, change)
+            job = store.patch(job, nested(path, suspended))
         if bool(value_at(job, path)) is not suspended:
             cause = f"the API server dropped {'.'.join(path)} of its {kind.kind}, which it does not know"
             raise invalid(what, cause, "a newer Kubernetes or operator is needed for it", "suspend-unknown")
