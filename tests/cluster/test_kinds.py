@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.job_kinds import suspend_field, value_at
+from katib.api.job_kinds import nested, suspend_field, value_at
 from katib.cluster.pods.reading import COLLECTORS
 from katib.version import __version__
 from tests.support.operators import (
@@ -184,10 +184,8 @@ def keeps_suspend(room: Room) -> bool:
     """Return whether the API server knows `suspend` of a Job, as from Kubernetes 1.21 on."""
     job = {**batch_job(STEP), "metadata": {"name": "kept"}}
     job["spec"]["suspend"] = True
-    where = f"--namespace={room.namespace}"
-    made = room.cluster.run(
-        "create", where, "--validate=false", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(job)
-    )
+    options = (f"--namespace={room.namespace}", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-")
+    made = room.cluster.run("create", *options, stdin=json.dumps(job))
     return bool(json.loads(made)["spec"].get("suspend"))
 
 
@@ -225,9 +223,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
         workload = room.cluster.find(workloads, f"of-{name}", room.namespace)
         assert workload is not None
         room.cluster.set_status("workloads", workload, {"conditions": conditions})
-        change: Json = {"suspend": not types["Admitted"]}
-        for parent in reversed(suspend_field(wanted)[:-1]):
-            change = {parent: change}
+        change = nested(suspend_field(wanted), not types["Admitted"])
         where = f"--namespace={room.namespace}"
         room.cluster.run("patch", jobs, name, where, "--type=merge", "-p", json.dumps(change))
 
