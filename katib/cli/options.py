@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
 from katib.errors import InvalidError, invalid
 
@@ -104,7 +104,7 @@ detach = click.option(
 
 
 def budget(function: F) -> F:
-    """Add the options for a budget; the command gets them as annotations of the experiment."""
+    """Add the options for a budget; the command gets them as `annotations` of the experiment."""
 
     @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
     @click.option(
@@ -114,7 +114,23 @@ def budget(function: F) -> F:
     def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
         found = {BUDGET_ANNOTATION: limits} if limits else {}
         found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
-        return function(*args, budget=found, **kwargs)
+        return function(*args, annotations=found, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def checkpoint(function: F) -> F:
+    """Add the option for folders of checkpoints; the command gets it among the annotations of the experiment."""
+
+    @click.option(
+        "--checkpoint",
+        is_flag=True,
+        help="Give each trial a folder, KATIB_CHECKPOINT_DIR, from which it goes on after Ctrl-C or a crash.",
+    )
+    @functools.wraps(function)
+    def command(*args: Any, checkpoint: bool, annotations: dict[str, str], **kwargs: Any) -> Any:
+        found = {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}
+        return function(*args, annotations={**annotations, **found}, **kwargs)
 
     return command  # type: ignore[return-value]  # click calls it by its parameters
 
@@ -184,7 +200,9 @@ class Cluster:
         return context + (f" --kubeconfig {shlex.quote(str(self.kubeconfig))}" if self.kubeconfig is not None else "")
 
 
-_OF_OBJECTS = re.compile(r"(?<=`)katib (?:best|budget|get|logs|metrics|resume|serve|stop|suspend|trials|why)\b[^`]*")
+_OF_OBJECTS = re.compile(
+    r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|suspend|trials|why)\b[^`]*"
+)
 """Commands in sentences that need to know where an object is."""
 
 

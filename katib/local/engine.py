@@ -379,6 +379,7 @@ class Engine:
             self._log_servers.variables_of if machine.images is None else self._variables_in_containers,
             python_path({} if machine.images is not None else os.environ),
             self._observations.read,
+            self._observations.rewind,
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)

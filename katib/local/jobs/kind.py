@@ -64,7 +64,8 @@ class Plan:
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
         restarts_log: All pods begin again, with those that start now, for a reason of this machine: a port that was
-            taken, a guard that died. That try never counted, so what it reported is removed first. A try that the
+            taken, a guard that died; or they were suspended. That try never counted, so what it reported is removed
+            first, unless the next one goes on from a checkpoint, or may do so after a suspension. A try that the
             author of the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported
             before it stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without
             the earlier readings its curve would begin in the middle.
