@@ -145,6 +145,7 @@ class NewPod:
         rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
         restarts_on_failure: Whether a container that failed is started again in its pod.
         processes: How many processes a container starts that share what it requests.
+        slots: How many processes a launcher of MPI starts, on all hosts of its host file; 0: it is none.
     """
 
     name: str
@@ -160,6 +161,7 @@ class NewPod:
     rewrites: Mapping[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
     processes: int = 1
+    slots: int = 0
 
 
 LabelValues = str | range | None

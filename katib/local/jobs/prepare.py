@@ -141,6 +141,7 @@ def prepare_pod(
         annotations=dict(identity.annotations),
         images=_images(spec),
         holder=_holder(job, tools.owner),
+        slots=wanted.slots,
     )
 
 

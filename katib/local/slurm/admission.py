@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.types import CollectorKind, ExperimentSpec
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, invalid
 from katib.local.findings import mapping
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
@@ -49,13 +49,9 @@ class SlurmGate:
             path: Where the job stands.
             spec: With defaults.
         """
-        errors = []
-        if kind.kind == "MPIJob":
-            cause, remedy = "an MPIJob does not run in Slurm", 'write a Job whose program is started by "srun --mpi"'
-            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
-        elif self._allocation and kind != _JOB:
-            cause, remedy = f"a {kind.kind} is not a step of an allocation", "run katib on a login node, or write a Job"
-            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
+        errors: list[FieldError] = []
+        if self._allocation and kind.kind == "MPIJob":
+            errors += not_a_step("an MPIJob", f"{path}.kind").errors
         collector = spec.metrics_collector_spec
         if collector is not None and collector.kind not in READ_FROM_FILES:
             cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
@@ -78,8 +74,16 @@ class SlurmGate:
         annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
         own = () if any(map(has_placeholder, annotations.values())) else annotated_options(annotations, path)
         requests = [request for template, count in templates for request in [_request(template)] * count]
+        if kind.kind == "MPIJob":  # whose tasks share what its launcher requests
+            requests = [Request()]
         requested = requested_options(requests[0]) if kind == _JOB else gang_options(requests)
         return (*requested, *self._options, *own)
+
+
+def not_a_step(what: str, path: str = "spec.trialTemplate") -> InvalidError:
+    """Return the error for what cannot run inside an allocation: it has steps of its own."""
+    remedy = 'run katib on a login node, or write a Job whose program is started by "srun --mpi"'
+    return invalid(path, f"{what} is not a step of an allocation", remedy, "slurm-kind")
 
 
 def _request(template: Mapping[str, Any]) -> Request:

@@ -12,11 +12,11 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from katib.errors import UnavailableError
-from katib.local.slurm.commands import JobState, Slurm, error_text, is_passing, refused
+from katib.local.slurm.commands import TIMEOUT_SECONDS, JobState, Slurm, error_text, is_passing, refused
 from katib.local.slurm.scheduler import LOOK_SECONDS, Submission
 from katib.runtime.clock import Clock
 
@@ -117,6 +117,31 @@ class StepScheduler:
     def signal(self, job: str, name: str) -> None:
         """Send a signal to all processes of a step."""
         threading.Thread(target=self._signal, args=(job, name), name="scancel", daemon=True).start()
+
+    def signal_process(self, node: str, pid: int, name: str) -> None:
+        """Send a signal to the process group of one pod in a step that others share."""
+        argv = ["srun", f"--jobid={self._allocation}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"]
+        argv += [f"--nodelist={node}", "--chdir=/", "sh", "-c", f"kill -s {name} -- -{pid}"]
+        threading.Thread(target=self._call, args=(argv,), name="srun-kill", daemon=True).start()
+
+    def _call(self, argv: Sequence[str]) -> None:
+        try:
+            environment = step_environment({}, self._slurm.environment)
+            done = subprocess.run(  # noqa: S603 - our own command
+                argv,
+                env={**environment, "PATH": self._slurm.environment.get("PATH", os.defpath)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            _log.warning("Pod not signalled", extra={"cause": str(error)})
+            return
+        if done.returncode:
+            _log.info("Pod not signalled", extra={"cause": error_text(done.stderr)})
 
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
