@@ -2,8 +2,9 @@
 
 `jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
 were called and the files that a trial leaves. `steps` does the same inside an allocation of all nodes, beside bare
-steps of `srun`. `follow` prints what it takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the
-share of a core and the growth of memory.
+steps of `srun`. `survive` kills katib 20 times, and slurmd and slurmctld 10 times each, while 200 trials run, and
+says what became of them; it fails where that is not 200 trials with their values and no job. `follow` prints what it
+takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the share of a core and the growth of memory.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -19,15 +21,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from tests.support.experiments import an_experiment
-from tests.support.slurm import SlurmCluster, slurm_cluster, why_not
+from tests.support.slurm import NODES, SlurmCluster, slurm_cluster, why_not
 
 TRIALS, PARALLEL, ROUNDS = 200, 12, 2
 COMMAND = "echo loss=${trialParameters.learningRate}"
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
+SEED, LAST_SECONDS = 1, 60.0
+"""Of `survive`: the order of kills; how long what Slurm shows of jobs that have ended may last."""
+
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
 _SHIM = '#!/bin/sh\necho {name} >>{log}\nexec {program} "$@"\n'
@@ -69,8 +77,8 @@ def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
     return time.perf_counter() - began
 
 
-def experiment(directory: Path, trials: int, parallel: int) -> Path:
-    raw = an_experiment(command=COMMAND, maxTrialCount=trials, parallelTrialCount=parallel)
+def experiment(directory: Path, trials: int, parallel: int, command: str = COMMAND) -> Path:
+    raw = an_experiment(command=command, maxTrialCount=trials, parallelTrialCount=parallel)
     template = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
     template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "64Mi"}}
     path = directory / "experiment.json"
@@ -154,6 +162,65 @@ def follow(cluster: SlurmCluster) -> None:
     cluster.command("scancel", "--user=root")
 
 
+def survive(cluster: SlurmCluster) -> None:
+    base = {**os.environ, **cluster.environment}
+    draw = random.Random(SEED)
+    kills = ["katib"] * 20 + ["slurmctld"] * 10 + [node for _, node in zip(range(10), cycle(NODES), strict=False)]
+    draw.shuffle(kills)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        ran = directory / "ran"
+        command = f"sleep 0.5; {COMMAND}; echo $KATIB_TRIAL_NAME >>{ran}"
+        file = experiment(directory, TRIALS, PARALLEL, command)
+        argv = [sys.executable, "-m", "katib.cli", "run", str(file), "--on", "slurm", "-q"]
+        start = partial(subprocess.Popen, argv, cwd=directory, env=base)
+        began, process = time.perf_counter(), start()
+        for number, kill in enumerate(kills, 1):
+            due = number * TRIALS // (len(kills) + 2)
+            while len(_words(ran)) < due and process.poll() is None:
+                time.sleep(_PAUSE_SECONDS)
+            if kill == "katib":
+                process.kill()
+                process.wait()
+                process = start()
+            else:
+                cluster.kill(kill)
+                time.sleep(draw.random())
+                cluster.start_daemon(kill)
+            with suppress(subprocess.SubprocessError):  # the controller may be away; an administrator comes again
+                cluster.resume_nodes()
+        while process.poll() is None:
+            with suppress(subprocess.SubprocessError):
+                cluster.resume_nodes()
+            time.sleep(1)
+        code, seconds = process.returncode, time.perf_counter() - began
+        argv = [sys.executable, "-m", "katib.cli", "trials", "demo", "-o", "json"]
+        shown = subprocess.run(argv, cwd=directory, env=base, check=True, capture_output=True)
+        trials = json.loads(shown.stdout)["items"]
+        wrong = [trial for trial in trials if not _has_its_value(trial)]
+        deadline = time.monotonic() + LAST_SECONDS
+        while (left := cluster.command("squeue", "-h", "-o", "%i %T").split("\n")[:-1]) and time.monotonic() < deadline:
+            time.sleep(1)
+        programs, ends = len(cluster.trial_processes()), Counter(_words(ran))
+        killed = ", ".join(f"{count} of {what}" for what, count in Counter(kills).items())
+        twice = sum(ends.values()) - len(ends)
+        print(f"{killed} killed in {seconds:.0f} s; katib ended with {code}: {len(trials)} trials,")
+        print(f"  {len(trials) - len(wrong)} with their values; {len(ends)} programs ended, {twice} a second time;")
+        print(f"  jobs left: {len(left)}, programs left: {programs}")
+        if (code, len(trials), wrong, len(left), programs) != (0, TRIALS, [], 0, 0):
+            causes = [json.dumps(trial["status"]["conditions"][-1]) for trial in wrong]
+            sys.exit("\n".join(["not what it should be", *left, *causes]))
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def _has_its_value(trial: Mapping[str, Any]) -> bool:
+    metrics = trial["status"].get("observation", {}).get("metrics", [])
+    return [metric["latest"] for metric in metrics] == [trial["spec"]["parameterAssignments"][0]["value"]]
+
+
 def _ticks(pid: int) -> int:
     """Return the processor time of a process and of the children that it has waited for."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
@@ -165,12 +232,12 @@ def _memory(pid: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "follow"))
+    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "survive", "follow"))
     what = parser.parse_args().what
     if reason := why_not():
         sys.exit(f"no Slurm: {reason}")
     with slurm_cluster() as cluster:
-        {"jobs": jobs, "steps": steps, "follow": follow}[what](cluster)
+        {"jobs": jobs, "steps": steps, "survive": survive, "follow": follow}[what](cluster)
 
 
 if __name__ == "__main__":

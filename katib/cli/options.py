@@ -29,6 +29,7 @@ DEFAULT_PORT = 8765
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_NAMESPACE = "default"
 
+NODE_ADDRESS = "KATIB_NODE_ADDRESS"
 _VISIBLE_CARDS = "CUDA_VISIBLE_DEVICES"
 _MANY_CARDS = 1024
 
@@ -80,6 +81,12 @@ _PLACE = (
         multiple=True,
         metavar="NAME=VALUE",
         help="With --on slurm: an option of sbatch for all trials, such as partition=gpu. May be given several times.",
+    ),
+    click.option(
+        "--address",
+        envvar=NODE_ADDRESS,
+        metavar="HOST",
+        help="With --on slurm: where nodes reach this machine, for trials that push their metrics.",
     ),
     click.option(
         "--gpus",
@@ -285,9 +292,15 @@ def place(function: F) -> F:
     """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
 
     @functools.wraps(function)
-    def command(*args: Any, on: str, slurm_options: tuple[str, ...], gpus: str | None, **kwargs: Any) -> Any:
+    def command(
+        *args: Any, on: str, slurm_options: tuple[str, ...], address: str | None, gpus: str | None, **kwargs: Any
+    ) -> Any:
         if slurm_options and on != "slurm":
             raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
+        if on != "slurm":
+            refuse_beside("trials of this machine", "address")
+        elif address:
+            os.environ[NODE_ADDRESS] = address  # where an engine listens
         if gpus is not None and on == "slurm":
             words = "--gpus is for this machine; with --on slurm, request nvidia.com/gpu in the template"
             raise click.UsageError(words, click.get_current_context())

@@ -60,7 +60,7 @@ def write(directory: Path, command: str, *, job: dict[str, Any] | None = None, p
 
 def run(file: Path, cluster: SlurmCluster, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = katib("run", file, "--on", "slurm", *options, cwd=file.parent, **cluster.environment)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code, done.stderr + done.stdout
     return done
 
 
@@ -84,6 +84,31 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
     assert len(set(cluster.jobs()) - before) == 3
     assert files_of_trials(tmp_path) == ["job.json", "training.log"]
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
+
+
+PUSH = "python3 -c 'import katib; katib.report(loss=0.5, step=1); katib.report(loss=0.25, step=2)'"
+
+
+def test_readings_are_pushed_where_nodes_reach_katib_and_a_job_that_it_left_is_ended(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    command = f"{PUSH}; echo x >>began; test -e go || exec sleep 600; : ${{trialParameters.learningRate}}"
+    push = {"collector": {"kind": "Push"}}
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1, metricsCollectorSpec=push)
+    refused = run(file, cluster, code=2)
+    argv = [*KATIB, "run", str(file), "--on", "slurm", "--address", "127.0.0.1"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment(**cluster.environment)) as process:
+        eventually(lambda: words_of(tmp_path / "began") == ["x"], "a program that has pushed")
+        before = set(cluster.command("squeue", "-h", "-o", "%i").split())
+        process.kill()
+    (tmp_path / "go").touch()
+    run(file, cluster, "--address", "127.0.0.1")
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert "give --address HOST" in refused.stderr
+    assert [(reading["step"], reading["value"]) for reading in readings] == [(1, "0.5"), (2, "0.25")]
+    eventually(lambda: not before & set(cluster.command("squeue", "-h", "-o", "%i").split()), "the end of the first")
 
 
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:

@@ -179,10 +179,12 @@ class SlurmPods:
     # --- what outlives us ---------------------------------------------------------------------------------------------
 
     def kept(self) -> Iterator[KeptGroup]:
-        """Yield what the engine before has left a note of."""
-        for path in sorted(self._settings.notes.glob(f"*/{_NOTE}")):
-            with contextlib.suppress(OSError):
-                yield KeptGroup(path.parent.name, path.read_bytes())
+        """Yield what the engine before has left a note of, and what it had no time to end."""
+        for directory in sorted(self._settings.notes.glob("*/")):
+            try:
+                yield KeptGroup(directory.name, (directory / _NOTE).read_bytes())
+            except OSError:
+                yield KeptGroup(directory.name, b"")
 
     def resume(self, pods: Sequence[SlurmPod], _kept: KeptGroup, stopped: Collection[str]) -> None:
         """Go on with their jobs. One whose submission was not answered is looked for, and submitted if need be."""
@@ -215,11 +217,15 @@ class SlurmPods:
         if not wanted:
             return
         ids = {group.group for group in wanted}
-        jobs = self._settings.slurm.jobs()
-        found = [number for number, state in jobs.items() if _group_of(state.comment) in ids and not state.is_over]
+        slurm, allocation = self._settings.slurm, self._settings.allocation
+        if allocation:
+            found = [step for name, step in slurm.steps(allocation).items() if _group_of(name) in ids]
+        else:
+            found = [n for n, state in slurm.jobs().items() if _group_of(state.comment) in ids and not state.is_over]
         if found:
-            self._settings.slurm.cancel(found)
+            slurm.cancel(found)
         for group in ids:
+            self._noted.add(group)
             self.forget(group)
 
     def is_kept(self, group: str) -> bool:
