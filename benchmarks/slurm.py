@@ -1,10 +1,11 @@
 """Trials as jobs of a Slurm cluster of three nodes on this machine, beside a bare loop of `sbatch` and `squeue`.
 
 `jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
-were called and the files that a trial leaves. `steps` does the same inside an allocation of all nodes, beside bare
-steps of `srun`. `survive` kills katib 20 times, and slurmd and slurmctld 10 times each, while 200 trials run, and
-says what became of them; it fails where that is not 200 trials with their values and no job. `follow` prints what it
-takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the share of a core and the growth of memory.
+were called and the files that a trial leaves; then the seconds of submitit with Optuna, where they are installed.
+`steps` does the same inside an allocation of all nodes, beside bare steps of `srun`. `survive` kills katib 20 times,
+and slurmd and slurmctld 10 times each, while 200 trials run, and says what became of them; it fails where that is not
+200 trials with their values and no job. `follow` prints what it takes to follow 2,000 pending jobs for a minute:
+commands in 5 seconds, the share of a core and the growth of memory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SEED, LAST_SECONDS = 1, 60.0
 
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
-_SHIM = '#!/bin/sh\necho {name} >>{log}\nexec {program} "$@"\n'
+_SHIM = '#!/bin/sh\necho {name} $(date +%s.%N) >>{log}\nexec {program} "$@"\n'
 
 
 def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
@@ -57,8 +58,36 @@ def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
     return time.perf_counter() - began
 
 
+def with_submitit(cluster: SlurmCluster, directory: Path) -> float | None:
+    """Return the seconds of Optuna with submitit, as many jobs at once; None where they are not installed."""
+    try:
+        import optuna
+        import submitit
+    except ImportError:
+        return None
+    os.environ |= cluster.environment
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    began = time.perf_counter()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
+    executor = submitit.SlurmExecutor(directory / "submitit")
+    executor.update_parameters(cpus_per_task=1, mem="300M", time=10)
+    left, running = TRIALS, list[tuple[Any, Any]]()
+    while left or running:
+        while left and len(running) < PARALLEL:
+            trial = study.ask()
+            running.append((trial, executor.submit(float, trial.suggest_float("lr", 0.01, 0.1))))
+            left -= 1
+        for trial, job in running[:]:
+            if job.done():
+                study.tell(trial, job.result())
+                running.remove((trial, job))
+        time.sleep(_PAUSE_SECONDS)
+    return time.perf_counter() - began
+
+
 def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
     """Return the seconds of bare steps, as many at once as katib has trials."""
+    environment = counting(environment, directory)
 
     def step(number: int) -> None:
         options = [
@@ -87,7 +116,7 @@ def experiment(directory: Path, trials: int, parallel: int, command: str = COMMA
 
 
 def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
-    """Return an environment in which each call of a program of Slurm is noted in the file `calls`."""
+    """Return an environment in which each call of a program of Slurm is noted in the file `calls`, and when it was."""
     shims = directory / "shims"
     shims.mkdir()
     for name in PROGRAMS:
@@ -114,12 +143,27 @@ def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[
     subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True)
     seconds = time.perf_counter() - began
     files = [path for path in (directory / ".katib/trials").rglob("*") if path.is_file()]
-    return seconds, Counter((directory / "calls").read_text().split()), len(files) / TRIALS
+    return seconds, Counter(name for name, _ in _calls(directory)), len(files) / TRIALS
+
+
+def _calls(directory: Path) -> list[tuple[str, float]]:
+    """Return what was called, and when, in seconds."""
+    lines = (directory / "calls").read_text().splitlines()
+    return [(name, float(at)) for name, at in map(str.split, lines)]
+
+
+def _pace(directory: Path) -> float:
+    """Return the seconds between the first and the last start of a step or a job."""
+    times = [at for name, at in _calls(directory) if name in {"srun", "sbatch"}]
+    return max(times) - min(times)
 
 
 def jobs(cluster: SlurmCluster) -> None:
     base = {**os.environ, **cluster.environment}
     in_turns(base, partial(bare_loop, cluster))
+    with tempfile.TemporaryDirectory() as directory:
+        seconds = with_submitit(cluster, Path(directory))
+    print("submitit with Optuna: " + ("not installed" if seconds is None else f"{seconds:.1f} s"))
 
 
 def steps(cluster: SlurmCluster) -> None:
@@ -136,9 +180,14 @@ def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
         with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
             loop = rival(Path(bare))
             seconds, calls, files = katib_run(base, Path(ours))
+            paces = "" if not (Path(bare) / "calls").exists() else _paces(_pace(Path(bare)), _pace(Path(ours)))
         named = ", ".join(f"{count} {name}" for name, count in calls.items())
         print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
-        print(f", {seconds / loop:.2f} times; {named}; files of a trial: {files:g}")
+        print(f", {seconds / loop:.2f} times{paces}; {named}; files of a trial: {files:g}")
+
+
+def _paces(bare: float, ours: float) -> str:
+    return f"; between the first and the last start {bare:.1f} and {ours:.1f} s, {ours / bare:.2f} times"
 
 
 def follow(cluster: SlurmCluster) -> None:
@@ -152,9 +201,9 @@ def follow(cluster: SlurmCluster) -> None:
                 time.sleep(1)
             time.sleep(10)
             calls = directory / "calls"
-            before, ticks, memory = len(calls.read_text().split()), _ticks(process.pid), _memory(process.pid)
+            before, ticks, memory = len(calls.read_text().splitlines()), _ticks(process.pid), _memory(process.pid)
             time.sleep(FOLLOWED_SECONDS)
-            called = (len(calls.read_text().split()) - before) * 5 / FOLLOWED_SECONDS
+            called = (len(calls.read_text().splitlines()) - before) * 5 / FOLLOWED_SECONDS
             share = (_ticks(process.pid) - ticks) / os.sysconf("SC_CLK_TCK") / FOLLOWED_SECONDS
             print(f"{PENDING} pending jobs: {called:.2f} commands in 5 s, {share:.1%} of a core with the commands,")
             print(f"  memory {memory / 2**20:.0f} MB, {_memory(process.pid) / 2**20:.0f} MB a minute later")
@@ -178,6 +227,7 @@ def survive(cluster: SlurmCluster) -> None:
         for number, kill in enumerate(kills, 1):
             due = number * TRIALS // (len(kills) + 2)
             while len(_words(ran)) < due and process.poll() is None:
+                _as_administrator(cluster)
                 time.sleep(_PAUSE_SECONDS)
             if kill == "katib":
                 process.kill()
@@ -187,11 +237,8 @@ def survive(cluster: SlurmCluster) -> None:
                 cluster.kill(kill)
                 time.sleep(draw.random())
                 cluster.start_daemon(kill)
-            with suppress(subprocess.SubprocessError):  # the controller may be away; an administrator comes again
-                cluster.resume_nodes()
         while process.poll() is None:
-            with suppress(subprocess.SubprocessError):
-                cluster.resume_nodes()
+            _as_administrator(cluster)
             time.sleep(1)
         code, seconds = process.returncode, time.perf_counter() - began
         argv = [sys.executable, "-m", "katib.cli", "trials", "demo", "-o", "json"]
@@ -210,6 +257,12 @@ def survive(cluster: SlurmCluster) -> None:
         if (code, len(trials), wrong, len(left), programs) != (0, TRIALS, [], 0, 0):
             causes = [json.dumps(trial["status"]["conditions"][-1]) for trial in wrong]
             sys.exit("\n".join(["not what it should be", *left, *causes]))
+
+
+def _as_administrator(cluster: SlurmCluster) -> None:
+    """Give nodes back that Slurm has drained; the controller may be away, and an administrator comes again."""
+    with suppress(subprocess.SubprocessError):
+        cluster.resume_nodes()
 
 
 def _words(path: Path) -> list[str]:

@@ -152,7 +152,7 @@ def _functions(
     made = [container.directory, *container.volumes]
     return [
         f"process_{i}() {{",
-        f"mkdir -p {shlex.join(map(str, made))}",
+        *(f"[ -d {quoted} ] || mkdir -p {quoted}" for quoted in map(shlex.quote, map(str, made))),
         *changes,
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
