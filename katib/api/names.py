@@ -128,6 +128,15 @@ STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
 
+PAUSED_ANNOTATION = "katib.kubeflow.org/paused"
+PAUSED = "true"
+"""On a trial: its user suspended it, and another trial may run in its place."""
+
+CHECKPOINTS_ANNOTATION = "katib.kubeflow.org/checkpoints"
+KEPT = "keep"
+"""On an Experiment: each trial on one machine has a folder for its checkpoint, and goes on from it after it was cut
+off."""
+
 TAGS_ANNOTATION = "katib.kubeflow.org/tags"
 """On an Experiment: words that its users find it by, separated by commas."""
 
