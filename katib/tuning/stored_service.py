@@ -18,7 +18,7 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
 from katib.api.marks import MarkChanges
-from katib.api.names import SUBMITTED_BUDGET_ANNOTATION
+from katib.api.names import CHECKPOINTS_ANNOTATION, SUBMITTED_BUDGET_ANNOTATION
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
@@ -194,11 +194,13 @@ class ObjectTuningService(ObjectReadingService):
         same = new.spec == old.spec
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         wanted = submission.experiment.metadata.annotations
-        budget = {} if ended else changed_budget(old.metadata.annotations, wanted)
-        if budget:
-            found = self._store.patch(found, {"metadata": {"annotations": budget}})
+        changed = {} if ended else changed_budget(old.metadata.annotations, wanted)
+        if not ended and CHECKPOINTS_ANNOTATION in wanted.keys() - old.metadata.annotations.keys():
+            changed[CHECKPOINTS_ANNOTATION] = wanted[CHECKPOINTS_ANNOTATION]
+        if changed:
+            found = self._store.patch(found, {"metadata": {"annotations": changed}})
         if same:
-            outcome = "unchanged" if ended else "updated" if notices or budget else "resumed"
+            outcome = "unchanged" if ended else "updated" if notices or changed else "resumed"
             if is_stopped(old) and not ended:  # who submits it again wants it to run
                 return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
             return Submission(types.Experiment.read(found), outcome, notices)

@@ -14,7 +14,7 @@ from typing import Any
 
 from katib.api.job_kinds import IN_QUEUE, queue_of
 from katib.api.types import Trial
-from katib.controllers.trial.jobs import job_kind
+from katib.controllers.kinds import key_of
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -32,12 +32,10 @@ class WorkloadFacts:
     """What is kept of a Workload.
 
     Attributes:
-        kind: Of the job that owns it; empty where none does.
-        job: The job.
+        job: What owns it, whose name is its trial's; without a name where nothing does.
         reason: Why the job waits; empty while nothing is said, and once it is admitted.
     """
 
-    kind: str
     job: Key
     reason: str
 
@@ -46,8 +44,7 @@ def workload_facts(workload: Object) -> WorkloadFacts:
     """Return what is worth keeping of a Workload."""
     metadata = workload["metadata"]
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
-    key = Key(metadata.get("namespace", ""), str(owner.get("name", "")))
-    return WorkloadFacts(str(owner.get("kind", "")), key, waiting_reason(workload))
+    return WorkloadFacts(Key(metadata.get("namespace", ""), str(owner.get("name", ""))), waiting_reason(workload))
 
 
 def waiting_reason(workload: Object) -> str:
@@ -129,7 +126,7 @@ class Workloads:
         if self._informer is None:
             self._is_wanted = True
             return ""
-        found = self._informer.by_index(_BY_JOB, _index(job_kind(trial).kind, Key(trial.namespace, trial.name)))
+        found = self._informer.by_index(_BY_JOB, str(key_of(trial)))
         reason = found[-1].reason if found else ""
         return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}"
 
@@ -151,7 +148,7 @@ class Workloads:
                 self._store,
                 kind,
                 workload_facts,
-                {_BY_JOB: lambda facts: (_index(facts.kind, facts.job),) if facts.kind else ()},
+                {_BY_JOB: lambda facts: (str(facts.job),)},
                 clock=self._clock,
             )
             informer.add_handler(self._changed)
@@ -160,9 +157,5 @@ class Workloads:
 
     def _changed(self, event: InformerEvent[WorkloadFacts]) -> None:
         facts = event.new or event.old
-        if event.old != event.new and facts is not None and facts.kind:
-            self._wake(facts.job)  # its name is its trial's; that of a foreign job is no trial's, and costs nothing
-
-
-def _index(kind: str, job: Key) -> str:
-    return f"{kind} {job}"
+        if event.old != event.new and facts is not None:
+            self._wake(facts.job)  # a foreign one is no trial's key, and costs nothing

@@ -144,6 +144,7 @@ def prepare_pod(
             for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
         },
         holder=_holder(job, tools.owner),
+        slots=wanted.slots,
     )
 
 
