@@ -184,7 +184,7 @@ class JobController:
 
     def _keeps_checkpoint(self, job: Object) -> bool:
         """Return whether a trial goes on from its checkpoint however it was cut off."""
-        checkpoint = self._owner.checkpoint(job)
+        checkpoint = self._owner.provision(job).checkpoint
         return checkpoint is not None and checkpoint.is_kept
 
     # --- pods that went on without an engine --------------------------------------------------------------------------
@@ -429,7 +429,7 @@ class JobController:
         last = next(iter(run.records[-1:]), None)
         if last is None or last.stopping or self._keeps_checkpoint(run.job):
             return last is not None
-        return last.reason == PREEMPTED and self._owner.checkpoint(run.job) is not None
+        return last.reason == PREEMPTED and self._owner.provision(run.job).checkpoint is not None
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
