@@ -99,6 +99,11 @@ FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
 FIRST_FAILURES = 3
 """Where the annotation is absent."""
 
+LEARNS_FROM_ANNOTATION = "katib.kubeflow.org/learns-from"
+NOTHING = "none"
+"""On an Experiment: the experiments that it learns from, separated by commas, or `none`. Where it is absent, they are
+looked for when `auto` gets a new one."""
+
 BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
 """On an Experiment: what it may use, such as `8h, 20 gpu-hours, $50`; `katib.api.budgets` reads it."""
 
@@ -122,6 +127,15 @@ OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
+
+PAUSED_ANNOTATION = "katib.kubeflow.org/paused"
+PAUSED = "true"
+"""On a trial: its user suspended it, and another trial may run in its place."""
+
+CHECKPOINTS_ANNOTATION = "katib.kubeflow.org/checkpoints"
+KEPT = "keep"
+"""On an Experiment: each trial on one machine has a folder for its checkpoint, and goes on from it after it was cut
+off."""
 
 TAGS_ANNOTATION = "katib.kubeflow.org/tags"
 """On an Experiment: words that its users find it by, separated by commas."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from katib.api.job_kinds import IN_QUEUE, nested, suspend_field, value_at
+from katib.api.names import PAUSED, PAUSED_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Trial
 from katib.controllers.kinds import TRIAL
@@ -14,9 +15,10 @@ from katib.tuning.writing import until_written
 
 
 def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
-    """Set the field of a trial's job that suspends it; return the Trial.
+    """Set the field of a trial's job that suspends it, and note on the trial that a user did; return the Trial.
 
-    The pods of a suspended job end, which is no failure. One that goes on starts its pods again, from the beginning.
+    The pods of a suspended job end, which is no failure, and another trial may run in its place. One that goes on
+    starts its pods again, from the beginning or from a checkpoint.
 
     Args:
         store: Where the trial and its job are.
@@ -30,7 +32,8 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
     """
 
     def attempt() -> Trial:
-        trial = Trial.read(store.get(TRIAL, key))
+        found = store.get(TRIAL, key)
+        trial = Trial.read(found)
         what = f"trial {key.name}"
         if trial_state(trial) not in ACTIVE:
             remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
@@ -55,6 +58,9 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if bool(value_at(job, path)) is not suspended:
             cause = f"the API server dropped {'.'.join(path)} of its {kind.kind}, which it does not know"
             raise invalid(what, cause, "a newer Kubernetes or operator is needed for it", "suspend-unknown")
-        return trial
+        if (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended:
+            return trial
+        noted = {"metadata": {"annotations": {PAUSED_ANNOTATION: PAUSED if suspended else None}}}
+        return Trial.read(store.patch(found, noted))
 
     return until_written(attempt, key.name, "try again")

@@ -156,7 +156,7 @@ PREEMPTED = "Preempted to accommodate a workload (UID: 7) due to prioritization 
 NO_ROOM = "insufficient unused quota for cpu in flavor default, 1 more needed"
 STEP = """
 import os, time
-print("loss=" + os.environ["LOSS"])
+print("loss=" + os.environ["LOSS"], flush=True)
 time.sleep(float(os.environ["PAUSE"]))
 """
 
@@ -231,7 +231,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
         return [pod for pod in room.pods() if name in pod["metadata"]["name"]]
 
     program(room, loss="0.9", pause="900")
-    made = experiment(experiment_name, wanted, trials=1, template={"primaryContainerName": "xgboost"})
+    made = experiment(experiment_name, wanted, trials=1, parallel=1, template={"primaryContainerName": "xgboost"})
     room.apply({**made, "metadata": {"name": experiment_name, "labels": {"kueue.x-k8s.io/queue-name": "team-a"}}})
     name = only()["metadata"]["name"]
     job = wait_for(lambda: room.cluster.find(jobs, name, room.namespace), "its job")
@@ -248,7 +248,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
     kueue(Admitted=True, QuotaReserved=True)
     wait_for(lambda: is_true(only(), "Running"), "it to run", 90, room.picture)
     (pod,) = its_pods()
-    logs = ("logs", pod["metadata"]["name"], "-c", "xgboost", f"--namespace={room.namespace}")
+    logs = ("logs", pod["metadata"]["name"], "-c", "metrics-logger-and-collector", f"--namespace={room.namespace}")
     wait_for(lambda: "loss=0.9" in room.cluster.run(*logs, check=False), "its first reading", 60, room.picture)
     kueue(Evicted=True, reason=PREEMPTED)
     says(f": {PREEMPTED}; {NO_ROOM}")

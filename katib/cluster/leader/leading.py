@@ -122,6 +122,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             decode_job=judged_part,
             follows_new_jobs=True,
             job_store=stores.jobs,
+            shows_labelled_jobs=True,
             order_of=creation_second,
             offered=stores.offered,
             has_optimization_jobs=dependencies.has_optimization_jobs,
