@@ -116,7 +116,9 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            self._images_of(machine),
+            None
+            if machine.images is None
+            else Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock)),
             Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
@@ -132,11 +134,6 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
         jobs.add_handler(self._job_changed)
-
-    def _images_of(self, machine: Machine) -> Images | None:
-        if machine.images is None:
-            return None
-        return Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
