@@ -1,9 +1,11 @@
 """Trials as jobs of a Slurm cluster of three nodes on this machine, beside a bare loop of `sbatch` and `squeue`.
 
 `jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
-were called and the files that a trial leaves. `steps` does the same inside an allocation of all nodes, beside bare
-steps of `srun`. `follow` prints what it takes to follow 2,000 pending jobs for a minute: commands in 5 seconds, the
-share of a core and the growth of memory.
+were called and the files that a trial leaves; then the seconds of submitit with Optuna, where they are installed.
+`steps` does the same inside an allocation of all nodes, beside bare steps of `srun`. `survive` kills katib 20 times,
+and slurmd and slurmctld 10 times each, while 200 trials run, and says what became of them; it fails where that is not
+200 trials with their values and no job. `follow` prints what it takes to follow 2,000 pending jobs for a minute:
+commands in 5 seconds, the share of a core and the growth of memory.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -19,18 +22,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from tests.support.experiments import an_experiment
-from tests.support.slurm import SlurmCluster, slurm_cluster, why_not
+from tests.support.slurm import NODES, SlurmCluster, slurm_cluster, why_not
 
 TRIALS, PARALLEL, ROUNDS = 200, 12, 2
 COMMAND = "echo loss=${trialParameters.learningRate}"
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
+SEED, LAST_SECONDS = 1, 60.0
+"""Of `survive`: the order of kills; how long what Slurm shows of jobs that have ended may last."""
+
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
-_SHIM = '#!/bin/sh\necho {name} >>{log}\nexec {program} "$@"\n'
+_SHIM = '#!/bin/sh\necho {name} $(date +%s.%N) >>{log}\nexec {program} "$@"\n'
 
 
 def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
@@ -49,8 +58,36 @@ def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
     return time.perf_counter() - began
 
 
+def with_submitit(cluster: SlurmCluster, directory: Path) -> float | None:
+    """Return the seconds of Optuna with submitit, as many jobs at once; None where they are not installed."""
+    try:
+        import optuna
+        import submitit
+    except ImportError:
+        return None
+    os.environ |= cluster.environment
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    began = time.perf_counter()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
+    executor = submitit.SlurmExecutor(directory / "submitit")
+    executor.update_parameters(cpus_per_task=1, mem="300M", time=10)
+    left, running = TRIALS, list[tuple[Any, Any]]()
+    while left or running:
+        while left and len(running) < PARALLEL:
+            trial = study.ask()
+            running.append((trial, executor.submit(float, trial.suggest_float("lr", 0.01, 0.1))))
+            left -= 1
+        for trial, job in running[:]:
+            if job.done():
+                study.tell(trial, job.result())
+                running.remove((trial, job))
+        time.sleep(_PAUSE_SECONDS)
+    return time.perf_counter() - began
+
+
 def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
     """Return the seconds of bare steps, as many at once as katib has trials."""
+    environment = counting(environment, directory)
 
     def step(number: int) -> None:
         options = [
@@ -69,8 +106,8 @@ def bare_steps(environment: Mapping[str, str], directory: Path) -> float:
     return time.perf_counter() - began
 
 
-def experiment(directory: Path, trials: int, parallel: int) -> Path:
-    raw = an_experiment(command=COMMAND, maxTrialCount=trials, parallelTrialCount=parallel)
+def experiment(directory: Path, trials: int, parallel: int, command: str = COMMAND) -> Path:
+    raw = an_experiment(command=command, maxTrialCount=trials, parallelTrialCount=parallel)
     template = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
     template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "64Mi"}}
     path = directory / "experiment.json"
@@ -79,7 +116,7 @@ def experiment(directory: Path, trials: int, parallel: int) -> Path:
 
 
 def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
-    """Return an environment in which each call of a program of Slurm is noted in the file `calls`."""
+    """Return an environment in which each call of a program of Slurm is noted in the file `calls`, and when it was."""
     shims = directory / "shims"
     shims.mkdir()
     for name in PROGRAMS:
@@ -106,12 +143,27 @@ def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[
     subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True)
     seconds = time.perf_counter() - began
     files = [path for path in (directory / ".katib/trials").rglob("*") if path.is_file()]
-    return seconds, Counter((directory / "calls").read_text().split()), len(files) / TRIALS
+    return seconds, Counter(name for name, _ in _calls(directory)), len(files) / TRIALS
+
+
+def _calls(directory: Path) -> list[tuple[str, float]]:
+    """Return what was called, and when, in seconds."""
+    lines = (directory / "calls").read_text().splitlines()
+    return [(name, float(at)) for name, at in map(str.split, lines)]
+
+
+def _pace(directory: Path) -> float:
+    """Return the seconds between the first and the last start of a step or a job."""
+    times = [at for name, at in _calls(directory) if name in {"srun", "sbatch"}]
+    return max(times) - min(times)
 
 
 def jobs(cluster: SlurmCluster) -> None:
     base = {**os.environ, **cluster.environment}
     in_turns(base, partial(bare_loop, cluster))
+    with tempfile.TemporaryDirectory() as directory:
+        seconds = with_submitit(cluster, Path(directory))
+    print("submitit with Optuna: " + ("not installed" if seconds is None else f"{seconds:.1f} s"))
 
 
 def steps(cluster: SlurmCluster) -> None:
@@ -128,9 +180,14 @@ def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
         with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
             loop = rival(Path(bare))
             seconds, calls, files = katib_run(base, Path(ours))
+            paces = "" if not (Path(bare) / "calls").exists() else _paces(_pace(Path(bare)), _pace(Path(ours)))
         named = ", ".join(f"{count} {name}" for name, count in calls.items())
         print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
-        print(f", {seconds / loop:.2f} times; {named}; files of a trial: {files:g}")
+        print(f", {seconds / loop:.2f} times{paces}; {named}; files of a trial: {files:g}")
+
+
+def _paces(bare: float, ours: float) -> str:
+    return f"; between the first and the last start {bare:.1f} and {ours:.1f} s, {ours / bare:.2f} times"
 
 
 def follow(cluster: SlurmCluster) -> None:
@@ -144,14 +201,77 @@ def follow(cluster: SlurmCluster) -> None:
                 time.sleep(1)
             time.sleep(10)
             calls = directory / "calls"
-            before, ticks, memory = len(calls.read_text().split()), _ticks(process.pid), _memory(process.pid)
+            before, ticks, memory = len(calls.read_text().splitlines()), _ticks(process.pid), _memory(process.pid)
             time.sleep(FOLLOWED_SECONDS)
-            called = (len(calls.read_text().split()) - before) * 5 / FOLLOWED_SECONDS
+            called = (len(calls.read_text().splitlines()) - before) * 5 / FOLLOWED_SECONDS
             share = (_ticks(process.pid) - ticks) / os.sysconf("SC_CLK_TCK") / FOLLOWED_SECONDS
             print(f"{PENDING} pending jobs: {called:.2f} commands in 5 s, {share:.1%} of a core with the commands,")
             print(f"  memory {memory / 2**20:.0f} MB, {_memory(process.pid) / 2**20:.0f} MB a minute later")
             process.kill()
     cluster.command("scancel", "--user=root")
+
+
+def survive(cluster: SlurmCluster) -> None:
+    base = {**os.environ, **cluster.environment}
+    draw = random.Random(SEED)
+    kills = ["katib"] * 20 + ["slurmctld"] * 10 + [node for _, node in zip(range(10), cycle(NODES), strict=False)]
+    draw.shuffle(kills)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        ran = directory / "ran"
+        command = f"sleep 0.5; {COMMAND}; echo $KATIB_TRIAL_NAME >>{ran}"
+        file = experiment(directory, TRIALS, PARALLEL, command)
+        argv = [sys.executable, "-m", "katib.cli", "run", str(file), "--on", "slurm", "-q"]
+        start = partial(subprocess.Popen, argv, cwd=directory, env=base)
+        began, process = time.perf_counter(), start()
+        for number, kill in enumerate(kills, 1):
+            due = number * TRIALS // (len(kills) + 2)
+            while len(_words(ran)) < due and process.poll() is None:
+                _as_administrator(cluster)
+                time.sleep(_PAUSE_SECONDS)
+            if kill == "katib":
+                process.kill()
+                process.wait()
+                process = start()
+            else:
+                cluster.kill(kill)
+                time.sleep(draw.random())
+                cluster.start_daemon(kill)
+        while process.poll() is None:
+            _as_administrator(cluster)
+            time.sleep(1)
+        code, seconds = process.returncode, time.perf_counter() - began
+        argv = [sys.executable, "-m", "katib.cli", "trials", "demo", "-o", "json"]
+        shown = subprocess.run(argv, cwd=directory, env=base, check=True, capture_output=True)
+        trials = json.loads(shown.stdout)["items"]
+        wrong = [trial for trial in trials if not _has_its_value(trial)]
+        deadline = time.monotonic() + LAST_SECONDS
+        while (left := cluster.command("squeue", "-h", "-o", "%i %T").split("\n")[:-1]) and time.monotonic() < deadline:
+            time.sleep(1)
+        programs, ends = len(cluster.trial_processes()), Counter(_words(ran))
+        killed = ", ".join(f"{count} of {what}" for what, count in Counter(kills).items())
+        twice = sum(ends.values()) - len(ends)
+        print(f"{killed} killed in {seconds:.0f} s; katib ended with {code}: {len(trials)} trials,")
+        print(f"  {len(trials) - len(wrong)} with their values; {len(ends)} programs ended, {twice} a second time;")
+        print(f"  jobs left: {len(left)}, programs left: {programs}")
+        if (code, len(trials), wrong, len(left), programs) != (0, TRIALS, [], 0, 0):
+            causes = [json.dumps(trial["status"]["conditions"][-1]) for trial in wrong]
+            sys.exit("\n".join(["not what it should be", *left, *causes]))
+
+
+def _as_administrator(cluster: SlurmCluster) -> None:
+    """Give nodes back that Slurm has drained; the controller may be away, and an administrator comes again."""
+    with suppress(subprocess.SubprocessError):
+        cluster.resume_nodes()
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def _has_its_value(trial: Mapping[str, Any]) -> bool:
+    metrics = trial["status"].get("observation", {}).get("metrics", [])
+    return [metric["latest"] for metric in metrics] == [trial["spec"]["parameterAssignments"][0]["value"]]
 
 
 def _ticks(pid: int) -> int:
@@ -165,12 +285,12 @@ def _memory(pid: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "follow"))
+    parser.add_argument("what", nargs="?", default="jobs", choices=("jobs", "steps", "survive", "follow"))
     what = parser.parse_args().what
     if reason := why_not():
         sys.exit(f"no Slurm: {reason}")
     with slurm_cluster() as cluster:
-        {"jobs": jobs, "steps": steps, "follow": follow}[what](cluster)
+        {"jobs": jobs, "steps": steps, "survive": survive, "follow": follow}[what](cluster)
 
 
 if __name__ == "__main__":

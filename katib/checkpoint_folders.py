@@ -82,7 +82,10 @@ def remove_checkpoint(folder: Path) -> None:
     """Remove a folder and what an interrupted copy left of it. Never fails; removing twice is fine."""
     with contextlib.suppress(OSError):  # at no time is half of a folder there
         folder.rename(folder.with_name(f".{folder.name}.old"))
-    for path in (folder, *(folder.parent / f".{folder.name}.{end}" for end in ("part", "old", "origin"))):
+    for path in (
+        folder,
+        *(folder.parent / f".{folder.name}.{end}" for end in ("part", "old", "origin", "origin.lock")),
+    ):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -148,6 +151,7 @@ def main(arguments: Sequence[str]) -> int:
     folder, note = Path(arguments[0]), Path(arguments[1])
     origin = Path(arguments[2]) if len(arguments) > 2 else None  # noqa: PLR2004
     try:
+        note.parent.mkdir(parents=True, exist_ok=True)
         with note.with_name(f"{note.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             provide_checkpoint(folder, note, origin)

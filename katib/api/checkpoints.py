@@ -20,6 +20,9 @@ KEEP_ALL = "all"
 DIRECTORY_VARIABLE = "KATIB_CHECKPOINT_DIR"
 """In a trial's environment: the directory of its own checkpoint, where there is one."""
 
+DEFAULT_DIRECTORY = "/katib-checkpoint"
+"""Where a container finds it that its algorithm does not ask for, but the user."""
+
 CHECKPOINT_ROOT_VARIABLE = "KATIB_CHECKPOINT_ROOT"
 """In the environment of a suggestion service: where the volume is that it shares with trials; empty: there is none."""
 

@@ -15,6 +15,11 @@ JOB_LABEL = "katib.kubeflow.org/job-of"
 """On jobs: which trial each runs, so that the jobs of others need not be looked at. Not the label of pods, because some
 kinds hand their labels on to all their pods, and those of pods say that there is a collector."""
 
+KUEUE_LABELS = "kueue.x-k8s.io/"
+QUEUE_LABEL = f"{KUEUE_LABELS}queue-name"
+"""On a job, or on an Experiment for all its jobs: the queue of Kueue that it waits in. Other labels that begin so, such
+as that of its priority, go with it."""
+
 CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
 BY_USER = "user"
 """On a trial that no algorithm proposed: an initial trial of the file, or one added by hand. With `caller` below, on an
@@ -122,6 +127,15 @@ OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
+
+PAUSED_ANNOTATION = "katib.kubeflow.org/paused"
+PAUSED = "true"
+"""On a trial: its user suspended it, and another trial may run in its place."""
+
+CHECKPOINTS_ANNOTATION = "katib.kubeflow.org/checkpoints"
+KEPT = "keep"
+"""On an Experiment: each trial on one machine has a folder for its checkpoint, and goes on from it after it was cut
+off."""
 
 TAGS_ANNOTATION = "katib.kubeflow.org/tags"
 """On an Experiment: words that its users find it by, separated by commas."""

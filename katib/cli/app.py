@@ -60,8 +60,9 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
         "tag": _Entry("katib.cli.tag", "Note tags, a project and text on an experiment."),
-        "suspend": _Entry("katib.cli.editing", "Suspend a trial: its pods end until it is resumed."),
-        "resume": _Entry("katib.cli.editing", "Resume a stopped experiment or a suspended trial."),
+        "pause": _Entry("katib.cli.editing", "Pause a trial or an experiment: programs end, and go on later."),
+        "suspend": _Entry("katib.cli.editing", "The same as pause."),
+        "resume": _Entry("katib.cli.editing", "Resume what was stopped or paused."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ import click
 
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
 from katib.errors import UnavailableError, invalid
+from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
 
@@ -37,9 +38,10 @@ def connect(
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
-    opened; without any, the default server is asked, and when none of ours runs, a command that only reads opens the
-    default data directory. So does one that only stores what no engine has to run, and one that is about trials of
-    callers: for that one, an engine works in the data directory meanwhile.
+    opened, or the server or the `katib run` asked that works in it; without any, the default server is asked, and when
+    none of ours runs, a command that only reads opens the default data directory. So does one that only stores what no
+    engine has to run, and one that is about trials of callers: for that one, an engine works in the data directory
+    meanwhile.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
@@ -112,6 +114,10 @@ def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool)
     url = server or DEFAULT_SERVER
     _check_url(url)
     running = next(iter(running_servers(directory)), None) if server is None else None
+    with ExitStack() as stack:
+        if server is None and running is None and (run := stack.enter_context(_run_at_work(directory))) is not None:
+            yield run
+            return
     if server is None and running is None and here and (data_dir is not None or not _is_ours(url, target)):
         from katib.local import open_engine
 
@@ -131,6 +137,19 @@ def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool)
         url, token = note.url, note.token
     with HttpTuningService(url, token) as service:
         yield service
+
+
+@contextmanager
+def _run_at_work(directory: Path) -> Iterator[TuningService | None]:
+    """Give the service of the `katib run` that works in a data directory; None where none does."""
+    with reached_door(directory) as path:
+        if path is None:
+            yield None
+            return
+        from katib.rest.client import HttpTuningService
+
+        with HttpTuningService("http://localhost", socket=path) as service:
+            yield service
 
 
 def _open_offline(directory: Path, verbose: int) -> TuningService:

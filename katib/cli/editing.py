@@ -1,15 +1,26 @@
-"""`katib budget`, `katib stop`, `katib suspend` and `katib resume`: experiments and trials that exist, changed."""
+"""`katib budget`, `katib stop`, `katib pause` and `katib resume`: experiments and trials that exist, changed."""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import click
 
-from katib.api.types import Experiment
+from katib.api.names import PAUSED_ANNOTATION
+from katib.api.trials import ACTIVE
+from katib.api.types import Trial
 from katib.cli import options
 from katib.tuning.reading import active_count, completed_count, is_completed
 
+if TYPE_CHECKING:
+    from katib.errors import KatibError
+    from katib.tuning.service import TuningService
+
 _NO_LIMIT = "none"
-_RESUMED = options.PlainName("experiment", "trial")
+_EITHER = options.PlainName("experiment", "trial")
+_JOB_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 
 
 class _Count(click.ParamType[int | str]):
@@ -74,36 +85,47 @@ def stop(name: str, target: options.Target) -> None:
     click.echo(f"experiment/{name}: stopped after {completed_count(experiment)} trials{left}")
 
 
-@click.command(
-    epilog=options.examples("katib suspend my-experiment-4fj2x1aa", "katib suspend my-experiment-4fj2x1aa -n team-a")
-)
-@click.argument("name", metavar="TRIAL", type=options.TRIAL_NAME)
+@click.command(epilog=options.examples("katib pause my-experiment-4fj2x1aa", "katib pause my-experiment -n team-a"))
+@click.argument("name", type=_EITHER)
 @options.connection
-def suspend(name: str, target: options.Target) -> None:
-    """Suspend a trial: its pods end, which is no failure, and the time until it goes on does not count as its duration.
+def pause(name: str, target: options.Target) -> None:
+    """Pause a trial, or an experiment with all trials that run.
 
-    `katib resume` lets it go on. Its program then starts from the beginning, or from the checkpoint that it kept.
+    The programs of a paused trial are asked to end (SIGTERM) and have their grace period. That is no failure, and the
+    time until it goes on does not count as its duration. Another trial takes its place, unless the experiment is
+    paused.
+
+    `katib resume` lets it go on. Its program then starts from the checkpoint that it kept, with its readings, otherwise
+    from the beginning.
     """
     from katib.cli.connection import connect
-    from katib.errors import NotFoundError, invalid
+    from katib.errors import NotFoundError
 
     with connect(target, read_only=False) as (service, namespace):
         try:
             service.suspend(namespace, name, suspended=True)
+            what = f"trial/{name}: paused"
         except NotFoundError:
-            service.get(Experiment, namespace, name)  # raises when there is neither
-            remedy = f"`katib stop {name}{target.choice}` starts no further trials; suspend its trials one by one"
-            raise invalid(f"experiment {name}", "only a trial can be suspended", remedy, "suspend-experiment") from None
-    click.echo(f"trial/{name}: suspended; `katib resume {name}{target.choice}` lets it go on")
+            try:
+                service.edit(namespace, name, counts={}, stopped=True)
+            except NotFoundError:
+                raise _neither(namespace, name) from None
+            count = _suspend_all(service, namespace, name, suspended=True)
+            what = f"experiment/{name}: paused, with {count} trial{'s' * (count != 1)}"
+    click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
+
+
+suspend = pause
+"""The name under which it came first."""
 
 
 @click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
-@click.argument("name", type=_RESUMED)
+@click.argument("name", type=_EITHER)
 @options.connection
 def resume(name: str, target: options.Target) -> None:
-    """Resume a stopped experiment or a suspended trial.
+    """Resume a stopped or paused experiment, or a paused trial.
 
-    A trial starts its program again, from the beginning or from the checkpoint that it kept.
+    A trial starts its program again, from the checkpoint that it kept or from the beginning.
     """
     from katib.cli.connection import connect
     from katib.errors import NotFoundError
@@ -115,10 +137,11 @@ def resume(name: str, target: options.Target) -> None:
             try:
                 service.suspend(namespace, name, suspended=False)
             except NotFoundError:
-                message = f'neither an experiment nor a trial "{name}" is in namespace {namespace}'
-                raise NotFoundError(message) from None
+                raise _neither(namespace, name) from None
             click.echo(f"trial/{name}: goes on")
             return
+        if not is_completed(experiment):
+            _suspend_all(service, namespace, name, suspended=False)
     if is_completed(experiment):
         from katib.explaining import more_trials
 
@@ -126,3 +149,37 @@ def resume(name: str, target: options.Target) -> None:
         click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
     click.echo(f"experiment/{name}: goes on")
+
+
+def _neither(namespace: str, name: str) -> KatibError:
+    from katib.errors import NotFoundError
+
+    return NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
+
+
+def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:
+    """Pause the trials of an experiment that run, or let those go on that were paused; return how many.
+
+    A trial that is so new that it has no job yet is waited for; one that ends meanwhile has ended.
+    """
+    from katib.errors import InvalidError, NotFoundError, UnavailableError
+
+    count, deadline = 0, time.monotonic() + _JOB_SECONDS
+    states = [str(state) for state in ACTIVE]
+    for trial in service.trials(namespace, experiment, states=states).items:
+        if (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended:
+            continue
+        while True:
+            try:
+                service.suspend(namespace, trial.name, suspended=suspended)
+                count += 1
+            except UnavailableError:
+                if time.monotonic() < deadline:
+                    time.sleep(_LOOK_SECONDS)
+                    continue
+                raise
+            except (InvalidError, NotFoundError):
+                if not is_completed(service.get(Trial, namespace, trial.name)):
+                    raise
+            break
+    return count

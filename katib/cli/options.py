@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
 from katib.errors import InvalidError, invalid
 
@@ -29,6 +29,7 @@ DEFAULT_PORT = 8765
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_NAMESPACE = "default"
 
+NODE_ADDRESS = "KATIB_NODE_ADDRESS"
 _VISIBLE_CARDS = "CUDA_VISIBLE_DEVICES"
 _MANY_CARDS = 1024
 
@@ -82,6 +83,12 @@ _PLACE = (
         help="With --on slurm: an option of sbatch for all trials, such as partition=gpu. May be given several times.",
     ),
     click.option(
+        "--address",
+        envvar=NODE_ADDRESS,
+        metavar="HOST",
+        help="With --on slurm: where nodes reach this machine, for trials that push their metrics.",
+    ),
+    click.option(
         "--gpus",
         metavar="LIST",
         help="Which GPUs of this machine trials may lease, such as 0,2-3.  [default: $CUDA_VISIBLE_DEVICES, else all]",
@@ -104,7 +111,7 @@ detach = click.option(
 
 
 def budget(function: F) -> F:
-    """Add the options for a budget; the command gets them as annotations of the experiment."""
+    """Add the options for a budget; the command gets them as `annotations` of the experiment."""
 
     @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
     @click.option(
@@ -114,7 +121,23 @@ def budget(function: F) -> F:
     def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
         found = {BUDGET_ANNOTATION: limits} if limits else {}
         found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
-        return function(*args, budget=found, **kwargs)
+        return function(*args, annotations=found, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def checkpoint(function: F) -> F:
+    """Add the option for folders of checkpoints; the command gets it among the annotations of the experiment."""
+
+    @click.option(
+        "--checkpoint",
+        is_flag=True,
+        help="Give each trial a folder, KATIB_CHECKPOINT_DIR, from which it goes on after Ctrl-C or a crash.",
+    )
+    @functools.wraps(function)
+    def command(*args: Any, checkpoint: bool, annotations: dict[str, str], **kwargs: Any) -> Any:
+        found = {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}
+        return function(*args, annotations={**annotations, **found}, **kwargs)
 
     return command  # type: ignore[return-value]  # click calls it by its parameters
 
@@ -184,7 +207,9 @@ class Cluster:
         return context + (f" --kubeconfig {shlex.quote(str(self.kubeconfig))}" if self.kubeconfig is not None else "")
 
 
-_OF_OBJECTS = re.compile(r"(?<=`)katib (?:best|budget|get|logs|metrics|resume|serve|stop|suspend|trials|why)\b[^`]*")
+_OF_OBJECTS = re.compile(
+    r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|suspend|trials|why)\b[^`]*"
+)
 """Commands in sentences that need to know where an object is."""
 
 
@@ -267,9 +292,15 @@ def place(function: F) -> F:
     """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
 
     @functools.wraps(function)
-    def command(*args: Any, on: str, slurm_options: tuple[str, ...], gpus: str | None, **kwargs: Any) -> Any:
+    def command(
+        *args: Any, on: str, slurm_options: tuple[str, ...], address: str | None, gpus: str | None, **kwargs: Any
+    ) -> Any:
         if slurm_options and on != "slurm":
             raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
+        if on != "slurm":
+            refuse_beside("trials of this machine", "address")
+        elif address:
+            os.environ[NODE_ADDRESS] = address  # where an engine listens
         if gpus is not None and on == "slurm":
             words = "--gpus is for this machine; with --on slurm, request nvidia.com/gpu in the template"
             raise click.UsageError(words, click.get_current_context())

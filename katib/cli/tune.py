@@ -77,6 +77,7 @@ _SOURCE = "command line"
 @learn_from_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @options.budget
+@options.checkpoint
 @again.choice_options
 @options.detach
 @options.data_dir
@@ -105,7 +106,7 @@ def tune(
     warm_start: str | None,
     learn_from: tuple[str, ...],
     command: tuple[str, ...],
-    budget: dict[str, str],
+    annotations: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
@@ -147,7 +148,9 @@ def tune(
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
-    file = with_annotations(with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start, learn_from), budget)
+    file = with_annotations(
+        with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start, learn_from), annotations
+    )
     if save or dry_run:
         _save(file, save)
         if dry_run:

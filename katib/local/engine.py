@@ -64,7 +64,7 @@ from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
-from katib.local.slurm.admission import SlurmGate
+from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
@@ -74,7 +74,7 @@ from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
-from katib.local.trials.log_access import LogServers
+from katib.local.trials.log_access import LOOPBACK_HOST, LogServers
 from katib.local.trials.monitors import TrialMonitors
 from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SteadyTime, SystemClock
@@ -171,7 +171,8 @@ class Engine:
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
-            self._log_servers = LogServers(self._observations, self._config.plans(self._config_directory))
+            plans = self._config.plans(self._config_directory)
+            self._log_servers = LogServers(self._observations, plans, self._node_address or LOOPBACK_HOST)
             stack.callback(self._log_servers.close)
             self._services = ServiceHost(
                 machine.processes,
@@ -296,9 +297,14 @@ class Engine:
 
     @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
-        return (
-            None if self._slurm is None else SlurmGate(*self._slurm, allocation=os.environ.get(ALLOCATION_VARIABLE, ""))
-        )
+        if self._slurm is None:
+            return None
+        return SlurmGate(*self._slurm, os.environ.get(ALLOCATION_VARIABLE, ""), self._node_address)
+
+    @property
+    def _node_address(self) -> str:
+        """Where nodes of Slurm reach this machine; empty where that is not known, and trials run here."""
+        return "" if self._slurm_options is None else os.environ.get(NODE_ADDRESS_VARIABLE, "")
 
     @cached_property
     def _host(self) -> HostCapacity:
@@ -376,9 +382,10 @@ class Engine:
             self._observations.delete,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of if machine.images is None else self._variables_in_containers,
+            self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
             python_path({} if machine.images is not None else os.environ),
             self._observations.read,
+            self._observations.rewind,
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
@@ -524,10 +531,14 @@ class Engine:
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
-    def _variables_in_containers(
-        self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool
-    ) -> Mapping[str, str]:
-        """Return where a container pushes: of this machine's files and addresses, it sees those of its network only."""
+    def _reaches_all(self, machine: Machine) -> bool:
+        """Return whether programs of trials see all files and addresses of this machine."""
+        return machine.images is None and self._slurm_options is None
+
+    def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
+        """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""
+        if self._slurm_options is not None and not self._node_address:
+            return {}
         return self._log_servers.variables_of(trial_name, pushes=pushes)
 
     def _trial_changed(self, event: InformerEvent[Trial]) -> None:

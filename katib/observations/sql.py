@@ -22,7 +22,7 @@ from katib.observations.confirmation import Unconfirmed, receipt_of
 from katib.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
 from katib.observations.statements import Statements, reading_of
 from katib.observations.summaries import NotComputableError, metric_summary, thinned_curve
-from katib.observations.tables import COMPANIONS, Transactions, prepare, probe
+from katib.observations.tables import COMPANIONS, Transactions, observation_extremes, prepare, probe
 from katib.observations.tables import observation_logs as table
 
 INSERT_ROWS = 10_000
@@ -152,6 +152,15 @@ class SqlObservationLog:
                 if removed < DELETE_ROWS and self._layout.has_companions:
                     for companion in COMPANIONS:
                         connection.execute(companion.delete().where(companion.c.trial_name == trial_name))
+
+    def rewind(self, trial_name: str, step: int) -> None:
+        """Remove the readings of a step and of all later ones: they are reported again."""
+        with self._database.write() as connection:
+            if self._layout.has_companions:
+                reporting.lock(connection, [trial_name])
+                # Made again by the next report, from what is left.
+                connection.execute(observation_extremes.delete().where(observation_extremes.c.trial_name == trial_name))
+            connection.execute(table.delete().where(table.c.trial_name == trial_name, table.c.step >= step))
 
     def read(
         self,

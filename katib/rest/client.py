@@ -69,10 +69,11 @@ class HttpTuningService:
         url: Where the server listens, such as `http://127.0.0.1:8765`.
         token: Bearer token, where the server or a gateway before it asks for one. None: the one that a server of this
             account keeps, if one listens there (`katib.rest.notes`).
+        socket: Path of a Unix socket where it listens in place of the host and port of the URL; empty: there.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        note = note_of(url, account_directory()) if token is None else None
+    def __init__(self, url: str, token: str | None = None, *, socket: str = "") -> None:
+        note = note_of(url, account_directory()) if token is None and not socket else None
         url, token = (url, token) if note is None else (note.url, note.token)
         self._url = url.rstrip("/")
         self._local = urlsplit(url).hostname in LOOPBACK_HOSTS
@@ -82,6 +83,7 @@ class HttpTuningService:
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,  # a proxy of the environment has no business between us and loopback
             verify=_trusted(url),
+            transport=httpx.HTTPTransport(uds=socket) if socket else None,
         )
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -59,7 +60,7 @@ def write(directory: Path, command: str, *, job: dict[str, Any] | None = None, p
 
 def run(file: Path, cluster: SlurmCluster, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = katib("run", file, "--on", "slurm", *options, cwd=file.parent, **cluster.environment)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code, done.stderr + done.stdout
     return done
 
 
@@ -83,6 +84,31 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
     assert len(set(cluster.jobs()) - before) == 3
     assert files_of_trials(tmp_path) == ["job.json", "training.log"]
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
+
+
+PUSH = "python3 -c 'import katib; katib.report(loss=0.5, step=1); katib.report(loss=0.25, step=2)'"
+
+
+def test_readings_are_pushed_where_nodes_reach_katib_and_a_job_that_it_left_is_ended(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    command = f"{PUSH}; echo x >>began; test -e go || exec sleep 600; : ${{trialParameters.learningRate}}"
+    push = {"collector": {"kind": "Push"}}
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1, metricsCollectorSpec=push)
+    refused = run(file, cluster, code=2)
+    argv = [*KATIB, "run", str(file), "--on", "slurm", "--address", "127.0.0.1"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment(**cluster.environment)) as process:
+        eventually(lambda: words_of(tmp_path / "began") == ["x"], "a program that has pushed")
+        before = set(cluster.command("squeue", "-h", "-o", "%i").split())
+        process.kill()
+    (tmp_path / "go").touch()
+    run(file, cluster, "--address", "127.0.0.1")
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert "give --address HOST" in refused.stderr
+    assert [(reading["step"], reading["value"]) for reading in readings] == [(1, "0.5"), (2, "0.25")]
+    eventually(lambda: not before & set(cluster.command("squeue", "-h", "-o", "%i").split()), "the end of the first")
 
 
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
@@ -401,28 +427,67 @@ def write_gang(directory: Path, cpus: int) -> Path:
     return path
 
 
-def test_a_gang_is_one_job_whose_pods_meet_across_nodes(tmp_path: Path, cluster: SlurmCluster) -> None:
+@pytest.mark.parametrize("inside", [False, True], ids=["job", "steps"])
+def test_a_gang_is_one_job_whose_pods_meet_across_nodes(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
     before = set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split())
-    run(write_gang(tmp_path, 3), cluster)
+    done = katib("run", write_gang(tmp_path, 3), "--on", "slurm", cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / ".katib/trials").glob("*/*/*-master-0/pytorch.log")
 
     assert log.read_text().splitlines()[0] == "nodes n1 n2 n3"
     assert (tmp_path / "stopped").exists()
-    assert len(set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split()) - before) == 1
+    assert len(set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split()) - before) == (not inside)
 
 
-def test_a_gang_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
+@pytest.mark.parametrize("inside", [False, True], ids=["job", "steps"])
+def test_a_gang_outlives_katib(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
     (tmp_path / "hold").touch()
     file = write_gang(tmp_path, 1)
-    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+    argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**variables)
     with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
         eventually(lambda: any("loss" in log.read_text() for log in tmp_path.rglob("pytorch.log")), "a loss")
         process.kill()
     (tmp_path / "hold").unlink()
-    done = run(file, cluster)
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
 
-    assert "succeeded" in done.stdout
+    assert "succeeded" in done.stdout, done.stderr
     assert len(list((tmp_path / ".katib/trials").glob("*/*/*-master-0*"))) == 1
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_a_launcher_of_mpi_starts_its_processes_on_the_nodes_of_its_job(tmp_path: Path, cluster: SlurmCluster) -> None:
+    program = f"echo $OMPI_COMM_WORLD_SIZE on $SLURMD_NODENAME; [ $OMPI_COMM_WORLD_RANK != 0 ] || {LOSS}"
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "sh", "-c", program]
+    waits = {"name": "mpi", "image": "x", "resources": {"requests": {"cpu": 2}}}
+    launcher = {"name": "mpi", "image": "x", "command": command}
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    raw["spec"]["trialTemplate"]["primaryContainerName"] = "mpi"
+    raw["spec"]["trialTemplate"]["trialSpec"] = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "spec": {
+            "slotsPerWorker": 2,
+            "mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": {"containers": [launcher]}}},
+                "Worker": {"replicas": 3, "template": {"spec": {"containers": [waits]}}},
+            },
+        },
+    }
+    file = tmp_path / "experiment.json"
+    file.write_text(json.dumps(raw))
+    run(file, cluster, "--slurm-option", "ntasks-per-node=2")
+    (log,) = (tmp_path / ".katib/trials").rglob("mpi.log")
+    lines = sorted(line for line in log.read_text().splitlines() if " on " in line)
+    (hosts,) = (tmp_path / ".katib/trials").rglob("hostfile")
+
+    assert lines == ["6 on n1", "6 on n1", "6 on n2", "6 on n2", "6 on n3", "6 on n3"]
+    assert hosts.read_text() == "n1 slots=2\nn2 slots=2\nn3 slots=2\n"
 
 
 @pytest.fixture

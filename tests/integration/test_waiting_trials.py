@@ -139,6 +139,13 @@ def test_a_trial_that_is_suspended_from_the_start_says_so_and_the_printed_remedy
     eventually(lambda: states(service, name) == ["Succeeded"], "the trial to succeed")
 
 
+def test_a_job_that_names_a_queue_of_kueue_starts_here_where_nothing_queues_it(service: TuningService) -> None:
+    """As files for Kueue have it, which say that the job starts suspended."""
+    job = batch(LOSS, suspend=True)
+    submit(service, "kueue", {**job, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}})
+    eventually(lambda: states(service, "kueue") == ["Succeeded"], "the trial to succeed")
+
+
 def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     server: Server, service: TuningService, tmp_path: Path
 ) -> None:
@@ -147,8 +154,8 @@ def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     eventually(lambda: states(service, "pause") == ["Running"], "the trial to run")
     eventually(starts.exists, "its program to begin")
     name = only(service, "pause").name
-    done = katib_here("suspend", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)
-    assert done.stdout == f"trial/{name}: suspended; `katib resume {name}` lets it go on\n"
+    done = katib_here("suspend", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)  # the name of before
+    assert done.stdout == f"trial/{name}: paused; `katib resume {name}` lets it go on\n"
     eventually(lambda: message_of(service.get(Trial, NS, name)) == "waits: its job is suspended", "the pause")
     eventually(lambda: not Path(f"/proc/{starts.read_text().split()[0]}").exists(), "its program to end")
     held = service.get(Trial, NS, name)
@@ -170,13 +177,10 @@ def test_what_cannot_be_suspended_is_refused_with_what_to_do(
     submit(service, "over", batch(LOSS))
     eventually(lambda: is_completed(service.get(Experiment, NS, "over")), "the end")
     name = only(service, "over").name
-    ended = katib_here("suspend", name, cwd=tmp_path, KATIB_SERVER=server.url)
-    whole = katib_here("suspend", "over", cwd=tmp_path, KATIB_SERVER=server.url)
+    ended = katib_here("pause", name, cwd=tmp_path, KATIB_SERVER=server.url)
+    whole = katib_here("pause", "over", cwd=tmp_path, KATIB_SERVER=server.url)
     nothing = katib_here("resume", "ghost", cwd=tmp_path, KATIB_SERVER=server.url)
 
     assert ended.stderr == f"error: trial {name}: it has ended; there is nothing to suspend\n"
-    assert whole.stderr == (
-        "error: experiment over: only a trial can be suspended; "
-        "`katib stop over` starts no further trials; suspend its trials one by one\n"
-    )
+    assert whole.stderr == "error: experiment over: it has ended; there is nothing to stop\n"
     assert nothing.stderr == 'error: neither an experiment nor a trial "ghost" is in namespace default\n'

@@ -99,6 +99,9 @@ class Monitors:
     def resume(self, job: Object) -> None:
         self.resumed.append(job["metadata"]["name"])
 
+    def go_on(self, job: Object) -> None:
+        pass
+
     def discard(self, job: Object) -> None:
         self.discarded.append(job["metadata"]["name"])
 

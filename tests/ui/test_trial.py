@@ -272,7 +272,7 @@ def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryT
     page.get_by_text("The same in a terminal").first.click()
     patch = """kubectl -n default patch PyTorchJob.v1.kubeflow.org demo-train --type merge -p """
     page.get_by_text(f"""{patch}'{{"spec":{{"runPolicy":{{"suspend":true}}}}}}'""").wait_for()
-    page.get_by_text("katib suspend demo-train").wait_for()
+    page.get_by_text("katib pause demo-train").wait_for()
     page.get_by_role("button", name="Suspend", exact=True).click()
     page.get_by_text("Suspended: its pods end.").wait_for()
     assert running.store.get(kind, Key(NS, name))["spec"] == {"runPolicy": {"suspend": True}}

@@ -25,6 +25,7 @@ from katib.cli.run.summary import (
 )
 from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
+from katib.rest.door import open_door
 from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
 from katib.tuning.service import DEFAULT_NAMESPACE, NO_CHOICE, Choice, TuningService
@@ -67,6 +68,7 @@ learn_from_option = click.option(
 )
 @learn_from_option
 @options.budget
+@options.checkpoint
 @again.choice_options
 @options.detach
 @options.data_dir
@@ -85,7 +87,7 @@ def run(
     file: str,
     warm_start: str | None,
     learn_from: tuple[str, ...],
-    budget: dict[str, str],
+    annotations: dict[str, str],
     choice: Choice,
     detach: bool,
     data_dir: Path | None,
@@ -119,8 +121,8 @@ def run(
 
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
-        options.refuse_beside("a cluster", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
-    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), budget)
+        options.refuse_beside("a cluster", "checkpoint", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
+    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), annotations)
     if cluster:
         return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
     try:
@@ -264,7 +266,8 @@ def _run_in(
         for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
         run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
-        run.follow()
+        with open_door(engine.service, directory):
+            run.follow()
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop()

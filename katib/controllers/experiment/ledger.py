@@ -18,18 +18,10 @@ from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
-from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION
+from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION, PAUSED_ANNOTATION
 from katib.api.pareto import Point
-from katib.api.trials import (
-    ACTIVE,
-    ELIGIBLE,
-    TrialState,
-    is_feasible,
-    metric_text,
-    objective_costs,
-    trial_state,
-)
-from katib.api.types import Trial
+from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, metric_text, objective_costs, trial_state
+from katib.api.types import Trial, TrialState
 from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
 from katib.controllers.experiment.spending import Spending, Uses
 from katib.runtime.objects import Key
@@ -50,6 +42,7 @@ class TrialCounts:
         counts: Number of trials by state; states without trials are absent.
         names: Names by state in order of creation, the newest ones.
         active: Names of all trials that are pending or running.
+        paused: How many of these a user has paused, and nothing of them runs: others may run in their place.
         best: The trial with the best objective value among those that may be best; None when there is none. With
             several objectives the best in the first, and where that is equal in the next.
         pareto: The trials of several objectives that none beats in everything; None with one objective.
@@ -64,6 +57,7 @@ class TrialCounts:
     counts: Mapping[TrialState, int] = field(default_factory=dict)
     names: Mapping[TrialState, tuple[str, ...]] = field(default_factory=dict)
     active: tuple[str, ...] = ()
+    paused: int = 0
     best: Trial | None = None
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
@@ -102,6 +96,7 @@ class _Account:
     """Entries of the ranking that were withdrawn and are still there."""
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
+    paused: set[str] = field(default_factory=set)
     pareto: ParetoSet = field(default_factory=ParetoSet)
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     spending: Spending | None = None
@@ -122,6 +117,7 @@ class _Account:
             self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
+        self.paused.discard(name)
         self.pareto.remove(name)
         return None if place is None else place[0]
 
@@ -133,6 +129,8 @@ class _Account:
             self.spending.add(trial)
         place = self.places[name] = (order, name)
         insort(self.by_state.setdefault(state, []), place)
+        if state is TrialState.PENDING and PAUSED_ANNOTATION in trial.metadata.annotations:
+            self.paused.add(name)
         objective, observation = trial.spec.objective, trial.status.observation
         if state not in ELIGIBLE or objective is None:
             return
@@ -209,6 +207,8 @@ class TrialLedger:
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
+        if old is not None and new is not None and _counts_alike(old, new):
+            return
         with self._lock:
             is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
             experiment = Key("", "") if old is None else experiment_of(old)
@@ -238,6 +238,7 @@ class TrialLedger:
                 counts=dict(zip(filled, map(len, filled.values()), strict=True)),
                 names=names,
                 active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
+                paused=len(account.paused),
                 infeasible=len(account.infeasible),
                 uses=None if account.spending is None else account.spending.uses(),
                 owners=frozenset(account.owners),
@@ -286,6 +287,19 @@ class TrialLedger:
         if not account.places:
             del self._accounts[key]
         return order
+
+
+def _counts_alike(old: Trial, new: Trial) -> bool:
+    """Return whether nothing changed that is counted of a trial that has not ended, as when it is Created."""
+    before, after = old.metadata, new.metadata
+    return (
+        trial_state(old) is trial_state(new)
+        and trial_state(new) in ACTIVE
+        and before.labels == after.labels
+        and before.owner_references == after.owner_references
+        and HOLDS_ANNOTATION not in after.annotations
+        and HOLDS_ANNOTATION not in before.annotations
+    )
 
 
 def experiment_of(trial: Trial) -> Key:

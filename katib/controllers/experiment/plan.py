@@ -3,7 +3,8 @@
 Theory of operation. An experiment is Created, then Running while trials exist, then Succeeded or Failed, once and for
 all unless its budget is raised. While it runs, there are three kinds of work under way: *active* trials, *waiting*
 assignments that a suggestion service gave and no trial took yet, and *outstanding* requests without an answer. Their
-sum never exceeds the parallelism, and with the completed trials never the budget, so the number of trials is exact.
+sum, without the trials that users have paused, never exceeds the parallelism, and with the completed trials never the
+budget, so the number of trials is exact.
 
 The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
 is a conflict; a request is a total, not an increment, so raising it twice is one request.
@@ -43,7 +44,7 @@ from katib.api.names import (
     STOPPED_ANNOTATION,
     TEMPLATE_MISSING,
 )
-from katib.api.trials import ELIGIBLE, TrialState, cost, objective_costs, reaches_goals, trial_state
+from katib.api.trials import ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
 from katib.api.types import (
     BudgetUsage,
     CollectorKind,
@@ -61,6 +62,7 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
     TrialCondition,
+    TrialState,
 )
 from katib.api.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import LOST, TrialCounts
@@ -331,8 +333,8 @@ def _ending(seen: Observed) -> Ending | None:
 
 def _budget_spent(seen: Observed) -> Ending | None:
     """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
-    uses, budget = seen.counts.uses, seen.budget
-    if uses is None or budget is None:
+    uses = seen.counts.uses
+    if uses is None or (budget := seen.budget) is None:
         return None
     cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
     if not uses.is_spent(budget, seen.now):
@@ -492,8 +494,9 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
-    slots = max(parallel - len(seen.counts.active), 0)
-    asked, ahead = is_asked(seen.experiment), ahead_count(seen.experiment)
+    slots = max(parallel - len(seen.counts.active) + seen.counts.paused, 0)
+    asked = is_asked(seen.experiment)
+    ahead = ahead_count(seen.experiment) if asked else 0
     if asked:
         slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:

@@ -26,13 +26,18 @@ class JobCaches:
     Jobs that these informers do not show are strays: known by their keys only, and asked for by name.
 
     Args:
-        store: Where jobs are. It may leave out those without `katib.api.names.JOB_LABEL`.
+        store: Where jobs are.
         known: Kinds that are followed from the start; their owner starts and stops the informers.
         clock: For the informers.
         decode: Turns a job into what is remembered of it.
         follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
             rights may be missing. It catches up by itself.
+        shows_labelled: Whether the store leaves out jobs without `katib.api.names.JOB_LABEL`.
         thread: Where the informers take turns; None: each has a thread of its own.
+
+    Attributes:
+        shows_labelled: Whether a job that loses its label on its way is not shown, nor its event.
+        strays: The jobs that are there and that no informer shows, as far as that has been noted.
     """
 
     def __init__(
@@ -43,12 +48,14 @@ class JobCaches:
         *,
         decode: Callable[[Object], Object] = identity,
         follows_new: bool = False,
+        shows_labelled: bool = False,
         thread: SharedThread | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._decode = decode
         self._follows_new = follows_new
+        self.shows_labelled = shows_labelled
         self._thread = thread
         self._handlers: list[Handler[Object]] = []
         self._lock = Lock()
@@ -56,7 +63,7 @@ class JobCaches:
         self._known = {kind: self._informer(kind) for kind in known}
         self._found: dict[Kind, Informer[Object]] = {}
         self._synced: dict[Kind, Informer[Object]] = {}
-        self._strays: set[tuple[Kind, Key]] = set()
+        self.strays: set[tuple[Kind, Key]] = set()
         self._on_follow: Callable[[Kind], None] = _ignore
 
     @property
@@ -77,17 +84,6 @@ class JobCaches:
     def on_follow(self, tell: Callable[[Kind], None]) -> None:
         """Register a callback for each kind that is followed from now on."""
         self._on_follow = tell
-
-    def note(self, kind: Kind, key: Key, *, stray: bool) -> None:
-        """Note whether there is a job that no informer shows."""
-        if stray:
-            self._strays.add((kind, key))
-        else:
-            self._strays.discard((kind, key))
-
-    def is_stray(self, kind: Kind, key: Key) -> bool:
-        """Return whether a job is there that no informer shows, as far as anybody has noted."""
-        return (kind, key) in self._strays
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
         """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""

@@ -26,6 +26,7 @@ from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import JobCondition, end_of
 from katib.local.jobs.inheritance import RunNote, decoded, is_plain
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
@@ -150,7 +151,7 @@ class JobController:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
 
         Args:
-            grace_seconds: The grace period.
+            grace_seconds: The grace period; that of its pods, where a trial keeps its checkpoint, if that is longer.
             leaves: Whether pods that can outlive this engine go on.
         """
         if self._stopping:
@@ -160,17 +161,31 @@ class JobController:
         self._controller.stop()
         self._write_what_ended()
         ending = [run for run in self._runs.values() if not (leaves and self._place.is_kept(run.uid))]
+        graces = {run.uid: self._grace_of(run, grace_seconds) for run in ending}
         pods = [pod for run in ending for pod in run.unfinished_pods()]
-        for pod in pods:
-            self._loop.call_soon(partial(pod.stop, grace_seconds))
+        for run in ending:
+            for pod in run.unfinished_pods():
+                self._loop.call_soon(partial(pod.stop, graces[run.uid]))
+        longest = max(graces.values(), default=grace_seconds) + 5
         with self._ended:
-            self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), grace_seconds + 5)
+            self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), longest)
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
         self._objects.stop()
         self._place.close()
         self._loop.stop()
         if self._pods.logs.peek is not None:
             self._pods.logs.peek.close()
+
+    def _grace_of(self, run: JobRun, least: float) -> float:
+        """Return how long the pods of a job have to end: as long as they want where they keep a checkpoint."""
+        if not self._keeps_checkpoint(run.job):
+            return least
+        return max([least, *(pod.plan.grace_seconds for pod in run.unfinished_pods())])
+
+    def _keeps_checkpoint(self, job: Object) -> bool:
+        """Return whether a trial goes on from its checkpoint however it was cut off."""
+        checkpoint = self._owner.checkpoint(job)
+        return checkpoint is not None and checkpoint.is_kept
 
     # --- pods that went on without an engine --------------------------------------------------------------------------
 
@@ -247,8 +262,8 @@ class JobController:
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
         run = self._runs.get(key)
-        for record in () if run is None else run.records:
-            if record.pulling and not record.is_finished:
+        for pod in () if run is None else run.pods:
+            if (record := pod.record).pulling and not record.is_finished:
                 return record.pulling
         return ""
 
@@ -307,10 +322,14 @@ class JobController:
         run.is_kept = keeps and self._metrics.may_outlive(job)
         earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
-        if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
+        keeps_checkpoint = cut_off and self._keeps_checkpoint(job)
+        if keeps_checkpoint:
+            self._metrics.go_on(job)
+        elif cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
-            said = f"{Key.of(job).name} was cut off and is started again"
+            way = "goes on from its checkpoint" if keeps_checkpoint else "is started again"
+            said = f"{Key.of(job).name} was cut off and {way}"
             _log.warning("Job was cut off and is started again", extra={"job": str(Key.of(job)), "sentence": said})
             note = f"the engine ended while the job ran; it was restarted at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
@@ -371,9 +390,7 @@ class JobController:
         if decision.delete:
             return self._delete(key, run)
         if decision.restarts_log:  # first: when the log cannot be reached, the same is planned again
-            if not self._goes_on(run):
-                self._metrics.discard(run.job)
-            self._keep_no_longer(run)
+            self._begin_log(run)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         for pod in run.pods:
             if pod.record.name in decision.stop:
@@ -392,16 +409,34 @@ class JobController:
             self._objects.finish(key)
         return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
 
+    def _begin_log(self, run: JobRun) -> None:
+        """Have the pods that start next begin the log of a trial again, or continue it."""
+        if self._goes_on(run):
+            self._metrics.go_on(run.job)
+        else:
+            self._metrics.discard(run.job)
+        if run.kind.kind == JOB:
+            run.first_kept = len(run.pods)
+        else:  # it counts its pods
+            self._keep_no_longer(run)
+
     def _goes_on(self, run: JobRun) -> bool:
-        """Return whether the next pod goes on from a checkpoint, and with what the preempted one has reported."""
-        return self._owner.checkpoint(run.job) is not None and any(r.reason == PREEMPTED for r in run.records[-1:])
+        """Return whether the next pod continues what the last one has reported.
+
+        That one was suspended: where no folder of ours keeps a checkpoint, the program may keep one itself. Or it was
+        preempted or lost, and there is such a folder.
+        """
+        last = next(iter(run.records[-1:]), None)
+        if last is None or last.stopping or self._keeps_checkpoint(run.job):
+            return last is not None
+        return last.reason == PREEMPTED and self._owner.checkpoint(run.job) is not None
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
-        now, standing = self._clock.monotonic(), run.standing
-        if standing == run.reported or run.is_over:
+        if run.is_over or (standing := run.standing) == run.reported:
             run.unreported = None
             return None
+        now = self._clock.monotonic()
         if run.unreported is None or run.unreported[0] != standing:
             run.unreported = standing, now
         left = run.unreported[1] + self._settings.settle_seconds - now
@@ -413,7 +448,7 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
-        if not run.restarted and not run.retrying and not decision.status.get("conditions"):
+        if not run.restarted and not run.retrying and not _retrying(decision.status):
             return
         decisions = []
         while run.restarted:

@@ -34,7 +34,7 @@ class RunNote:
         began: From when its deadline counts, on the monotonic clock of the machine.
         memory: What its kind remembers.
         addresses: Ports of its pods.
-        pods: All that it had, oldest first.
+        pods: Those that it had since its log began or went on, oldest first.
         stopped: Names of pods that it ended.
     """
 
@@ -60,7 +60,7 @@ class RunNote:
         """
         (api_version, kind), key = run.kind.kind, Key.of(run.job)
         began = None if run.started_at is None else monotonic - (steady - run.started_at).total_seconds()
-        pods, ports = tuple(pod.plan for pod in run.pods), run.wiring.ports()
+        pods, ports = tuple(pod.plan for pod in run.pods[run.first_kept :]), run.wiring.ports()
         memory, stopped = dict(run.memory), frozenset(run.stopped)
         return cls(api_version, kind, key.namespace, key.name, run.uid, began, memory, ports, pods, stopped)
 

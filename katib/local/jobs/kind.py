@@ -64,7 +64,8 @@ class Plan:
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
         restarts_log: All pods begin again, with those that start now, for a reason of this machine: a port that was
-            taken, a guard that died. That try never counted, so what it reported is removed first. A try that the
+            taken, a guard that died; or they were suspended. That try never counted, so what it reported is removed
+            first, unless the next one goes on from a checkpoint, or may do so after a suspension. A try that the
             author of the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported
             before it stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without
             the earlier readings its curve would begin in the middle.
@@ -144,6 +145,7 @@ class NewPod:
         rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
         restarts_on_failure: Whether a container that failed is started again in its pod.
         processes: How many processes a container starts that share what it requests.
+        slots: How many processes a launcher of MPI starts, on all hosts of its host file; 0: it is none.
     """
 
     name: str
@@ -159,6 +161,7 @@ class NewPod:
     rewrites: Mapping[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
     processes: int = 1
+    slots: int = 0
 
 
 LabelValues = str | range | None

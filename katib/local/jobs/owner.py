@@ -77,6 +77,12 @@ class PodMetrics(Protocol):
     def resume(self, job: Object) -> None:
         """Prepare for pods that went on without an engine: their monitors find everything that they reported again."""
 
+    def go_on(self, job: Object) -> None:
+        """Keep what an earlier run of this job reported: the next one continues it from a checkpoint.
+
+        What that reports of a step again takes the place of what is there of this step and of later ones.
+        """
+
     def discard(self, job: Object) -> None:
         """Forget what an earlier run of this job reported: it was cut off and starts from scratch."""
 

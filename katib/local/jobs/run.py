@@ -59,6 +59,8 @@ class JobRun:
         restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
         retrying: What the status says of a failed try, until that is stored.
         is_kept: Whether its pods outlive this engine.
+        first_kept: Position of the first pod that the next engine has to know: those before it have ended, and what
+            they reported was thrown away, or stays as it is.
         kept: What the next engine was left to know, to see when that changes.
         stopped: Names of pods that it ended.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
@@ -82,6 +84,7 @@ class JobRun:
     restarted: deque[PodRecord] = field(default_factory=deque)
     retrying: str = ""
     is_kept: bool = False
+    first_kept: int = 0
     kept: tuple[object, ...] = ()
     stopped: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)

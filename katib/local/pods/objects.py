@@ -47,6 +47,7 @@ class PodPlan:
         holder: For whom it leases resources, as shown to users of other engines.
         replica: As in its record.
         group: Under which its processes outlive this engine; empty: they end with it.
+        slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PodPlan:
     holder: str = ""
     replica: str = ""
     group: str = ""
+    slots: int = 0
 
 
 def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.types import CollectorKind, ExperimentSpec
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, invalid
 from katib.local.findings import mapping
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
@@ -18,7 +18,13 @@ from katib.templates.placeholders import has_placeholder
 READ_FROM_FILES: Final = frozenset(
     {CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE}
 )
-"""Collectors whose readings are in the shared directory. The others need an address that nodes and we both reach."""
+"""Collectors whose readings are in the shared directory."""
+
+PUSHED: Final = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
+"""Those that need an address of this machine which nodes reach. `PrometheusMetric` needs one of each node."""
+
+NODE_ADDRESS_VARIABLE: Final = "KATIB_NODE_ADDRESS"
+"""In our environment: where nodes reach this machine."""
 
 _JOB: Final = Kind("batch/v1", "Job")
 
@@ -30,9 +36,11 @@ class SlurmGate:
         slurm: Calls Slurm.
         options: Of `sbatch`, for every job.
         allocation: The job whose steps trials become; empty where they are jobs of their own.
+        address: Where nodes reach this machine; empty where that is not known.
     """
 
-    def __init__(self, slurm: Slurm, options: Sequence[str], allocation: str = "") -> None:
+    def __init__(self, slurm: Slurm, options: Sequence[str], allocation: str = "", address: str = "") -> None:
+        self._address = address
         self._slurm = slurm
         self._allocation = allocation
         self._options = options
@@ -49,18 +57,12 @@ class SlurmGate:
             path: Where the job stands.
             spec: With defaults.
         """
-        errors = []
-        if kind.kind == "MPIJob":
-            cause, remedy = "an MPIJob does not run in Slurm", 'write a Job whose program is started by "srun --mpi"'
-            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
-        elif self._allocation and kind != _JOB:
-            cause, remedy = f"a {kind.kind} is not a step of an allocation", "run katib on a login node, or write a Job"
-            errors.append(FieldError(f"{path}.kind", cause, remedy, "slurm-kind"))
+        errors: list[FieldError] = []
+        if self._allocation and kind.kind == "MPIJob":
+            errors += not_a_step("an MPIJob", f"{path}.kind").errors
         collector = spec.metrics_collector_spec
         if collector is not None and collector.kind not in READ_FROM_FILES:
-            cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
-            remedy = "print metrics, or write them to files: StdOut, File or TensorFlowEvent"
-            errors.append(FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector"))
+            errors += self._check_pushing(collector.kind)
         try:
             if (
                 templates
@@ -73,13 +75,31 @@ class SlurmGate:
             errors += error.errors
         return errors
 
+    def _check_pushing(self, collector: str) -> list[FieldError]:
+        """Return why readings of a collector that is none of files do not arrive."""
+        if collector in PUSHED and self._address:
+            return []
+        remedy = "print metrics, or write them to files: StdOut, File or TensorFlowEvent"
+        if collector in PUSHED:
+            remedy = f"give --address HOST, by which nodes reach this machine, or {remedy}"
+        cause = f"{collector} does not reach this machine from the nodes of Slurm"
+        return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")]
+
     def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:
         """Return the options of the job: each pod of a Job is one of its own, those of other kinds are one together."""
         annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
         own = () if any(map(has_placeholder, annotations.values())) else annotated_options(annotations, path)
         requests = [request for template, count in templates for request in [_request(template)] * count]
+        if kind.kind == "MPIJob":  # whose tasks share what its launcher requests
+            requests = [Request()]
         requested = requested_options(requests[0]) if kind == _JOB else gang_options(requests)
         return (*requested, *self._options, *own)
+
+
+def not_a_step(what: str, path: str = "spec.trialTemplate") -> InvalidError:
+    """Return the error for what cannot run inside an allocation: it has steps of its own."""
+    remedy = 'run katib on a login node, or write a Job whose program is started by "srun --mpi"'
+    return invalid(path, f"{what} is not a step of an allocation", remedy, "slurm-kind")
 
 
 def _request(template: Mapping[str, Any]) -> Request:

@@ -125,16 +125,16 @@ class Slurm:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return parse_jobs(done.stdout)
 
-    def steps(self, job: str) -> frozenset[str]:
-        """Return the names of the steps that a job has now.
+    def steps(self, job: str) -> dict[str, str]:
+        """Return the steps that a job has now, as `12.3`, by their names.
 
         Raises:
             UnavailableError: Slurm does not answer.
         """
-        done = self._run(("squeue", "--steps", f"--jobs={job}", "--noheader", "--format=%j"))
+        done = self._run(("squeue", "--steps", f"--jobs={job}", "--noheader", "--format=%i|%j"))
         if done.returncode != 0:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
-        return frozenset(done.stdout.split())
+        return {name: step for step, _, name in (line.partition("|") for line in done.stdout.splitlines())}
 
     def cancel(self, jobs: Iterable[str], signal: str = "") -> None:
         """End jobs, or send all their processes a signal. Jobs that are over are fine.

@@ -3,6 +3,9 @@
 The pods know each other by names that stand for nodes until the job runs (`katib.local.pods.place.node_mark`). By a
 first step Slurm says which task is on which node; then the marks in the scripts of the pods are replaced, and each of
 them is executed by `srun` on its node.
+
+Inside an allocation a gang is one step with a task for each pod, so that Slurm starts all of them at once or none. Each
+task leaves its place in a file and waits for those of the others.
 """
 
 from __future__ import annotations
@@ -27,12 +30,44 @@ _WHERE: Final = (
 )
 """What a task says of its place: the name that Slurm gives the node, and one that leads there."""
 
+HOST_FILES: Final = "mpi"
+"""Below the directory of a launcher: its host files."""
+
 
 def gang_environment(plans: Sequence[PodPlan]) -> dict[str, str]:
     """Return the environment of the job: that of the first pod, without what is known only when the job runs."""
     main = next((c for c in plans[0].containers if c.is_main), None)
     found = {} if main is None else main.command.env
     return {name: value for name, value in found.items() if not MARKS.search(value)}
+
+
+def launcher_options(plan: PodPlan) -> tuple[str, ...]:
+    """Return what the tasks of the job request that a launcher of MPI starts: each its share of what that requests."""
+    request, slots = plan.request, plan.slots
+    share = Request(request.cpu / slots, request.memory / slots, -(-request.gpus // slots))
+    return gang_options([share] * slots)
+
+
+def launcher_script(plan: PodPlan, state_file: Path, delays: Delays) -> str:
+    """Return the script of a launcher of MPI, which runs on the first node of its job.
+
+    Its host files have the nodes of the job, each with the number of tasks that Slurm has placed there. Implementations
+    that know Slurm start their processes by `srun`, others by `ssh`.
+
+    Args:
+        plan: Of the launcher.
+        state_file: By which it is followed.
+        delays: Pauses before a container is started again.
+    """
+    files = shlex.quote(str(plan.directory / HOST_FILES))
+    count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_log_of(plan)} | sort | uniq -c"
+    lines = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True).splitlines()
+    hosts = [
+        f'mkdir -p {files} && {count} | while read -r slots node; do echo "$node slots=$slots"; done >{files}/hostfile',
+        f"sed 's/ slots=/:/' {files}/hostfile >{files}/hydra-hostfile",
+        f"(echo '#!/bin/sh'; sed 's/.*/echo &/' {files}/hydra-hostfile) >{files}/discover_hosts.sh",
+    ]
+    return "\n".join([lines[0], *hosts, *lines[1:], ""])
 
 
 def gang_options(requests: Sequence[Request]) -> tuple[str, ...]:
@@ -64,8 +99,7 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     marks = []
     for i, plan in enumerate(plans):
         lines.append(f'set -- $(echo "$layout" | sed -n "s/^ *{i}: //p"); node_{i}=$1; host_{i}=$2')
-        mark = re.escape(node_mark(_host_name(plan))).replace("/", "\\/")
-        marks.append(f'-e "s/{mark}/$host_{i}/g"')
+        marks.append(_substitution(plan, f"host_{i}"))
     lines.append(f"resolved() {{ sed {' '.join(marks)}; }}")
     step = [
         "--ntasks=1",
@@ -85,6 +119,40 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
         lines.append(f'(trap "" TERM; {run}; echo "srun $?" >>{state}; echo end >>{state}) & started_{i}=$!')
     lines += [f"wait_for $started_{i}" for i in range(len(plans))]
     return "\n".join([*lines, ""])
+
+
+def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: Delays) -> str:
+    """Return what each task of a gang executes that is a step of an allocation.
+
+    Args:
+        plans: Of its pods, one for each task.
+        state_files: By which they are followed; beside them tasks leave their places.
+        delays: Pauses before a container is started again.
+    """
+    common = gang_environment(plans)
+    places = shlex.quote(str(state_files[0].with_suffix(".place")))
+    lines = ["#!/bin/sh", "trap : TERM", WAIT_FOR]
+    lines += [f"({_WHERE}) >{places}.$SLURM_PROCID.new && mv {places}.$SLURM_PROCID.new {places}.$SLURM_PROCID"]
+    marks = []
+    for i, plan in enumerate(plans):
+        lines.append(f"until [ -e {places}.{i} ]; do sleep 0.1; done; read node host_{i} <{places}.{i}")
+        marks.append(_substitution(plan, f"host_{i}"))
+    lines.append(f"resolved() {{ sed {' '.join(marks)}; }}")
+    for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
+        end = f"KATIB_END_OF_POD_{i}"
+        script = pod_script(plan, state_file, delays, common, is_step=True)
+        lines += [f"pod_{i}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
+        lines.append(f"state_{i}={shlex.quote(str(state_file))} log_{i}={_log_of(plan)}")
+    lines.append('eval "state=\\$state_$SLURM_PROCID log=\\$log_$SLURM_PROCID"')
+    # A session of its own: a signal to its process group reaches the pod and nothing else.
+    lines.append('setsid sh -c "$(pod_$SLURM_PROCID | resolved)" >>"$log" 2>&1 & wait_for $!')
+    return "\n".join([*lines, 'echo "srun $code" >>"$state"; echo end >>"$state"', ""])
+
+
+def _substitution(plan: PodPlan, variable: str) -> str:
+    """Return the option of `sed` that replaces what stands for the node of a pod by what a variable has."""
+    mark = re.escape(node_mark(_host_name(plan))).replace("/", "\\/")
+    return f'-e "s/{mark}/${variable}/g"'
 
 
 def _log_of(plan: PodPlan) -> str:

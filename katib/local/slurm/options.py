@@ -89,13 +89,13 @@ def requested_options(request: Request) -> tuple[str, ...]:
 def step_options(
     plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
 ) -> tuple[str, ...]:
-    """Return all options of `srun` for a pod that is a step; the arguments and errors are those of `job_options`."""
+    """Return all options of `srun` for a pod or a gang that is a step; arguments and errors are as of `job_options`."""
     return (
         f"--job-name={comment}",
         f"--output={str(log).replace('%', '%%')}",
         "--open-mode=append",
         "--chdir=/",
-        "--nodes=1",
+        *(() if plan.role else ("--nodes=1",)),
         "--exact",
         *requested,
         *general,

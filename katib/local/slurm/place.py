@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,16 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
-from katib.local.slurm.commands import Slurm, clean_environment
-from katib.local.slurm.gang import gang_environment, gang_options, gang_script
+from katib.local.slurm.admission import not_a_step
+from katib.local.slurm.commands import Slurm, clean_environment, refused
+from katib.local.slurm.gang import (
+    gang_environment,
+    gang_options,
+    gang_script,
+    launcher_options,
+    launcher_script,
+    step_script,
+)
 from katib.local.slurm.options import job_options, requested_options, step_options
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
@@ -128,8 +137,16 @@ class SlurmPods:
                 gang_options([plan.request for plan in plans]),
                 Path("/dev/null"),
             )
-            claim = pods[0].state_file.with_suffix(".claim")
-            script = gang_script(plans, [pod.state_file for pod in pods], claim, delays)
+            files = [pod.state_file for pod in pods]
+            if first.slots and self._settings.allocation:
+                raise not_a_step("a launcher of MPI")
+            if first.slots and len(pods) == 1:
+                requested, script = launcher_options(first), launcher_script(first, files[0], delays)
+            elif self._settings.allocation:
+                requested = (*requested, "--wait=0", "--kill-on-bad-exit=0")  # each pod ends for itself
+                script = _in_file(step_script(plans, files, delays), files[0].with_suffix(".sh"))
+            else:
+                script = gang_script(plans, files, files[0].with_suffix(".claim"), delays)
         else:
             main = next(container for container in first.containers if container.is_main)
             common, requested = environment_of(first), requested_options(first.request)
@@ -162,10 +179,12 @@ class SlurmPods:
     # --- what outlives us ---------------------------------------------------------------------------------------------
 
     def kept(self) -> Iterator[KeptGroup]:
-        """Yield what the engine before has left a note of."""
-        for path in sorted(self._settings.notes.glob(f"*/{_NOTE}")):
-            with contextlib.suppress(OSError):
-                yield KeptGroup(path.parent.name, path.read_bytes())
+        """Yield what the engine before has left a note of, and what it had no time to end."""
+        for directory in sorted(self._settings.notes.glob("*/")):
+            try:
+                yield KeptGroup(directory.name, (directory / _NOTE).read_bytes())
+            except OSError:
+                yield KeptGroup(directory.name, b"")
 
     def resume(self, pods: Sequence[SlurmPod], _kept: KeptGroup, stopped: Collection[str]) -> None:
         """Go on with their jobs. One whose submission was not answered is looked for, and submitted if need be."""
@@ -198,11 +217,15 @@ class SlurmPods:
         if not wanted:
             return
         ids = {group.group for group in wanted}
-        jobs = self._settings.slurm.jobs()
-        found = [number for number, state in jobs.items() if _group_of(state.comment) in ids and not state.is_over]
+        slurm, allocation = self._settings.slurm, self._settings.allocation
+        if allocation:
+            found = [step for name, step in slurm.steps(allocation).items() if _group_of(name) in ids]
+        else:
+            found = [n for n, state in slurm.jobs().items() if _group_of(state.comment) in ids and not state.is_over]
         if found:
-            self._settings.slurm.cancel(found)
+            slurm.cancel(found)
         for group in ids:
+            self._noted.add(group)
             self.forget(group)
 
     def is_kept(self, group: str) -> bool:
@@ -227,6 +250,22 @@ class SlurmPods:
         if group in self._noted:
             self._noted.discard(group)
             shutil.rmtree(self._settings.notes / group, ignore_errors=True)
+
+
+def _in_file(script: str, path: Path) -> str:
+    """Return a script that executes a long one, which the arguments of a program may have no room for.
+
+    Raises:
+        InvalidError: The file cannot be written.
+    """
+    draft = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.write_text(script)
+        draft.replace(path)  # one that is being executed stays as it is
+    except OSError as error:
+        raise refused(f"{path}: cannot be written: {error.strerror}") from error
+    return f"exec sh {shlex.quote(str(path))}"
 
 
 def _group(plan: PodPlan) -> str:

@@ -177,13 +177,20 @@ class SlurmPod:
 
     def _end_step(self) -> None:
         """End its step of a job whose other pods go on, once it has one."""
-        if self._progress is not None and self._progress.step and not self._is_signalled:
+        progress = self._progress
+        is_there = progress is not None and bool(progress.pid if self.plan.role else progress.step)
+        if is_there and not self._is_signalled:
             self._is_signalled = True
             self._signal_step("TERM")
 
     def _signal_step(self, signal: str) -> None:
-        if self._submission is not None and self._progress is not None and self._progress.step:
-            self._tools.scheduler.signal(f"{self._submission.job}.{self._progress.step}", signal)
+        submission, progress, scheduler = self._submission, self._progress, self._tools.scheduler
+        if submission is None or progress is None or not progress.step:
+            return
+        if isinstance(scheduler, StepScheduler) and progress.pid:
+            scheduler.signal_process(progress.node, progress.pid, signal)
+        else:
+            scheduler.signal(f"{submission.job}.{progress.step}", signal)
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +242,9 @@ class SlurmPod:
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is not None and progress.is_over:
-            if self._stopping or submission.is_over or (self._exit_code() == 0 and not progress.was_asked):
+            shares_step = self._is_step and len(self._gang) > 1  # which goes on with the others
+            ended_well = self._exit_code() == 0 and not progress.was_asked
+            if self._stopping or submission.is_over or shares_step or ended_well:
                 return True
             if self._looks_wanted is None:
                 self._looks_wanted = submission.looks + 1

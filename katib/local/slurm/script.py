@@ -7,8 +7,9 @@ node.
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
 `<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
 the time in seconds, the node and the cards that Slurm gave it; `term` says that the script was asked to end. For a pod
-of a gang it has `step` with the number of its step, and `srun` with the code by which that ended. The file is made with
-`O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
+of a gang it has `step` with the number of its step, `pid` with its first process, which leads a process group in a step
+that it shares, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one pod,
+which a submission whose answer was lost can lead to, the second does nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Progress:
         node: On which.
         cards: Which of the node's cards it may use.
         step: Of the pod in the job of its gang; empty without one.
+        pid: Its first process on that node; 0 where that is not known.
         step_code: The exit code of that step; None while it runs.
     """
 
@@ -56,6 +58,7 @@ class Progress:
     node: str = ""
     cards: tuple[str, ...] = ()
     step: str = ""
+    pid: int = 0
     step_code: int | None = None
 
 
@@ -74,6 +77,8 @@ def parse_progress(text: str) -> Progress:
             found.cards = tuple(filter(None, cards.split(",")))
         elif number == "step":
             found.step = code
+        elif number == "pid" and code.isdigit():
+            found.pid = int(code)
         elif number == "srun" and code.isdigit():
             found.step_code = int(code)
         elif number.isdigit() and code.isdigit():
@@ -109,6 +114,8 @@ def pod_script(
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
     lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
     lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
+    if plan.role:
+        lines.append(f"echo pid $$ >>{followed}")
     if len(mains) > 1 or sidecars:
         lines.append(WAIT_FOR)
     own_log = None if is_step else mains[0][1]
@@ -145,7 +152,7 @@ def _functions(
     made = [container.directory, *container.volumes]
     return [
         f"process_{i}() {{",
-        f"mkdir -p {shlex.join(map(str, made))}",
+        *(f"[ -d {quoted} ] || mkdir -p {quoted}" for quoted in map(shlex.quote, map(str, made))),
         *changes,
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",

@@ -1,8 +1,9 @@
 """Trials as steps of an allocation in which this process runs: `srun` for each, without asking the scheduler again.
 
-A step that does not fit now waits in its `srun`, which Slurm wakes. An `srun` outlives this process when that is
-killed, and so does its step; the next engine in the allocation finds steps by their names. A step ends with its
-allocation.
+A step that does not fit now waits in its `srun`, which Slurm wakes after a while. So one that follows another, whose
+program has ended, is started when the `srun` of that one has ended, too: then there is room. An `srun` outlives this
+process when that is killed, and so does its step; the next engine in the allocation finds steps by their names. A step
+ends with its allocation.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from katib.errors import UnavailableError
-from katib.local.slurm.commands import JobState, Slurm, error_text, is_passing, refused
+from katib.local.slurm.commands import TIMEOUT_SECONDS, JobState, Slurm, error_text, is_passing, refused
 from katib.local.slurm.scheduler import LOOK_SECONDS, Submission
 from katib.runtime.clock import Clock
 
 ALLOCATION_VARIABLE: Final = "SLURM_JOB_ID"
+
+_HANDOVER_SECONDS: Final = 1.0
+"""How long a step waits at most for the `srun` of another one to end."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +65,8 @@ class StepScheduler:
         self._changed = threading.Condition()
         self._processes: dict[Submission, subprocess.Popen[str]] = {}
         self._adopted: dict[str, Submission] = {}
+        self._ending: set[Submission] = set()  # whose programs have ended, and not their `srun`
+        self._waiting: list[Submission] = []  # for these, the first one first
         self._stopping = False
 
     def start(self) -> None:
@@ -98,12 +104,15 @@ class StepScheduler:
         """Follow a step no longer."""
         with self._changed:
             self._adopted.pop(submission.comment, None)
+            if submission in self._processes:
+                self._ending.add(submission)
 
     def end(self, submission: Submission) -> None:
         """End a step: its `srun` passes SIGTERM on, or waits no longer."""
         with self._changed:
             submission.withdrawn = True
             process = self._processes.get(submission)
+            self._changed.notify_all()
         if process is not None:
             process.send_signal(signal.SIGTERM)
 
@@ -118,6 +127,31 @@ class StepScheduler:
         """Send a signal to all processes of a step."""
         threading.Thread(target=self._signal, args=(job, name), name="scancel", daemon=True).start()
 
+    def signal_process(self, node: str, pid: int, name: str) -> None:
+        """Send a signal to the process group of one pod in a step that others share."""
+        argv = ["srun", f"--jobid={self._allocation}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"]
+        argv += [f"--nodelist={node}", "--chdir=/", "sh", "-c", f"kill -s {name} -- -{pid}"]
+        threading.Thread(target=self._call, args=(argv,), name="srun-kill", daemon=True).start()
+
+    def _call(self, argv: Sequence[str]) -> None:
+        try:
+            environment = step_environment({}, self._slurm.environment)
+            done = subprocess.run(  # noqa: S603 - our own command
+                argv,
+                env={**environment, "PATH": self._slurm.environment.get("PATH", os.defpath)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            _log.warning("Pod not signalled", extra={"cause": str(error)})
+            return
+        if done.returncode:
+            _log.info("Pod not signalled", extra={"cause": error_text(done.stderr)})
+
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
 
@@ -129,6 +163,8 @@ class StepScheduler:
 
     def _run(self, submission: Submission) -> None:
         """Run `srun` to its end."""
+        if not self._is_room(submission):
+            return
         argv = ["srun", f"--jobid={self._allocation}", *submission.options, "sh", "-c", submission.script]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
@@ -152,11 +188,28 @@ class StepScheduler:
         _, said = process.communicate()
         with self._changed:
             del self._processes[submission]
+            self._ending.discard(submission)
+            self._changed.notify_all()
         submission.looks += 1
         text = error_text(said)
         submission.problem = text if process.returncode and is_passing(text) else ""
         submission.state = JobState(_state(text) if process.returncode else "COMPLETED", text)
         submission.news()
+
+    def _is_room(self, submission: Submission) -> bool:
+        """Wait until the `srun` has ended that a step follows; return False where the next engine is to start it."""
+        with self._changed:
+            self._waiting.append(submission)
+            deadline = self._clock.monotonic() + _HANDOVER_SECONDS
+            # Each that ends makes room for one, the first one.
+            while len(self._ending) >= len(self._waiting) - self._waiting.index(submission):
+                left = deadline - self._clock.monotonic()
+                if left <= 0 or submission.withdrawn or self._stopping:
+                    break
+                self._clock.wait(self._changed, left)
+            self._waiting.remove(submission)
+            self._changed.notify_all()
+            return not self._stopping
 
     def _watch(self) -> None:
         """Look for the steps of an earlier engine as long as there are some."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from katib.api.checkpoints import checkpoint_directory, parent_of
-from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL, WORKSPACE_ANNOTATION
+from katib.api.checkpoints import DEFAULT_DIRECTORY, checkpoint_directory, parent_of
+from katib.api.names import CHECKPOINTS_ANNOTATION, EXPERIMENT_LABEL, KEPT, TRIAL_LABEL, WORKSPACE_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import key_of
@@ -68,11 +68,16 @@ class TrialJobs:
         """Return the folder of the trial that a job runs; None where the experiment keeps no checkpoints."""
         trial = self._trial_of(job)
         experiment = self._experiment_of(trial)
-        if trial is None or experiment is None or not (mount := checkpoint_directory(experiment.spec.algorithm)):
+        if trial is None or experiment is None:
+            return None
+        mount = checkpoint_directory(experiment.spec.algorithm)
+        is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
+        if not mount and not is_kept:
             return None
         folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
-        parent = parent_of(trial.metadata.labels)
-        return TrialCheckpoint(mount, folder / trial.name, folder / parent if parent else None)
+        parent = parent_of(trial.metadata.labels) if mount else ""
+        place = mount or DEFAULT_DIRECTORY
+        return TrialCheckpoint(place, folder / trial.name, folder / parent if parent else None, is_kept)
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return what the pods of a trial's job are labelled with, as in a cluster."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from katib.rpc.log_guard import LogGuard
 
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
+LOOPBACK_HOST = "127.0.0.1"
 _KEY_BYTES = 32
 
 
@@ -40,9 +41,11 @@ class LogServers:
     Args:
         log: What is served; its owner closes it.
         plans: Services that a user plugged in.
+        host: Name or address of this machine at which programs that push reach it.
     """
 
-    def __init__(self, log: ObservationLog, plans: Mapping[ServiceId, ServicePlan]) -> None:
+    def __init__(self, log: ObservationLog, plans: Mapping[ServiceId, ServicePlan], host: str = LOOPBACK_HOST) -> None:
+        self._host = host
         self.on_stored: Callable[[str], None] = lambda _trial_name: None
         self._log = log
         self._tokens = Tokens([secrets.token_bytes(_KEY_BYTES)])
@@ -140,7 +143,9 @@ class LogServers:
 
         with self._lock:
             if self._others is None:
-                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=self._guard(), on_report=self._stored)
+                self._others = serve_db_manager(
+                    self._log, f"{self._host}:0", guard=self._guard(), on_report=self._stored
+                )
             return self._others.address
 
     def _status_server(self) -> StatusServer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -13,6 +15,7 @@ from katib.api.metrics import MetricLog
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
+from katib.errors import KatibError
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.trials.stored_readings import StoredReadings
@@ -66,6 +69,7 @@ class TrialMonitors:
         log_variables: What the environment of a trial says about where to send metrics.
         sdk_variables: What else is in the environment of a trial with the collector Push.
         stored: Returns what the log holds of a trial.
+        rewind: Removes from it a step and all later ones.
     """
 
     def __init__(
@@ -78,9 +82,12 @@ class TrialMonitors:
         log_variables: LogVariables = _no_variables,
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
+        rewind: Callable[[str, int], None] = lambda _trial_name, _step: None,
     ) -> None:
         self._read_stored = stored
+        self._rewind = rewind
         self._stored: dict[str, StoredReadings] = {}
+        self._reached: dict[str, int | None] = {}
         self._sdk_variables = sdk_variables
         self._log_variables = log_variables
         self._trials = trials
@@ -186,11 +193,19 @@ class TrialMonitors:
         if (trial := self._trial_of(job)) is not None:
             self._stored[trial.name] = StoredReadings(self._read_stored(trial.name))
 
+    def go_on(self, job: Object) -> None:
+        """Note which steps are stored of a run that the next one continues."""
+        if (trial := self._trial_of(job)) is not None:
+            self._stored.pop(trial.name, None)
+            steps = [reading.step for reading in self._read_stored(trial.name) if reading.step is not None]
+            self._reached[trial.name] = max(steps, default=None)
+
     def discard(self, job: Object) -> None:
         """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
         trial = self._trial_of(job)
         if trial is not None:
             self._stored.pop(trial.name, None)
+            self._reached.pop(trial.name, None)
             self._reporter.discard(trial.name)
             self._forget(trial.name)
 
@@ -220,6 +235,7 @@ class TrialMonitors:
         """Forget a trial that is over."""
         self._followed.pop(trial_name, None)
         self._stored.pop(trial_name, None)
+        self._reached.pop(trial_name, None)
         self._ports.pop(trial_name, None)
 
     def _trial_of(self, job: Object) -> Trial | None:
@@ -235,7 +251,9 @@ class TrialMonitors:
     def _readings(self, trial: Trial, evidence: Evidence) -> TrialReadings:
         assert trial.spec.objective is not None
         collector = collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
-        return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name))
+        reached = self._reached.pop(trial.name, None)
+        rewind = None if reached is None else Rewind(reached, partial(self._rewind, trial.name))
+        return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
 
 
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
@@ -260,6 +278,33 @@ def _directory(trial: Trial) -> str:
     return path if is_directory else str(Path(path).parent)
 
 
+@dataclass(slots=True)
+class Rewind:
+    """Has steps replaced that a run reports again which goes on from a checkpoint.
+
+    Attributes:
+        reached: The last step that is stored.
+        remove: Removes a step and all later ones from the log.
+        is_over: Whether it is known from which step the run goes on.
+    """
+
+    reached: int
+    remove: Callable[[int], None]
+    is_over: bool = False
+
+    def before(self, readings: Sequence[MetricLog]) -> None:
+        """Remove what these readings, the first of the run with a step, replace."""
+        steps = [reading.step for reading in readings if reading.step is not None]
+        if self.is_over or not steps:
+            return
+        self.is_over = True
+        if min(steps) <= self.reached:
+            try:
+                self.remove(min(steps))
+            except KatibError as error:
+                _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
+
+
 class TrialReadings:
     """What becomes of the readings of a trial that a monitor finds.
 
@@ -269,6 +314,7 @@ class TrialReadings:
         reporter: Stores them.
         events: Records additional metrics that were not found.
         stored: Those that an earlier engine stored; None: there are none.
+        rewind: What is done before the first ones of a run that goes on; None: it begins.
     """
 
     def __init__(
@@ -278,8 +324,10 @@ class TrialReadings:
         reporter: Reporter,
         events: EventRecorder,
         stored: StoredReadings | None = None,
+        rewind: Rewind | None = None,
     ) -> None:
         self.trial = trial
+        self._rewind = rewind
         self._collector = collector
         self._reporter = reporter
         self._events = events
@@ -298,6 +346,8 @@ class TrialReadings:
     def report(self, readings: list[MetricLog]) -> None:
         """Count readings, and have those stored that are not stored yet."""
         taken = self._collector.take(readings)
+        if self._rewind is not None:
+            self._rewind.before(taken)
         if self._stored is not None:
             taken = self._stored.without(readings, taken)
         self._reporter.report(self.trial.name, taken)

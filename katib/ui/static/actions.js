@@ -15,7 +15,7 @@ export function actions(root, { namespace, name, done }) {
   const stopped = "katib.kubeflow.org/stopped";
 
   const suspending = (suspended, said) => ({
-    katib: () => `katib ${suspended ? "suspend" : "resume"} ${name}${katib}`,
+    katib: () => `katib ${suspended ? "pause" : "resume"} ${name}${katib}`,
     kubectl: () => {
       const { job, suspend } = root.dataset;
       const patch = suspend.split(".").reduceRight((value, field) => ({ [field]: value }), suspended);

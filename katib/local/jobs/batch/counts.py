@@ -75,11 +75,14 @@ class PodCounts:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing is left of the job: none of its pods goes on or has succeeded, and the last one was lost."""
-        if self.active or self.terminating or self.succeeded or not self.all_failures:
+        """Whether nothing is left of the job: none of its pods goes on or has succeeded, and the last one was lost.
+
+        Or the job itself stopped it, as when it is suspended.
+        """
+        if self.active or self.terminating or self.succeeded or not self.pods:
             return False
-        last = max(self.all_failures, key=lambda p: (p.finished_at is not None, p.finished_at))
-        return last.name in self._forgiven
+        last = max(self.pods, key=lambda p: (p.finished_at is not None, p.finished_at))
+        return last.stopping or last.name in self._forgiven
 
     @cached_property
     def _forgiven(self) -> tuple[str, ...]:

@@ -181,7 +181,7 @@ def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring:
         return pod
     if training.policy == "mpi":
         files, rewrites = {HOST_FILE: host_file(training)}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
-        pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots)
+        pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots, slots=training.slots)
     if not training.has_trainer:
         return pod
     variables = node_variables(training, start.index or 0, wiring)

@@ -2,7 +2,8 @@
 
 On a cluster `mpirun` enters the pods of the workers. Here there is one host, so the launcher gets a host file with one
 line for it and the slots of all workers, and starts every process itself. Workers that only wait to be entered are not
-started; what they request is leased to the launcher, whose processes do their work.
+started; what they request is leased to the launcher, whose processes do their work. In Slurm, its job writes the nodes
+that it was given into that file.
 
 Two operators have this kind: the training operator (`kubeflow.org/v1`), and the MPI operator (`kubeflow.org/v2beta1`).
 """
@@ -111,7 +112,7 @@ class MPIJob(TrainingKind):
     def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
         """Return a pod with what the operator mounts at `/etc/mpi`."""
         slots = self.slots(peers.spec) if role == LAUNCHER else 0
-        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY}, processes=max(1, slots))
+        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY}, processes=max(1, slots), slots=slots)
 
     def slots(self, spec: TrainingSpec) -> int:
         """Return how many processes the job may start."""

@@ -142,7 +142,7 @@ class _Planning:
             self._status(conditions, replicas=self._no_replicas(), suspended=True),
             stop=tuple(p.name for p in self._going),
             waiting="the job is suspended",
-            memory=_Memory(first=len(self.observed.pods))._asdict(),
+            memory=_Memory(first=len(self.observed.pods), needs_addresses=bool(self.observed.pods))._asdict(),
         )
 
     def _renewal(self) -> Plan | None:

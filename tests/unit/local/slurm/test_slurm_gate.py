@@ -30,8 +30,8 @@ def spec(collector: str) -> ExperimentSpec:
         (JOB, "StdOut", "7", []),
         (JOB, "Push", "", ["slurm-collector"]),
         (JOB, "PrometheusMetric", "7", ["slurm-collector"]),
-        (MPI, "StdOut", "", ["slurm-kind"]),
-        (TORCH, "StdOut", "7", ["slurm-kind"]),
+        (MPI, "StdOut", "7", ["slurm-kind"]),
+        (TORCH, "StdOut", "7", []),
     ],
 )
 def test_what_cannot_run_in_slurm_is_refused(kind: Kind, collector: str, allocation: str, origins: list[str]) -> None:

@@ -1,0 +1,136 @@
+"""Trials that are paused beside `katib run`, by Ctrl-C or by an end of everything, and go on from their checkpoints."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from katib.rest.door import open_door
+from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
+from tests.support.waiting import eventually
+from tests.support.warm import WarmPopen
+
+STEPS = 12
+TRAINING = f"""
+import os, signal, sys, time
+from pathlib import Path
+import katib
+
+file = Path(os.environ["KATIB_CHECKPOINT_DIR"], "step")
+step = int(file.read_text()) if file.exists() else 0
+with open(os.environ["KATIB_TRIAL_NAME"], "a") as starts:
+    starts.write(f"{{step}} ")
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+while step < {STEPS}:
+    if asked:
+        file.write_text(str(step))
+        sys.exit(0)
+    step += 1
+    katib.report(loss=step + float(sys.argv[1]), step=step)
+    if step == 4:
+        file.write_text("2")  # what comes after it is lost in a crash
+    until = Path("go") if step == 6 else Path("on") if step == 9 else None
+    while until is not None and not until.exists() and not asked:
+        time.sleep(0.02)
+"""
+LINE = ["tune", "-p", "lr=0.1,0.2,0.3", "--minimize", "loss", "--trials", "3", "--parallel", "1", "--algorithm", "grid"]
+COMMAND = [*LINE, "--name", "demo", "--checkpoint", "--", "python", "train.py", "{lr}"]
+
+
+def states(directory: Path) -> dict[str, str]:
+    """Return the states of all trials, in order of their creation."""
+    shown = katib_here("trials", "demo", "-o", "json", cwd=directory)
+    items = json.loads(shown.stdout)["items"] if shown.returncode == 0 else []
+    return {
+        item["metadata"]["name"]: next(
+            (c["type"] for c in reversed(item.get("status", {}).get("conditions", [])) if c["status"] == "True"), ""
+        )
+        for item in items
+    }
+
+
+def steps(directory: Path, trial: str) -> list[int]:
+    return [reading.get("step") for reading in katib_json("metrics", trial, cwd=directory)]
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[WarmPopen]:
+    with WarmPopen([*KATIB, *COMMAND], cwd=directory, env=environment(), text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
+def test_a_paused_trial_gives_its_place_away_and_trials_go_on_from_their_checkpoints(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    with started(tmp_path) as process:
+        eventually(lambda: states(tmp_path), "the first trial")
+        first = next(iter(states(tmp_path)))
+        eventually(lambda: steps(tmp_path, first)[-1:] == [6], "six steps")
+        paused = katib_here("pause", first, cwd=tmp_path)
+        eventually(lambda: len(states(tmp_path)) == 2, "a trial in its place")
+        second = list(states(tmp_path))[1]
+        eventually(lambda: steps(tmp_path, second)[-1:] == [6], "six steps of the second one")
+        held = states(tmp_path)
+        process.send_signal(end)
+        process.wait(30)
+    refused = katib_here("resume", first, cwd=tmp_path)
+    for name in ("go", "on"):
+        (tmp_path / name).touch()
+    with started(tmp_path) as process:
+        eventually(lambda: list(states(tmp_path).values())[1:] == ["Succeeded", "Succeeded"], "the end of both others")
+        still = states(tmp_path)
+        resumed = katib_here("resume", first, cwd=tmp_path)
+        assert process.wait(60) == 0
+    begun = {trial: (tmp_path / trial).read_text().split() for trial in states(tmp_path)}
+
+    assert paused.stdout == f"trial/{first}: paused; `katib resume {first}` lets it go on\n"
+    assert (held[first], still[first]) == ("Created", "Created")
+    assert refused.returncode != 0  # nothing works in the directory
+    assert resumed.stdout == f"trial/{first}: goes on\n"
+    assert begun[first] == ["0", "6"]
+    assert begun[second] == ["0", "6" if end == signal.SIGINT else "2"]
+    for trial in (first, second):
+        assert steps(tmp_path, trial) == list(range(1, STEPS + 1))
+
+
+def test_an_experiment_is_paused_with_all_that_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    with started(tmp_path) as process:
+        eventually(lambda: states(tmp_path), "the first trial")
+        (trial,) = states(tmp_path)
+        eventually(lambda: steps(tmp_path, trial)[-1:] == [6], "six steps")
+        paused = katib_here("pause", "demo", cwd=tmp_path)
+        eventually(lambda: states(tmp_path)[trial] == "Created", "the pause")
+        made = len(states(tmp_path))
+        for name in ("go", "on"):
+            (tmp_path / name).touch()
+        resumed = katib_here("resume", "demo", cwd=tmp_path)
+        assert process.wait(60) == 0
+
+    assert paused.stdout == "experiment/demo: paused, with 1 trial; `katib resume demo` lets it go on\n"
+    assert made == 1
+    assert resumed.stdout == "experiment/demo: goes on\n"
+    assert set(states(tmp_path).values()) == {"Succeeded"}
+    assert steps(tmp_path, trial) == list(range(1, STEPS + 1))
+
+
+def test_a_directory_with_any_path_has_a_door(tmp_path: Path) -> None:
+    """The path of a Unix socket may have 107 bytes."""
+    directory = tmp_path / ("d" * 120)
+    directory.mkdir()
+    with open_door(object(), directory):  # type: ignore[arg-type]
+        asked = katib("pause", "demo", "--data-dir", str(directory), cwd=tmp_path)
+
+    assert "no server answers" not in asked.stderr
+    assert not any(directory.iterdir())
