@@ -37,8 +37,8 @@ from typing import Any
 
 import grpc
 
-from benchmarks.search.problems import Task, doubles
-from benchmarks.search.searches import OptunaSearch, Setting, SkoptSearch
+from benchmarks.search.problems import Setting, Task, doubles
+from benchmarks.search.searches import OptunaSearch, SkoptSearch
 from katib.api.types import ObjectiveSpec
 from katib.rpc._generated import api_pb2 as pb
 from katib.space import Point

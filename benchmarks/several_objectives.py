@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from katib.api.pareto import Point, hypervolume
 from katib.api.types import (
@@ -30,8 +31,8 @@ from suggestion_services.base import Outcome, PastTrial, Problem
 from suggestion_services.base.algorithm import Proposal
 
 _FRONT_POINTS = 2000
-RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler")
-"""Optuna's GPSampler needs torch."""
+RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler", *["Optuna GPSampler"] * (find_spec("torch") is not None))
+"""Optuna's GPSampler needs torch, which is no dependency of anything here."""
 
 
 @dataclass(frozen=True)

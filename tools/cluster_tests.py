@@ -1,7 +1,7 @@
 """Run the tests that need Kubernetes (run by `make test-cluster`): those of an API server, then those with pods.
 
-An API server without nodes is started from a folder of binaries, `KUBEBUILDER_ASSETS` or the toolkit's. Pods run in the
-first of these that is there:
+An API server without nodes is started from a folder of binaries, `KUBEBUILDER_ASSETS` or the toolkit's; its tests wait
+half of the time, and run while images are built. Pods run in the first of these that is there:
 
 1. The cluster of `KUBECONFIG`. Its nodes must have the images; they are built when it is the toolkit's cluster.
 2. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
@@ -31,6 +31,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,15 +100,17 @@ def _run(arguments: Sequence[str]) -> int:
     if without_pods:
         print("no nodes behind KUBEBUILDER_ASSETS: tests that need pods are left out", flush=True)
         return _test_api_server([])
-    code = 0
-    with ExitStack() as stack:
-        assets = _assets()
-        if assets is not None and not os.environ.get("ONLY_PODS"):
-            code = _test_api_server([], {"KUBEBUILDER_ASSETS": str(assets), "KUBECONFIG": ""})
+    assets = _assets()
+    with ThreadPoolExecutor(1) as beside, ExitStack() as stack:
+        tests: Future[int] | None = None
+        only_pods = os.environ.get("ONLY_PODS")
+        if assets is not None and not only_pods:
+            tests = beside.submit(_test_api_server, [], {"KUBEBUILDER_ASSETS": str(assets), "KUBECONFIG": ""})
         cluster = stack.enter_context(found_cluster())
         stack.enter_context(installation(cluster))
+        code = 0 if tests is None else tests.result()
         variables = {"KUBECONFIG": str(cluster.kubeconfig), INSTALLED: "1"}
-        if assets is None and not os.environ.get("ONLY_PODS"):
+        if assets is None and not only_pods:
             code = _test_api_server(["-n", "0"], variables)
         with timed("tests with pods"):
             code = _test_pods(arguments, variables) or code

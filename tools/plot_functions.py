@@ -21,18 +21,18 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from katib.sdk.results import TuneResult
+from katib.sdk.drawing import KeptExperiment
 
 class ResultPlots:
-    def __init__(self, result: TuneResult) -> None: ...
+    def __init__(self, result: KeptExperiment) -> None: ...
 """
 
 
 def source() -> str:
     """Return the text of the stub."""
     methods = [f"    {_signature(kind.name, 'self', kind.chooses, {})}" for kind in FIGURES]
-    functions = [_signature(kind.name, "experiment: str | TuneResult", kind.chooses, PLACE) for kind in FIGURES]
-    several = "experiments: Sequence[str | TuneResult]"
+    functions = [_signature(kind.name, "experiment: str | KeptExperiment", kind.chooses, PLACE) for kind in FIGURES]
+    several = "experiments: Sequence[str | KeptExperiment]"
     functions.append(_signature(COMPARISON.name, several, COMPARISON.chooses, PLACE))
     return _HEAD + "\n".join([*methods, "", *functions]) + "\n"
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from benchmarks.search.problems import Task, Value, Values, Variable
-from benchmarks.search.searches import Setting
+from benchmarks.search.problems import Setting, Task, Value, Values, Variable
 from katib.api.types import (
     AlgorithmSetting,
     AlgorithmSpec,

@@ -61,6 +61,21 @@ class Task:
     resolution: float = 1e-2
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a search is given beside the problem.
+
+    Attributes:
+        seed: Of the search.
+        evaluations: Its budget.
+        parallel: How many evaluations are under way at once.
+    """
+
+    seed: int
+    evaluations: int
+    parallel: int
+
+
 def doubles(names: str, low: float, high: float, *, log: bool = False) -> tuple[Variable, ...]:
     """Return continuous variables with the same bounds; names are separated by spaces."""
     return tuple(Variable(name, "double", low, high, log) for name in names.split())

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.search.problems import Task
-from benchmarks.search.searches import Setting, build
+from benchmarks.search.problems import Setting, Task
+from benchmarks.search.searches import build
 
 
 @dataclass(frozen=True, slots=True)

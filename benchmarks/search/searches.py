@@ -8,28 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from benchmarks.search.problems import Task, Value, Values, Variable
+from benchmarks.search.problems import Setting, Task, Value, Values, Variable
 
 OWN = "katib:"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a search is told beside the problem.
-
-    Attributes:
-        seed: Of the search.
-        evaluations: Its budget.
-        parallel: How many evaluations are under way at once.
-    """
-
-    seed: int
-    evaluations: int
-    parallel: int
 
 
 class Search(Protocol):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from katib.api.metrics import MetricLog, parse_value
+from katib.api.metrics import PROGRESS, MetricLog, parse_time, parse_value, trainer_readings
+from katib.api.names import QUEUE_LABEL
 from katib.api.wording import either
 from katib.errors import FieldError
 
@@ -52,6 +53,11 @@ _KINDS = {
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
 KNOWN_KINDS = tuple(_KINDS)
+
+_SUSPEND_FIELDS = {
+    (version.rpartition("/")[0], name): kind.suspend for name, kind in _KINDS.items() for version in kind.api_versions
+}
+"""By group and kind: a kind of that name of another group, such as Volcano's Job, is another kind."""
 
 _LONGEST = 60
 _NEAR = 0.8
@@ -106,14 +112,8 @@ def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
 
 
 def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path of the field that suspends a job; empty where its kind has none that is known.
-
-    A kind of that name of another group, such as Volcano's Job, is another kind.
-    """
-    kind, group = known_kind(obj), str(obj.get("apiVersion", "")).rpartition("/")[0]
-    if kind is not None and group in [version.rpartition("/")[0] for version in kind.api_versions]:
-        return kind.suspend
-    return ()
+    """Return the path of the field that suspends a job; empty where its kind has none that is known."""
+    return _SUSPEND_FIELDS.get((str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind"))), ())
 
 
 def is_suspended(job: Mapping[str, Any]) -> bool:
@@ -132,18 +132,53 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
     return False
 
 
-def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:
-    """Return what the `status.trainerStatus` of a TrainJob says of the metrics of these names: a value of each.
+def with_suspension(job: Mapping[str, Any], *, suspended: bool) -> dict[str, Any]:
+    """Return a job with the field that suspends it as given, unchanged where that is what an absent one says.
 
-    Kubeflow Trainer writes it for a program that posts it. What is not a number is passed over, as malformed parts are.
+    A job of a kind without a known field, and one whose field cannot be set because its spec is malformed, stays.
     """
-    metrics = value_at(job, ("status", "trainerStatus", "metrics"))
-    return [
-        MetricLog(now, one["name"], value)
+    field = suspend_field(job)
+    if not field or bool(value_at(job, field)) is suspended:
+        return dict(job)
+    *parents, name = field
+    changed = place = dict(job)
+    for parent in parents:
+        inner = place.get(parent) or {}
+        if not isinstance(inner, Mapping):
+            return dict(job)
+        place[parent] = place = dict(inner)
+    place[name] = suspended
+    return changed
+
+
+def queue_of(job: Mapping[str, Any]) -> str:
+    """Return the queue of Kueue that a job names; empty where it names none."""
+    queue = value_at(job, ("metadata", "labels", QUEUE_LABEL))
+    return queue if isinstance(queue, str) else ""
+
+
+IN_QUEUE = "waits in Kueue's queue "
+"""What a trial says begins with so while Kueue has its job suspended; the queue follows, and why."""
+
+
+def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:
+    """Return what the `status.trainerStatus` of a TrainJob says: the progress, and a value of each of these metrics.
+
+    Kubeflow Trainer writes it for a program that posts it. What is malformed is passed over. Readings bear the whole
+    second of the post, or of `now` where it says none.
+    """
+    status = value_at(job, ("status", "trainerStatus"))
+    if not isinstance(status, Mapping):
+        return []
+    metrics, posted = status.get("metrics"), status.get("lastUpdatedTime")
+    values = {
+        one["name"]: value
         for one in (metrics if isinstance(metrics, list) else ())
-        if isinstance(one, Mapping) and one.get("name") in names
+        if isinstance(one, Mapping) and isinstance(one.get("name"), str)
         if isinstance(value := one.get("value"), str) and parse_value(value) is not None
-    ]
+    }
+    time = (parse_time(posted) if isinstance(posted, str) else None) or now
+    return trainer_readings(values, status.get(PROGRESS), names, time.replace(microsecond=0))
 
 
 def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

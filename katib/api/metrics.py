@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -202,6 +202,39 @@ def is_usable(text: str) -> bool:
     """Return whether a reading may be compared, become the best or reach an algorithm: it is a finite number."""
     value = parse_value(text)
     return value is not None and math.isfinite(value)
+
+
+# --- what Kubeflow Trainer calls the status of a program --------------------------------------------------------------
+
+_STEP = "current_step"
+_DIGITS_OF_A_STEP = 18
+"""Of 64 bits."""
+_WHOLE = 100
+
+
+def trainer_readings(
+    metrics: Mapping[str, str], progress: object, names: Collection[str], time: datetime
+) -> list[MetricLog]:
+    """Return the readings of a status of Kubeflow Trainer: the metrics of these names, and the progress.
+
+    The only step in a status is what Transformers calls `current_step`.
+
+    Args:
+        metrics: Value of each metric; one that is not a number is passed over.
+        progress: In percent; anything but a whole number up to 100 is passed over.
+        names: Metrics to store.
+        time: When it was posted.
+    """
+    text = metrics.get(_STEP, "")
+    step = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_OF_A_STEP else None
+    found = [
+        MetricLog(time, name, value, step)
+        for name, value in metrics.items()
+        if name in names and parse_value(value) is not None
+    ]
+    if isinstance(progress, int) and not isinstance(progress, bool) and 0 <= progress <= _WHOLE:
+        found.append(MetricLog(time, PROGRESS, str(progress), step))
+    return found
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,11 @@ JOB_LABEL = "katib.kubeflow.org/job-of"
 """On jobs: which trial each runs, so that the jobs of others need not be looked at. Not the label of pods, because some
 kinds hand their labels on to all their pods, and those of pods say that there is a collector."""
 
+KUEUE_LABELS = "kueue.x-k8s.io/"
+QUEUE_LABEL = f"{KUEUE_LABELS}queue-name"
+"""On a job, or on an Experiment for all its jobs: the queue of Kueue that it waits in. Other labels that begin so, such
+as that of its priority, go with it."""
+
 CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
 BY_USER = "user"
 """On a trial that no algorithm proposed: an initial trial of the file, or one added by hand. With `caller` below, on an

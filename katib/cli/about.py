@@ -25,12 +25,11 @@ def version() -> None:
     ),
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print a script that completes commands and options in your shell."""
     from click.shell_completion import get_completion_class
 
-    from katib.cli.app import cli
-
     completion = get_completion_class(shell)
     assert completion is not None, "click knows all three"
-    click.echo(completion(cli, {}, "katib", "_KATIB_COMPLETE").source())
+    click.echo(completion(ctx.find_root().command, {}, "katib", "_KATIB_COMPLETE").source())

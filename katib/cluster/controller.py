@@ -311,6 +311,7 @@ class ClusterController:
             find_trial=self._pods.trial_of,
             metrics=self._metrics,
             clock=self._clock,
+            serves=self._serves,
             grpc_probes=version.has_grpc_probes and controller.enable_grpc_probe_in_suggestion,
             validation_rules=version.has_validation_rules,
             has_optimization_jobs=self._serves(OPTIMIZATION_JOB),

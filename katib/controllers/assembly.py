@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from msgspec import structs
-
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.api.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.controllers.caches import Caches
 from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler
@@ -34,7 +33,7 @@ from katib.controllers.suggestion.reconciler import SuggestionReconciler
 from katib.controllers.suggestion.states import is_closed
 from katib.controllers.trial.job_caches import identity
 from katib.controllers.trial.observing import ObservationCalls, TrialLogs
-from katib.controllers.trial.reconciler import TrialReconciler
+from katib.controllers.trial.reconciler import TrialReconciler, no_queues
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
@@ -80,6 +79,7 @@ class Ports:
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
         is_ours: Whether an OptimizationJob is for these controllers.
+        has_queues: Whether jobs that name a queue are started by what queues them.
     """
 
     services: ServiceDirectory
@@ -92,6 +92,7 @@ class Ports:
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
     admit: Callable[[Object], Object] = identity
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
+    has_queues: Callable[[], bool] = no_queues
 
 
 def assemble(
@@ -117,7 +118,9 @@ def assemble(
     experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check)
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
-    trial = TrialReconciler(store, caches, observations, events, clock, settings, ports.pods, verdicts.of)
+    trial = TrialReconciler(
+        store, caches, observations, events, clock, settings, ports.pods, verdicts.of, ports.has_queues
+    )
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )
@@ -211,8 +214,10 @@ def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
     old, new = event.old, event.new
     if old is None or new is None:
         return False
-    before = structs.replace(old.metadata, resource_version=new.metadata.resource_version)
-    return before == new.metadata and old.spec == new.spec
+    return _all_but_revision(old.metadata) == _all_but_revision(new.metadata) and old.spec == new.spec
+
+
+_all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ if name != "resource_version"))
 
 
 def _has_answered_all(event: InformerEvent[Suggestion]) -> bool:

@@ -1,8 +1,9 @@
 """Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
 
-What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept only until it
-has been created; what remains is its kind. A cached trial is therefore for reading, for writing its status, and for
-patching; code that creates its job again reads the stored object first. A trial that has ended can be packed.
+What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept at most as long
+as the trial waits to run; what remains is its kind, and its queue. A cached trial is thus for reading, for writing its
+status, and for patching; code that creates its job again reads the stored object first. A trial that has ended can be
+packed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any, TypeVar
 
 from msgspec import json, structs
 
-from katib.api.trials import ACTIVE, TrialState, trial_state
-from katib.api.types import Trial
+from katib.api.job_kinds import queue_of
+from katib.api.names import QUEUE_LABEL
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial, TrialState
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object
 
@@ -62,7 +65,13 @@ class TrialDecoder:
         self._samples: OrderedDict[str, bytes] = OrderedDict()
 
     def __call__(self, obj: Object) -> Trial:
-        """Return the trial, sharing with the last one of its experiment what is equal."""
+        """Return the trial, sharing with the last one of its experiment what is equal.
+
+        One that the store has read for its search is shared as it is while it waits to run: nothing is left out of it.
+        """
+        known = Trial.known(obj)
+        if known is not None and trial_state(known) is TrialState.PENDING:
+            return known
         trial = Trial.decode(obj)
         last = _exchange_last(self._last, _owner_of(trial), trial)
         if last is not None:
@@ -100,7 +109,9 @@ def _owner_of(trial: Trial) -> str:
 
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
-    return {key: job.get(key, "") for key in _KIND_FIELDS}
+    """Return what is kept of a job: its kind, and the queue that it names."""
+    kept: dict[str, Any] = {key: job.get(key, "") for key in _KIND_FIELDS}
+    return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
 
 
 def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:

@@ -35,6 +35,18 @@ def owned_by(owner: Resource) -> OwnerReference:
     )
 
 
+def owner_entry(owner: Resource) -> dict[str, Any]:
+    """Return that reference in its JSON form, for an object of another's kind."""
+    return {
+        "apiVersion": owner.api_version,
+        "kind": type(owner).__name__,
+        "name": owner.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
     """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
     uid = owner.metadata.uid

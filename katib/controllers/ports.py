@@ -169,6 +169,7 @@ class PodUpdate:
         lost: The same of a pod that failed for nothing but its collector.
         uncollected: A pod that runs, or ran, without a collector; None where all have one.
         refusal: Why there is no pod at all; None where there is one, or it is not refused.
+        queued: Where the job waits, and why, while something that queues jobs has it suspended.
     """
 
     waiting: str = ""
@@ -182,6 +183,7 @@ class PodUpdate:
     lost: str = ""
     uncollected: UncollectedPod | None = None
     refusal: PodRefusal | None = None
+    queued: str = ""
 
 
 NO_UPDATE = PodUpdate()

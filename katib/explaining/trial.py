@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
-from katib.api.job_kinds import is_suspended, suspend_field
+from katib.api.job_kinds import IN_QUEUE, is_suspended, suspend_field
 from katib.api.leases import is_callers, is_chosen, lease_of
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
@@ -125,7 +125,9 @@ _HELD_UP_REMEDIES = {
 
 def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return what holds the job back, None when nothing does."""
-    name, job = trial.name, facts.job or {}
+    name, job, words = trial.name, facts.job or {}, waiting_words(trial).rstrip(".")
+    if is_suspended(job) and words.startswith(IN_QUEUE):
+        return Answer(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
     if is_suspended(job):
         field = ".".join(suspend_field(job))
         return Answer(
@@ -139,9 +141,12 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
-    if words := waiting_words(trial):
-        return Answer(f"{name} {words.rstrip('.')}.", findings=replica_findings(facts.pods))
+    if words:
+        return Answer(f"{name} {words}.", findings=replica_findings(facts.pods))
     return None
+
+
+_WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {} get workloads"
 
 
 def _retried(trial: Trial, facts: JobFacts) -> Answer | None:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from katib.api.marks import Marks, has_marks, marks_of
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import TrialState, is_feasible, objective_names
-from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterSpec, ParameterType, Trial
+from katib.api.trials import is_feasible, objective_names
+from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterSpec, ParameterType, Trial, TrialState
 from katib.tuning.reading import (
     TRIAL_STATES,
     assignments_of,

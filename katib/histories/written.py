@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from katib.api.metrics import MetricLog, parse_value
-from katib.api.trials import ACTIVE, TrialState, trial_state
-from katib.api.types import Experiment, Trial
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Experiment, Trial, TrialState
 from katib.errors import KatibError, UnavailableError, invalid
 from katib.tuning.reading import assignments_of, failure_of, state_of, typed_value
 from katib.tuning.service import TuningService

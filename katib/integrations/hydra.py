@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
@@ -28,7 +28,9 @@ from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
 
 if TYPE_CHECKING:
-    from hydra_plugins.katib_sweeper import KatibSweeper
+    from hydra.plugins.launcher import Launcher
+    from hydra.types import HydraContext
+    from omegaconf import DictConfig
 
 _LOG = logging.getLogger(__name__)
 _RESULTS = "optimization_results.yaml"
@@ -52,7 +54,20 @@ class Space(NamedTuple):
         return [*self.constants, *(f"{self.keys[name]}={value}" for name, value in values.items())]
 
 
-def search_with(sweeper: KatibSweeper, arguments: Sequence[str]) -> TuneResult:
+class Sweep(Protocol):
+    """What a sweeper knows of its sweep."""
+
+    params: Mapping[str, Any]
+    options: dict[str, Any]
+    hydra_context: HydraContext | None
+    config: DictConfig | None
+    launcher: Launcher | None
+
+    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
+        """Raise an exception of Hydra where overrides fit no configuration."""
+
+
+def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
     """Run a job for each trial until the experiment has ended; write what was found into the sweep's directory.
 
     Args:

@@ -21,7 +21,7 @@ from katib.errors import invalid
 from katib.sdk import search
 from katib.sdk.asking import AskedTrial, Experiment, StopTrial
 from katib.sdk.creating import create
-from katib.sdk.results import open_experiment
+from katib.sdk.opening import open_experiment
 from katib.sdk.search import Parameter
 
 _AT_ONCE = 64

@@ -27,7 +27,7 @@ from katib.api.names import (
     STOPPED_ANNOTATION,
     SUBMITTED_BUDGET_ANNOTATION,
 )
-from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import (
     ConditionStatus,
     Experiment,
@@ -36,8 +36,9 @@ from katib.api.types import (
     SuggestionCondition,
     Trial,
     TrialAssignment,
+    TrialState,
 )
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owned_by, with_status
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read, owner_entry, with_status
 from katib.controllers.suggestion.replies import waiting_assignments
 from katib.controllers.suggestion.states import restarting
 from katib.controllers.trial.plan import killed
@@ -125,7 +126,7 @@ class Repeats:
         copy = self._store.create(_renamed(found, aside.name))
         new = Experiment.decode(copy)
         trials = self._store.list(TRIAL, key.namespace, owner_uid=old.metadata.uid).items
-        owner = [owned_by(new).encode()]
+        owner = [owner_entry(new)]
         for trial in trials:
             self._end_trial(trial)
             fresh = self._store.get(TRIAL, Key.of(trial))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from katib.api.trials import TrialState
 from katib.api.types import (
     Distribution,
     FeasibleSpace,
@@ -22,6 +21,7 @@ from katib.api.types import (
     ObjectiveType,
     ParameterSpec,
     ParameterType,
+    TrialState,
 )
 from katib.errors import invalid
 from katib.optuna_storage.messages import DIRECTIONS, STATES, Study, Trial

@@ -3,8 +3,7 @@
 A program finds the route in three variables: its address in `KUBEFLOW_TRAINER_SERVER_URL`, the file with its token in
 `KUBEFLOW_TRAINER_SERVER_TOKEN`, and the certificates to trust in `KUBEFLOW_TRAINER_SERVER_CA_CERT`. Transformers and
 the Kubeflow SDK post there by themselves. The address names the metrics to store. A status repeats the metrics that
-have not changed, so a value that is the last one stored is passed over. The only step in it is what Transformers calls
-`current_step`.
+have not changed, so a value that is the last one stored is passed over.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, parse_value
+from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, trainer_readings
 from katib.errors import invalid
 from katib.rpc.log_guard import Caller, LogGuard
 
@@ -22,10 +21,8 @@ URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
 AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 
-_STEP = "current_step"
 _MOST_METRICS = 256
 _PATH, _END, _METRIC = "/trials/", "/status", "metric"
-_WHOLE = 100
 
 
 def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[MetricLog]:
@@ -49,16 +46,7 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     if len(metrics) > _MOST_METRICS:
         cause = f"there are {len(metrics)}"
         raise invalid("trainerStatus.metrics", cause, f"post at most {_MOST_METRICS}", "trainer-status")
-    text = metrics.get(_STEP, "")
-    step = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None  # noqa: PLR2004 - digits of 64 bits
-    found = [
-        MetricLog(now, name, value, step)
-        for name, value in metrics.items()
-        if name in names and parse_value(value) is not None
-    ]
-    if isinstance(progress, int) and not isinstance(progress, bool) and 0 <= progress <= _WHOLE:
-        found.append(MetricLog(now, PROGRESS, str(progress), step))
-    return found
+    return trainer_readings(metrics, progress, names, now)
 
 
 def path_of(trial_name: str, metrics: Collection[str]) -> str:

@@ -80,6 +80,11 @@ Handler = Callable[[InformerEvent[T]], None]
 OnDecodeError = Callable[[Object, Exception], None]
 
 
+def _wait_for_one(watch: Watch) -> tuple[WatchEvent] | None:
+    event = watch.next()
+    return None if event is None else (event,)
+
+
 def _log_decode_error(obj: Object, error: Exception) -> None:
     extra = {"kind": obj.get("kind", ""), "key": str(Key.of(obj))}
     _log.error("Object cannot be decoded: %s", error, extra=extra)
@@ -127,7 +132,6 @@ class Informer(Generic[T]):
         self._synced = threading.Event()
         self._pages_read = 0
         self._revision: str | None = None  # of the last change that was taken; None: list first
-        self._telling: TellingWatch | None = None
         self._following = False
         self._started = False
         self._state = threading.Condition()  # guards what follows
@@ -241,8 +245,10 @@ class Informer(Generic[T]):
                     self._synced.set()
                     started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
                 with self._store.watch(self.kind, self._revision) as watch:
-                    self._begin(watch)
-                    while self._advance(watch):
+                    changes = self._begin(watch)
+                    while (events := changes()) is not None and not self._stopping:
+                        for event in events:
+                            self._take(event)
                         yield None
                 continue
             except ExpiredError:
@@ -265,29 +271,25 @@ class Informer(Generic[T]):
             failures += 1
             yield RECONNECT.pause_seconds(failures)
 
-    def _begin(self, watch: Watch) -> None:
-        """Go on with a watch that was opened, which `stop` closes."""
+    def _begin(self, watch: Watch) -> Callable[[], Iterable[WatchEvent] | None]:
+        """Go on with a watch that was opened, which `stop` closes.
+
+        Returns:
+            What gives the changes that are there, or, on a thread of its own, waits for one; None once the watch has
+            ended.
+        """
+        changes: Callable[[], Iterable[WatchEvent] | None] = partial(_wait_for_one, watch)
         if self._participant is not None:
             if not isinstance(watch, TellingWatch):
                 raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
-            self._telling = watch
+            changes = watch.take
             watch.tell(self._participant.wake)
         with self._state:
             self._watch = watch
             if self._stopping:
                 watch.close()
         self._following = True
-
-    def _advance(self, watch: Watch) -> bool:
-        """Take the changes that are there, or, on a thread of its own, wait for one; False once the watch has ended."""
-        if self._telling is not None:
-            for event in self._telling.take():
-                self._take(event)
-            return not self._stopping
-        next_event = watch.next()
-        if next_event is not None:
-            self._take(next_event)
-        return next_event is not None
+        return changes
 
     def _pause(self, seconds: float) -> None:
         with self._state:

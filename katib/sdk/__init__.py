@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from katib.sdk import plots, search
     from katib.sdk.asking import AskedTrial, Experiment, StopTrial
     from katib.sdk.creating import create
+    from katib.sdk.opening import open_experiment as open  # noqa: A004 - as webbrowser.open
     from katib.sdk.reporting import report
     from katib.sdk.results import TrialResult, TuneError, TuneResult
-    from katib.sdk.results import open_experiment as open  # noqa: A004 - as webbrowser.open
     from katib.sdk.tuning import tune
 
 __all__ = [
@@ -38,6 +38,7 @@ _MODULES = {
     "Experiment": "asking",
     "StopTrial": "asking",
     "create": "creating",
+    "open": "opening",
     "report": "reporting",
     "tune": "tuning",
 }

@@ -7,29 +7,27 @@ trial, the lease of the trial ends, and another program gets it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
 from katib.api.types import Experiment as StoredExperiment
 from katib.api.types import Trial
 from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
-from katib.sdk.drawing import Place
+from katib.sdk.homes import Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.reading import assignments_of, is_completed, last_condition
 from katib.tuning.service import CallerAnswer, GivenTrial, TuningService
-
-if TYPE_CHECKING:
-    from katib.sdk.coroutines import AsyncExperiment
 
 R = TypeVar("R")
 
@@ -279,8 +277,6 @@ class Experiment:
 
     def asynchronous(self) -> AsyncExperiment:
         """Return the same experiment with calls to `await`."""
-        from katib.sdk.coroutines import AsyncExperiment
-
         return AsyncExperiment(self)
 
     @property
@@ -379,6 +375,65 @@ class Experiment:
         for trial in trials:
             with suppress(KatibError):  # the next request of the trial itself says so
                 trial.renew()
+
+
+class AsyncTrial:
+    """A trial in a program of coroutines: each call of `AskedTrial` runs in a thread, and is awaited.
+
+    Attributes:
+        trial: The trial with calls that block.
+    """
+
+    def __init__(self, trial: AskedTrial) -> None:
+        self.trial = trial
+
+    @property
+    def name(self) -> str:
+        """Name of the trial."""
+        return self.trial.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its arguments, with their Python types."""
+        return self.trial.parameters
+
+    async def report(
+        self,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        /,
+        *,
+        step: SupportsIndex | None = None,
+        **named: SupportsFloat,
+    ) -> None:
+        """Report readings. Raises as `AskedTrial.report`."""
+        await asyncio.to_thread(self.trial.report, metrics, step=step, **named)
+
+    async def tell(
+        self, metrics: SupportsFloat | Mapping[str, SupportsFloat] | None = None, /, **named: SupportsFloat
+    ) -> str:
+        """End the trial with its value. Raises as `AskedTrial.tell`."""
+        return await asyncio.to_thread(self.trial.tell, metrics, **named)
+
+    async def fail(self, reason: str = "") -> None:
+        """End the trial as failed."""
+        await asyncio.to_thread(self.trial.fail, reason)
+
+
+class AsyncExperiment:
+    """An experiment in a program of coroutines, as `AsyncTrial`."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+
+    async def ask(self, timeout_seconds: float | None = None) -> AsyncTrial | None:
+        """Return the next trial; None when the experiment has ended, or the time is up."""
+        trial = await asyncio.to_thread(self._experiment.ask, timeout_seconds)
+        return None if trial is None else AsyncTrial(trial)
+
+    async def ask_until_done(self) -> AsyncIterator[AsyncTrial]:
+        """Yield trials until the experiment has ended; for several at once, iterate in several tasks."""
+        while (trial := await self.ask()) is not None:
+            yield trial
 
 
 def _new_id() -> str:

@@ -12,8 +12,7 @@ from katib.api.names import LOST_LEASES_ANNOTATION
 from katib.api.types import API_VERSION
 from katib.errors import InvalidError
 from katib.sdk.asking import LEASE_SECONDS, Experiment
-from katib.sdk.drawing import Place
-from katib.sdk.homes import open_home
+from katib.sdk.homes import Place, open_home
 from katib.sdk.python_words import check_arguments, in_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, search_spec, without_none

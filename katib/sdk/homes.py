@@ -1,4 +1,4 @@
-"""Where `katib.create` has an experiment: on a server, or in an engine of this process.
+"""Where experiments are kept: on a server, in a data directory that is only read, or in an engine of this process.
 
 One engine works in a data directory, so all experiments of this process that are there share it. It ends when the last
 of them is closed, and with the process.
@@ -10,13 +10,30 @@ import atexit
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from katib.errors import invalid
-from katib.sdk.drawing import DEFAULT_SERVER, Place
-from katib.tuning.service import TuningService
+from katib.errors import UnavailableError, invalid
+from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+DEFAULT_SERVER = "http://127.0.0.1:8765"
+"""Where `katib serve` listens by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an experiment is kept.
+
+    Attributes:
+        data_dir: A data directory; None: found as the command line finds it.
+        server: The URL of a server; None: as above.
+        namespace: Of the experiment.
+    """
+
+    data_dir: str | Path | None = None
+    server: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
 
 
 @dataclass(slots=True)
@@ -41,6 +58,35 @@ _engines = _Engines()
 
 
 @contextmanager
+def open_service(place: Place) -> Iterator[TuningService]:
+    """Open what keeps experiments, to read them.
+
+    A server or a data directory that was named, else that of $KATIB_SERVER, else the default server when one of this
+    account runs, else $KATIB_HOME or `.katib` right here.
+
+    Raises:
+        InvalidError: Both were named.
+        NotFoundError: The data directory holds no experiments.
+        UnavailableError: No server answers, and there is no data directory.
+    """
+    from katib.rest.notes import account_directory, note_of
+
+    directory, server, token = _named(place)
+    if server is None and place.data_dir is None and (note := note_of(DEFAULT_SERVER, directory, account_directory())):
+        server, token = note.url, token or note.token
+    if server is not None:
+        with _client(server, token) as service:
+            yield service
+        return
+    if not directory.is_dir():
+        remedy = "give server= or data_dir=, or start `katib serve`"
+        raise UnavailableError(f"no server of yours runs, and there is no data directory {directory}; {remedy}")
+    from katib.local import open_offline
+
+    yield open_offline(directory)
+
+
+@contextmanager
 def open_home(place: Place) -> Iterator[TuningService]:
     """Open what runs experiments whose trials this program evaluates.
 
@@ -54,26 +100,30 @@ def open_home(place: Place) -> Iterator[TuningService]:
     """
     from katib.rest.notes import account_directory, note_of, running_servers
 
-    if place.server is not None and place.data_dir is not None:
-        raise invalid("server", "it is given beside data_dir", "give one of them", "plot-place")
-    directory = Path(place.data_dir or os.environ.get("KATIB_HOME") or ".katib").absolute()
-    server, token = place.server, os.environ.get("KATIB_TOKEN")
-    if server is None and place.data_dir is None:
-        server = os.environ.get("KATIB_SERVER")
+    directory, server, token = _named(place)
+    directory = directory.absolute()
     if server is None:
         note = next(iter(running_servers(directory)), None)
         if note is None and place.data_dir is None:
             note = note_of(DEFAULT_SERVER, account_directory())
         if note is not None:
             server, token = note.url, token or note.token
-    if server is None:
-        with _engine_of(directory) as service:
-            yield service
-        return
+    with _engine_of(directory) if server is None else _client(server, token) as service:
+        yield service
+
+
+def _named(place: Place) -> tuple[Path, str | None, str | None]:
+    """Return the data directory, the server and the token that a place or the environment names."""
+    if place.server is not None and place.data_dir is not None:
+        raise invalid("server", "it is given beside data_dir", "give one of them", "plot-place")
+    server = place.server or (os.environ.get("KATIB_SERVER") if place.data_dir is None else None)
+    return Path(place.data_dir or os.environ.get("KATIB_HOME") or ".katib"), server, os.environ.get("KATIB_TOKEN")
+
+
+def _client(server: str, token: str | None) -> AbstractContextManager[TuningService]:
     from katib.rest.client import HttpTuningService
 
-    with HttpTuningService(server, token) as service:
-        yield service
+    return HttpTuningService(server, token)
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from katib.figures.catalogue import COMPARISON, FIGURES, ComparisonKind, FigureKind
 from katib.figures.data import Choice
-from katib.sdk.drawing import Place, draw_comparison, draw_figure
+from katib.sdk.drawing import draw_comparison, draw_figure
+from katib.sdk.homes import Place
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:

@@ -1,18 +1,16 @@
-"""What an experiment found, as `katib.tune` and `katib.open` return it: trials, the best of them, a table, figures."""
+"""What an experiment found, as `katib.tune` returns it: trials, the best of them, a table, figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import parse_value
 from katib.api.types import Experiment, Trial
 from katib.errors import KatibError
-from katib.sdk.drawing import Place, open_service
+from katib.sdk.homes import Place
 from katib.tuning.reading import (
     assignments_of,
     failure_of,
@@ -23,14 +21,12 @@ from katib.tuning.reading import (
     objective_values,
     pareto_trials,
     state_of,
-    typed_value,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+from katib.tuning.service import TuningService
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from katib.sdk.asking import Experiment as AskedExperiment
     from katib.sdk.plots import ResultPlots
 
 _PAGE = 1000
@@ -115,25 +111,6 @@ class TuneResult:
         """The same as `plots`."""
         return self.plots
 
-    def resume(self, *, lease_seconds: float = 60.0) -> AskedExperiment:
-        """Return the experiment, to ask for its trials: `katib.open("mine").resume()`; without trial template only.
-
-        Args:
-            lease_seconds: How long a program that gives no sign of life keeps its trial.
-
-        Raises:
-            TerminalError: Another program that is not a server works in its data directory.
-        """
-        from katib.sdk.asking import Experiment as AskedExperiment
-        from katib.sdk.homes import open_home
-
-        with ExitStack() as opened:
-            service = opened.enter_context(open_home(self.place))
-            stored = service.get(Experiment, self.place.namespace, self.name)
-            types = {one.name: one.parameter_type for one in stored.spec.parameters}
-            value = partial(_typed, types)
-            return AskedExperiment(service, stored, value, self.place, opened.pop_all(), lease_seconds=lease_seconds)
-
     def dataframe(self) -> pd.DataFrame:
         """Return the trials as a table of pandas, oldest first.
 
@@ -195,32 +172,6 @@ class TuneResult:
         sign = -1 if next(iter(self.objectives.values())) == "maximize" else 1
         valued = [trial for trial in self.trials if trial.value is not None and trial != self._best]
         return [self.best, *sorted(valued, key=lambda trial: sign * (trial.value or 0.0))]
-
-
-def open_experiment(
-    name: str,
-    *,
-    data_dir: str | Path | None = None,
-    server: str | None = None,
-    namespace: str = DEFAULT_NAMESPACE,
-) -> TuneResult:
-    """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
-
-    Args:
-        name: Name of the experiment.
-        data_dir: A data directory; by default where the command line looks.
-        server: The URL of a server.
-        namespace: Of the experiment.
-
-    Raises:
-        NotFoundError: There is no such experiment.
-        UnavailableError: No server answers, and there is no data directory.
-    """
-    place = Place(data_dir, server, namespace)
-    with open_service(place) as service:
-        experiment = service.get(Experiment, namespace, name)
-        types = {one.name: one.parameter_type for one in experiment.spec.parameters}
-        return read_result(service, experiment, partial(_typed, types), place)
 
 
 def read_result(
@@ -292,10 +243,6 @@ def _trial(trial: Trial, value: Callable[[str, str], Any]) -> TrialResult:
 
 def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
     return {name: parse_value(text) for name, text in texts}
-
-
-def _typed(types: Mapping[str, str], name: str, text: str) -> Any:
-    return typed_value(types.get(name, ""), text)
 
 
 def _text(value: Any) -> str:

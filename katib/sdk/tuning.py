@@ -22,8 +22,8 @@ from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.engine import Engine
 from katib.sdk.asking import Experiment as AskedExperiment
-from katib.sdk.drawing import Place
 from katib.sdk.forking import evaluate
+from katib.sdk.homes import Place
 from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, in_arguments

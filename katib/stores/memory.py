@@ -12,7 +12,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
-from katib.stores.transaction import Rows, TransactedStore
+from katib.stores.transaction import TransactedStore
 
 PAGE_SIZE = 500
 """The objects are in memory anyway: this only shows readers that there are pages."""
@@ -109,10 +109,10 @@ class MemoryStore(TransactedStore):
         longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
         history = History(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
+        super().__init__(self._alone, lambda rows: rows, status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
@@ -157,7 +157,7 @@ class MemoryStore(TransactedStore):
         for start in range(0, len(items) or 1, PAGE_SIZE):
             yield ObjectList(items[start : start + PAGE_SIZE], revision, in_order=True)
 
-    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
+    def _alone(self, action: Callable[[MemoryRows], R], on_commit: Callable[[], None]) -> R:
         with self._lock:
             result = action(self._rows)
             on_commit()

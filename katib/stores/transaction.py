@@ -13,7 +13,6 @@ that causes it, so no reader ever sees an object without its owner:
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
@@ -193,10 +192,19 @@ class Transaction(Struct, frozen=True):
         return bool(owners) and not any(map(self._rows.has_uid, owners))
 
 
-class TransactedStore(ABC):
+class Transact(Protocol):
+    """Runs an action in one transaction; `on_commit` follows the commit, before any other writer."""
+
+    def __call__(self, action: Callable[[Any], R], on_commit: Callable[[], None], /) -> R:
+        """Return what the action returns."""
+
+
+class TransactedStore:
     """The writes and watches of an object store, which brings rows and transactions.
 
     Args:
+        transact: Runs transactions.
+        rows: Makes the rows of what a transaction is handed.
         status_kinds: Kinds with a status subresource.
         uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
             others are given one.
@@ -205,8 +213,16 @@ class TransactedStore(ABC):
     """
 
     def __init__(
-        self, status_kinds: Collection[Kind], uid_kinds: Collection[Kind], clock: Clock, history: History
+        self,
+        transact: Transact,
+        rows: Callable[[Any], Rows],
+        status_kinds: Collection[Kind],
+        uid_kinds: Collection[Kind],
+        clock: Clock,
+        history: History,
     ) -> None:
+        self._transact = transact
+        self._rows_of = rows
         self._status_kinds = frozenset(status_kinds)
         self._uid_kinds = frozenset(uid_kinds)
         self._clock = clock
@@ -248,12 +264,8 @@ class TransactedStore(ABC):
         """Call a method of a transaction, and publish what follows from it."""
         events: list[WatchEvent] = []
 
-        def run(rows: Rows) -> R:
-            transaction = Transaction(rows, self._status_kinds, self._uid_kinds, self._clock.now(), events)
-            return method(transaction, *args, **kwargs)
+        def run(place: Any) -> R:
+            rows, now = self._rows_of(place), self._clock.now()
+            return method(Transaction(rows, self._status_kinds, self._uid_kinds, now, events), *args, **kwargs)
 
         return self._transact(run, partial(self._history.publish, events))
-
-    @abstractmethod
-    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
-        """Run an action in one transaction; `on_commit` follows the commit, before any other writer."""

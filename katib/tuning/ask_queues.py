@@ -31,8 +31,8 @@ from katib.api.leases import (
     outcome_of,
 )
 from katib.api.names import AHEAD_ANNOTATION, ASK_LABEL, ASKED_ANNOTATION, EXPERIMENT_LABEL, LEASE_ANNOTATION
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Experiment, Trial
+from katib.api.trials import trial_state
+from katib.api.types import Experiment, Trial, TrialState
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.experiment.trial_factory import trial_of
 from katib.controllers.kinds import EXPERIMENT, TRIAL, as_read, with_status

@@ -12,8 +12,8 @@ from typing import Any
 
 from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import ACTIVE, TrialState, state_in
-from katib.api.types import Experiment, Suggestion, TrialAssignment
+from katib.api.trials import ACTIVE, state_in
+from katib.api.types import Experiment, Suggestion, TrialAssignment, TrialState
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import ExpiredError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, TellingWatch, WatchEvent

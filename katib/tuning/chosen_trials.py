@@ -42,7 +42,7 @@ from katib.api.names import (
     name_of_title,
 )
 from katib.api.summary import observation_of
-from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import (
     AlgorithmSpec,
     Experiment,
@@ -56,6 +56,7 @@ from katib.api.types import (
     ParameterType,
     Trial,
     TrialSpec,
+    TrialState,
 )
 from katib.controllers.cached_trial import packed, unpacked
 from katib.controllers.experiment.plan import is_stopped

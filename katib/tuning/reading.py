@@ -14,7 +14,6 @@ from katib.api.names import EXPERIMENT_STOPPED
 from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
-    TrialState,
     bounds_of,
     is_feasible,
     metric_text,
@@ -22,7 +21,7 @@ from katib.api.trials import (
     trial_state,
     waiting_words,
 )
-from katib.api.types import UNAVAILABLE
+from katib.api.types import UNAVAILABLE, TrialState
 
 if TYPE_CHECKING:
     from katib.api.types import (
@@ -277,8 +276,8 @@ def violates_constraints(trial: Trial) -> bool:
     """Return whether a trial has a value and does not satisfy the constraints, so that it cannot be the best."""
     return (
         trial_state(trial) in ELIGIBLE
-        and objective_value(trial) is not None
         and not is_feasible(trial.spec.objective, trial.status.observation)
+        and objective_value(trial) is not None
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from katib.api.job_kinds import suspend_field, value_at
+from katib.api.job_kinds import IN_QUEUE, suspend_field, value_at
 from katib.api.names import PAUSED, PAUSED_ANNOTATION
-from katib.api.trials import ACTIVE, trial_state
+from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Trial
 from katib.controllers.kinds import TRIAL
 from katib.errors import NotFoundError, UnavailableError, invalid
@@ -27,7 +27,7 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         suspended: Whether the job is to be suspended.
 
     Raises:
-        InvalidError: The trial has ended, or nothing suspends a job of its kind.
+        InvalidError: The trial has ended, nothing suspends a job of its kind, or Kueue decides when it goes on.
         NotFoundError: There is no such trial.
         UnavailableError: Its job is not there yet, or not any more.
     """
@@ -39,6 +39,9 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if trial_state(trial) not in ACTIVE:
             remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
             raise invalid(what, "it has ended", remedy, "suspend-ended")
+        if not suspended and (words := waiting_words(trial)).startswith(IN_QUEUE):
+            remedy = "it goes on by itself once Kueue admits it, which would suspend it again now"
+            raise invalid(what, f"it {words}", remedy, "resume-queued")
         run_spec = trial.spec.run_spec or {}
         kind, path = Kind.of(run_spec), suspend_field(run_spec)
         if not path:

@@ -72,6 +72,8 @@ def _cost(trial: Trial) -> float:
     That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
     first counts.
     """
+    if trial.status.observation is None:
+        return math.inf
     try:
         value = float(objective_value(trial) or "nan")
     except ValueError:

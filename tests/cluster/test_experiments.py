@@ -57,12 +57,12 @@ def test_a_batch_job_is_tuned_by_what_it_prints(room: Room) -> None:
         loss = (assigned(trial) - 0.5) ** 2
         assert float(metric(trial)["min"]) == pytest.approx(loss + 1 / 3)
         assert float(metric(trial)["max"]) == pytest.approx(loss + 1)
-    wait_for(lambda: not left_by("jobs", room), "the jobs to be removed", GONE_SECONDS, room.picture)
-    assert room.cluster.find("deployment", "printed-random", room.namespace) is None
-
-
-def left_by(kind: str, room: Room) -> set[str]:
-    return {f"job.batch/{item['metadata']['name']}" for item in room.cluster.items(kind, room.namespace)}
+    wait_for(
+        lambda: not any(room.cluster.items(kind, room.namespace) for kind in ("jobs", "deployments")),
+        "the jobs and the service to be removed",
+        GONE_SECONDS,
+        room.picture,
+    )
 
 
 def test_a_file_of_json_lines_is_read(room: Room) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from katib.api.job_kinds import suspend_field, value_at
 from katib.cluster.pods.reading import COLLECTORS
 from katib.version import __version__
 from tests.support.operators import (
@@ -16,8 +18,8 @@ from tests.support.operators import (
     job_set,
     node_job,
     pod,
-    pytorch_pods,
     remove_kind,
+    training_pods,
 )
 from tests.support.pod_cluster import (
     IMAGE,
@@ -31,6 +33,7 @@ from tests.support.pod_cluster import (
     is_true,
     wait_for,
 )
+from tests.support.stores import owned_by
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -136,7 +139,7 @@ def test_the_master_of_a_pytorch_job_is_read_and_its_workers_are_left_alone(room
 
     with (
         installed(room.cluster, ("kubeflow.org/v1", "PyTorchJob")) as (plural,),
-        Operator(room, plural, pytorch_pods, succeeded="Succeeded"),
+        Operator(room, plural, training_pods, succeeded="Succeeded"),
     ):
         room.apply(experiment("torch", job, trials=2, template=template))
         room.ended("torch", 200)
@@ -147,6 +150,119 @@ def test_the_master_of_a_pytorch_job_is_read_and_its_workers_are_left_alone(room
     workers = {name: count for name, count in collectors.items() if "-worker-" in name}
     assert set(masters.values()) == {1}
     assert set(workers.values()) == {0}
+
+
+PREEMPTED = "Preempted to accommodate a workload (UID: 7) due to prioritization in the ClusterQueue"
+NO_ROOM = "insufficient unused quota for cpu in flavor default, 1 more needed"
+STEP = """
+import os, time
+print("loss=" + os.environ["LOSS"])
+time.sleep(float(os.environ["PAUSE"]))
+"""
+
+
+def xgboost_job(script: str) -> Json:
+    """Return a job of one pod, whose variables come from the ConfigMap `program` when it starts."""
+    one = {**container("xgboost", ["python3", "-u", "-c", script]), "envFrom": [{"configMapRef": {"name": "program"}}]}
+    master = {"replicas": 1, "template": {"spec": {"terminationGracePeriodSeconds": 20, "containers": [one]}}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "XGBoostJob", "spec": {"xgbReplicaSpecs": {"Master": master}}}
+
+
+def batch_job(script: str) -> Json:
+    job = xgboost_job(script)["spec"]["xgbReplicaSpecs"]["Master"]
+    pod_spec = {"restartPolicy": "Never", **job["template"]["spec"]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {"spec": pod_spec}}}
+
+
+def program(room: Room, *, loss: str, pause: str) -> None:
+    """Say what pods that start from now on do."""
+    data = {"LOSS": loss, "PAUSE": pause}
+    room.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "program"}, "data": data})
+
+
+def keeps_suspend(room: Room) -> bool:
+    """Return whether the API server knows `suspend` of a Job, as from Kubernetes 1.21 on."""
+    job = {**batch_job(STEP), "metadata": {"name": "kept"}}
+    job["spec"]["suspend"] = True
+    where = f"--namespace={room.namespace}"
+    made = room.cluster.run("create", where, "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(job))
+    return bool(json.loads(made)["spec"].get("suspend"))
+
+
+def test_a_job_is_queued_by_kueue_preempted_and_goes_on_with_its_readings(room: Room) -> None:
+    """The test plays Kueue: it writes the Workload of the job, and the field that suspends it."""
+    kinds = (("kubeflow.org/v1", "XGBoostJob"), ("kueue.x-k8s.io/v1beta1", "Workload"))
+    with (
+        installed(room.cluster, *kinds) as (jobs, workloads),
+        Operator(room, jobs, training_pods, succeeded="Succeeded"),
+    ):
+        queue_and_preempt(room, "training", xgboost_job(STEP), jobs, workloads)
+        if keeps_suspend(room):
+            queue_and_preempt(room, "batch", batch_job(STEP), "jobs", workloads)
+
+
+def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str, workloads: str) -> None:
+    def only() -> Json:
+        (trial,) = wait_for(lambda: room.trials(experiment_name), "a trial", 60, room.picture)
+        return trial
+
+    def says(words: str) -> None:
+        def is_said() -> bool:
+            return bool(condition_of(only(), "Running").get("message") == f"Trial waits in Kueue's queue team-a{words}")
+
+        wait_for(is_said, words, 60, room.picture)
+
+    def kueue(*, reason: str = "", **holds: bool) -> None:
+        """Write conditions of the Workload and the field of its job as Kueue does."""
+        types = {"Admitted": False, "QuotaReserved": False, "Evicted": False, **holds}
+        said = {"QuotaReserved": NO_ROOM, "Evicted": reason}
+        conditions = [
+            {"type": type_, "status": str(held), "reason": type_, "message": said.get(type_, "")}
+            for type_, held in types.items()
+        ]
+        workload = room.cluster.find(workloads, f"of-{name}", room.namespace)
+        assert workload is not None
+        room.cluster.set_status("workloads", workload, {"conditions": conditions})
+        change: Json = {"suspend": not types["Admitted"]}
+        for parent in reversed(suspend_field(wanted)[:-1]):
+            change = {parent: change}
+        where = f"--namespace={room.namespace}"
+        room.cluster.run("patch", jobs, name, where, "--type=merge", "-p", json.dumps(change))
+
+    def its_pods() -> list[Json]:
+        return [pod for pod in room.pods() if name in pod["metadata"]["name"]]
+
+    program(room, loss="0.9", pause="900")
+    made = experiment(experiment_name, wanted, trials=1, template={"primaryContainerName": "xgboost"})
+    room.apply({**made, "metadata": {"name": experiment_name, "labels": {"kueue.x-k8s.io/queue-name": "team-a"}}})
+    name = only()["metadata"]["name"]
+    job = wait_for(lambda: room.cluster.find(jobs, name, room.namespace), "its job")
+    assert job is not None
+    says("")
+    assert value_at(job, suspend_field(job)) is True
+    owners = [{**owner, "controller": True} for owner in owned_by(job)]
+    workload = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload"}
+    room.apply({**workload, "metadata": {"name": f"of-{name}", "ownerReferences": owners}})
+    kueue()
+    says(f": {NO_ROOM}")
+    assert its_pods() == []
+
+    kueue(Admitted=True, QuotaReserved=True)
+    wait_for(lambda: is_true(only(), "Running"), "it to run", 90, room.picture)
+    (pod,) = its_pods()
+    logs = ("logs", pod["metadata"]["name"], "-c", "xgboost", f"--namespace={room.namespace}")
+    wait_for(lambda: "loss=0.9" in room.cluster.run(*logs, check=False), "its first reading", 60, room.picture)
+    kueue(Evicted=True, reason=PREEMPTED)
+    says(f": {PREEMPTED}; {NO_ROOM}")
+
+    program(room, loss="0.5", pause="0")
+    kueue(Admitted=True, QuotaReserved=True)
+    ended = room.ended(experiment_name, 200)
+    room.delete(experiment_name)
+
+    (loss,) = ended["status"]["currentOptimalTrial"]["observation"]["metrics"]
+    assert ended["status"]["trialsSucceeded"] == 1
+    assert (loss["max"], loss["min"], loss["latest"]) == ("0.9", "0.5", "0.5")
 
 
 def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> None:

@@ -18,12 +18,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
 from katib.cluster.configuration.models import ControllerConfig
 from katib.cluster.leader.lease import LEASE
 from katib.errors import KatibError
@@ -38,6 +37,7 @@ from tests.support.control_plane import (
     ControlPlane,
     an_experiment_of_stand_ins,
     ended,
+    rules_of_the_controller,
 )
 from tests.support.experiments import a_double
 from tests.support.ports import free_port
@@ -47,7 +47,6 @@ from tests.support.waiting import eventually, never
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 _NUMBERS = itertools.count()
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests" / "components"
 OBJECTIVE = {"type": "minimize", "objectiveMetricName": "loss"}
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
 
@@ -480,6 +479,45 @@ def test_budget_and_parallelism_may_be_edited_while_it_runs(
     assert controller.is_alive
 
 
+@pytest.mark.parametrize(
+    ("budget", "unit", "more"),
+    [("2s", "hours", "1h"), ("0.002 gpu-hours", "gpu", "9 gpu-hours"), ("$0.02", "$", "$99")],
+)
+def test_a_budget_that_is_spent_ends_jobs_and_a_larger_one_lets_the_experiment_go_on(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess, budget: str, unit: str, more: str
+) -> None:
+    """Each trial has two cards at $9 an hour; the first one ends by itself, two run when the budget ends."""
+    made = an_experiment_of_stand_ins("demo", namespace, maxTrialCount=6, resumePolicy="LongRunning")
+    job = made["spec"]["trialTemplate"]["trialSpec"]
+    job["spec"]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
+    made["metadata"]["annotations"] = {BUDGET_ANNOTATION: budget, PRICES_ANNOTATION: "gpu=9"}
+    began: list[str] = []
+
+    def outcome(job: Object) -> str | None:
+        began.append(job["metadata"]["name"])
+        return "0.5" if began[0] == began[-1] else None
+
+    plane.stand_ins.outcome = outcome
+    plane.store.create(made)
+
+    assert ended(plane.wait_for_end("demo", namespace)) == "ExperimentBudgetSpent"
+    eventually(lambda: not plane.store.list(STAND_IN, namespace).items)
+    (usage,) = eventually(lambda: status_of(plane, "demo", namespace).get("budgetUsage"))
+    assert usage["unit"] == unit
+    assert float(usage["used"]) >= float(usage["limit"]) * (1 - 1e-6)
+    eventually(
+        lambda: status_of(plane, "demo", namespace).get("trialsKilled") == 2,
+        picture=lambda: str(plane.trials(namespace)),
+    )
+    assert plane.experiment("demo", namespace)["status"]["conditions"][-1]["type"] == "Succeeded"
+
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    stored = plane.experiment("demo", namespace)
+    plane.store.patch(stored, {"metadata": {"annotations": {BUDGET_ANNOTATION: more}}})
+    eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded", 0) + 2 == 6)
+    assert controller.is_alive
+
+
 def edit(plane: ControlPlane, name: str, namespace: str, **spec: Any) -> None:
     def change() -> bool:
         with suppress(KatibError):
@@ -528,21 +566,11 @@ def test_what_a_user_stored_stays_byte_for_byte_to_the_end(
     assert controller.is_alive
 
 
-def rules_of_the_manifests() -> list[dict[str, Any]]:
-    """Return what the controller may do, and what it may do to the jobs of these tests."""
-    of_secrets = (MANIFESTS / "webhook" / "certificate.yaml", MANIFESTS / "db-manager" / "key.yaml")
-    files = [*(MANIFESTS / "rbac").glob("controller*.yaml"), *of_secrets]
-    roles = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
-    jobs = {"apiGroups": ["test.katib.dev"], "resources": ["standins"]}
-    verbs = {"verbs": ["get", "list", "watch", "create", "delete"]}
-    return [*(rule for role in roles for rule in role.get("rules") or ()), {**jobs, **verbs}]
-
-
 def test_the_rights_of_the_manifests_are_enough_from_the_first_finalizer_to_the_deletion(
     plane: ControlPlane, namespace: str
 ) -> None:
     controller = plane.controller("just-its-rights")
-    controller.kubeconfig = plane.server.user("controller-rights", rules_of_the_manifests())
+    controller.kubeconfig = plane.server.user("controller-rights", rules_of_the_controller())
     controller.start()
     try:
         controller.await_work()

@@ -45,15 +45,26 @@ def a_job(name: str, annotations: dict[str, str]) -> Object:
     return job
 
 
+def post(plane: ControlPlane, job: Object, loss: float, step: int, *conditions: dict[str, str]) -> None:
+    """Write the status that the program of a TrainJob posts."""
+    metrics = [{"name": "loss", "value": str(loss)}, {"name": "current_step", "value": str(step)}]
+    trainer = {"metrics": metrics, "progressPercentage": 50 * step, "lastUpdatedTime": f"2026-08-01T12:00:0{step}Z"}
+    stored = plane.store.get(TRAIN_JOB, Key.of(job))
+    plane.store.update_status({**stored, "status": {"conditions": list(conditions), "trainerStatus": trainer}})
+
+
 def train(plane: ControlPlane) -> None:
-    """End every TrainJob with the status that its program would post."""
+    """Have the program of every TrainJob post twice; it ends once the first status is among the readings of its trial.
+
+    Of the second the controller sees the end at the same time.
+    """
     for job in plane.store.list(TRAIN_JOB, NAMESPACE).items:
+        env = {entry["name"]: entry["value"] for entry in job["spec"]["trainer"]["env"]}
+        loss = abs(float(env["KUBEFLOW_TRAINER_OPT_X"]) - 1)
         if "status" not in job:
-            env = {entry["name"]: entry["value"] for entry in job["spec"]["trainer"]["env"]}
-            metric = {"name": "loss", "value": str(abs(float(env["KUBEFLOW_TRAINER_OPT_X"]) - 1))}
-            complete = {"type": "Complete", "status": "True", "reason": "JobsCompleted", "message": ""}
-            status = {"conditions": [complete], "trainerStatus": {"metrics": [metric]}}
-            plane.store.update_status({**job, "status": status})
+            post(plane, job, 1 + loss, 1)
+        elif not job["status"].get("conditions") and plane.log.count(job["metadata"]["name"], metric_name="loss"):
+            post(plane, job, loss, 2, {"type": "Complete", "status": "True", "reason": "JobsCompleted", "message": ""})
 
 
 def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: ControlPlane) -> None:
@@ -78,7 +89,11 @@ def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: Contr
     trials = {trial["metadata"]["name"]: trial for trial in plane.trials(NAMESPACE)}
     values = {name: float(t["status"]["observation"]["metrics"][0]["latest"]) for name, t in trials.items()}
 
+    curves = [[(r.name, r.step, r.time.second) for r in plane.log.read(name)] for name in trials]
+    step_by_step = [("loss", 1, 1), ("progressPercentage", 1, 1), ("loss", 2, 2), ("progressPercentage", 2, 2)]
+
     assert ours["status"]["conditions"][-1]["reason"] == "MaxTrialsReached"
+    assert curves == [step_by_step] * 6
     assert ours["status"]["result"]["trainJobName"] == min(values, key=lambda name: values[name])
     assert len(values) == 6
     assert [owner["uid"] for owner in experiment["metadata"]["ownerReferences"]] == [ours["metadata"]["uid"]]

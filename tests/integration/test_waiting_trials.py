@@ -139,6 +139,13 @@ def test_a_trial_that_is_suspended_from_the_start_says_so_and_the_printed_remedy
     eventually(lambda: states(service, name) == ["Succeeded"], "the trial to succeed")
 
 
+def test_a_job_that_names_a_queue_of_kueue_starts_here_where_nothing_queues_it(service: TuningService) -> None:
+    """As files for Kueue have it, which say that the job starts suspended."""
+    job = batch(LOSS, suspend=True)
+    submit(service, "kueue", {**job, "metadata": {"labels": {"kueue.x-k8s.io/queue-name": "team-a"}}})
+    eventually(lambda: states(service, "kueue") == ["Succeeded"], "the trial to succeed")
+
+
 def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     server: Server, service: TuningService, tmp_path: Path
 ) -> None:

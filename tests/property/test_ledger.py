@@ -10,8 +10,7 @@ from msgspec import structs
 
 from katib.api.metrics import is_usable
 from katib.api.pareto import dominates, hypervolume, reference_point
-from katib.api.trials import TrialState
-from katib.api.types import ObjectiveSpec, Trial
+from katib.api.types import ObjectiveSpec, Trial, TrialState
 from katib.controllers.experiment.ledger import TrialLedger
 from katib.runtime.objects import Key
 from tests.support.planning import KnownLedger, objective, readings, trial, two_objectives

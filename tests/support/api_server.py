@@ -103,9 +103,29 @@ class ApiServer:
         role = self.create(f"{rbac}/clusterroles", {**metadata, "rules": list(rules)})
         self.admin.request("PUT", f"{rbac}/clusterroles/{name}", body={**role, "rules": list(rules)})
         self.create(f"{rbac}/clusterrolebindings", {**metadata, "roleRef": reference, "subjects": [subject]})
+        user = f"system:serviceaccount:{namespace}:{name}"
+        # what decides hears of roles and bindings by watches of its own, so a moment later
+        eventually(lambda: all(self._allows(user, rule) for rule in rules), f"the rights of {user}")
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = self.admin.request("POST", f"{accounts}/{name}/token", body=request)["status"]["token"]
         return self._kubeconfig_of(name, token)
+
+    def _allows(self, user: str, rule: Mapping[str, Any]) -> bool:
+        """Whether a user has the first right of a rule."""
+        if "resources" not in rule:
+            return True
+        resource, _, subresource = rule["resources"][0].partition("/")
+        attributes = {
+            "group": rule["apiGroups"][0],
+            "resource": resource,
+            "subresource": subresource,
+            "verb": rule["verbs"][0],
+            "name": next(iter(rule.get("resourceNames", ())), ""),
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+        spec = {"user": user, "resourceAttributes": attributes}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.admin.request("POST", path, body={**review, "spec": spec})["status"]["allowed"])
 
     def forget_user(self, name: str, namespace: str = "default") -> None:
         """Delete what `user` made."""

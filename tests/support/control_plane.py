@@ -42,6 +42,7 @@ from tests.support.stores import STAND_IN
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 STATUS_PORT = "6791"
+_COMPONENTS = Path(__file__).resolve().parents[2] / "manifests" / "components"
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
 SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
 TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
@@ -361,6 +362,20 @@ def ended(experiment: Object) -> str:
         if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
             return str(condition["reason"])
     return ""
+
+
+def rules_of_the_controller() -> list[dict[str, Any]]:
+    """Return what the manifests allow the controller, and what it may do to StandIns.
+
+    With the component for OptimizationJobs: their kind stays on an API server once a test has installed it.
+    """
+    places = ("webhook/certificate.yaml", "db-manager/key.yaml", "optimization-jobs/rbac.yaml")
+    files = [*(_COMPONENTS / "rbac").glob("controller*.yaml"), *(_COMPONENTS / place for place in places)]
+    found = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
+    roles = [role for role in found if not role["metadata"]["name"].startswith("katib-optimization-jobs-")]  # of users
+    jobs = {"apiGroups": ["test.katib.dev"], "resources": ["standins"]}
+    verbs = {"verbs": ["get", "list", "watch", "create", "delete"]}
+    return [*(rule for role in roles for rule in role.get("rules") or ()), {**jobs, **verbs}]
 
 
 def an_experiment_of_stand_ins(name: str, namespace: str, **spec: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Stand-ins for the operators of kinds that are not part of Kubernetes: they make pods, and write the status.
 
 They differ from the real ones in everything that a trial does not look at: no services, no environment, no restarts,
-no clean-up. A job succeeds with its first pod, and fails with it.
+no clean-up. A job succeeds with its first pod, and fails with it. One that is suspended has no pods.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
-from tests.support.pod_cluster import Json, PodCluster, Room, wait_for
+from katib.api.job_kinds import suspend_field, value_at
+from tests.support.pod_cluster import Json, PodCluster, Room, is_true, wait_for
 from tests.support.server_kinds import definition_of
 from tests.support.stores import owned_by
 
@@ -56,15 +57,38 @@ class Operator:
 
     def _step(self, obj: Json) -> None:
         children = self._children(obj)
+        first = self._room.cluster.find(self._watched, children[0]["metadata"]["name"], self._room.namespace)
+        if value_at(obj, suspend_field(obj)):
+            self._suspend(obj, children)
+            return
         if obj["metadata"]["uid"] not in self._made:
+            if first is not None:  # it is on its way out
+                return
             owners = [{**owner, "controller": True, "blockOwnerDeletion": True} for owner in owned_by(obj)]
             self._room.apply(*({**c, "metadata": {**c["metadata"], "ownerReferences": owners}} for c in children))
             self._made.add(obj["metadata"]["uid"])
-        first = self._room.cluster.find(self._watched, children[0]["metadata"]["name"], self._room.namespace)
-        if first is not None and "conditions" not in obj.get("status", {}) and (end := _end_of(first)):
+        if is_true(obj, "Suspended"):
+            self._say(obj, "Running", "JobRunning", "it goes on")
+        elif first is not None and not _has_ended(obj) and (end := _end_of(first)):
             kind = self._succeeded if end == "Succeeded" else "Failed"
-            condition = {"type": kind, "status": "True", "reason": f"Pod{end}", "message": f"the pod has {end.lower()}"}
-            self._room.cluster.set_status(self._plural.split(".", maxsplit=1)[0], obj, {"conditions": [condition]})
+            self._say(obj, kind, f"Pod{end}", f"the pod has {end.lower()}")
+
+    def _suspend(self, obj: Json, children: list[Json]) -> None:
+        self._made.discard(obj["metadata"]["uid"])
+        if not is_true(obj, "Suspended"):
+            self._say(obj, "Suspended", "JobSuspended", "it is suspended")
+        for name in (child["metadata"]["name"] for child in children):
+            if self._room.cluster.find(self._watched, name, self._room.namespace):
+                where = f"--namespace={self._room.namespace}"
+                self._room.cluster.run("delete", self._watched, name, where, "--ignore-not-found", "--wait=false")
+
+    def _say(self, obj: Json, type_: str, reason: str, message: str) -> None:
+        condition = {"type": type_, "status": "True", "reason": reason, "message": message}
+        self._room.cluster.set_status(self._plural.split(".", maxsplit=1)[0], obj, {"conditions": [condition]})
+
+
+def _has_ended(obj: Json) -> bool:
+    return any(is_true(obj, end) for end in ("Complete", "Completed", "Succeeded", "Failed"))
 
 
 def _end_of(child: Json) -> str:
@@ -98,15 +122,16 @@ def pod(name: str, template: Json, labels: dict[str, str]) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": found, "spec": spec}
 
 
-def pytorch_pods(job: Json) -> list[Json]:
-    """Return the pods of a PyTorchJob, the master first, as the training operator labels them."""
+def training_pods(job: Json) -> list[Json]:
+    """Return the pods of a PyTorchJob or an XGBoostJob, the master first, as the training operator labels them."""
     pods = []
-    for role, replicas in sorted(job["spec"]["pytorchReplicaSpecs"].items()):  # Master before Worker
+    specs = next(specs for field, specs in job["spec"].items() if field.endswith("ReplicaSpecs"))
+    for role, replicas in sorted(specs.items()):  # Master before Worker
         for index in range(replicas.get("replicas", 1)):
             name = f"{job['metadata']['name']}-{role.lower()}-{index}"
             labels = {
                 "training.kubeflow.org/job-name": job["metadata"]["name"],
-                "training.kubeflow.org/operator-name": "pytorchjob-controller",
+                "training.kubeflow.org/operator-name": f"{job['kind'].lower()}-controller",
                 "training.kubeflow.org/replica-index": str(index),
                 "training.kubeflow.org/replica-type": role.lower(),
                 **({"training.kubeflow.org/job-role": "master"} if role == "Master" else {}),

@@ -32,6 +32,7 @@ from katib.api.types.words import (
     ResumePolicy,
     SuggestionCondition,
     TrialCondition,
+    TrialState,
 )
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ __all__ = [
     "TrialCondition",
     "TrialParameterSpec",
     "TrialSpec",
+    "TrialState",
     "TrialStatus",
     "TrialTemplate",
     "WarmStartSpec",

@@ -114,6 +114,11 @@ class ObjectiveSpec(Model, frozen=True):
         return (ObjectiveTerm(name=self.objective_metric_name, type=self.type, goal=self.goal),)
 
     @property
+    def objective_names(self) -> tuple[str, ...]:
+        """The names of all objectives."""
+        return tuple(map(_TERM_NAME, self.objectives)) or (self.objective_metric_name,)
+
+    @property
     def has_several(self) -> bool:
         """Whether there is more than one objective."""
         return len(self.objectives) > 1

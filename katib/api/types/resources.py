@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,10 +26,12 @@ from katib.api.types.blocks import (
 )
 from katib.api.types.fitting import fitted
 from katib.api.types.model import Int32, Model, Number, OpenModel, Time
-from katib.api.types.words import API_VERSION
+from katib.api.types.words import API_VERSION, TRIAL_RANKS, TRIAL_STATES, TrialState
 
 _WRITTEN = "written"
 """Where an object that was read keeps its JSON form. A copy that is changed does not have it."""
+_LEFT_OUT = "left_out"
+"""Marks an object of which values of the wrong type were left out."""
 
 
 class OwnerReference(Model, frozen=True):
@@ -101,6 +104,7 @@ class Resource(Model, frozen=True, dict=True, gc=True):
             found = cls.decode(obj)
         except ValidationError:
             found = convert(fitted(obj, cls, []), cls)
+            found.__dict__[_LEFT_OUT] = True
         found.__dict__[_WRITTEN] = obj
         return found
 
@@ -116,6 +120,14 @@ class Resource(Model, frozen=True, dict=True, gc=True):
             known = _NEW[slot] = obj, cls.read(obj)
         found: Any = known[1]
         return found  # type: ignore[no-any-return] # what was asked about above
+
+    @classmethod
+    def known(cls, obj: Mapping[str, Any]) -> Self | None:
+        """Return what `read_once` returned for this very object a moment ago; None where values had to be left out."""
+        known = _NEW[(id(obj) >> _ALIGNMENT) % len(_NEW)]
+        if known is None or known[0] is not obj or not isinstance(known[1], cls) or _LEFT_OUT in known[1].__dict__:
+            return None
+        return known[1]
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form: as it was read, else apiVersion and kind first."""
@@ -329,6 +341,15 @@ class Trial(Resource, frozen=True):
 
     spec: TrialSpec = field(default_factory=TrialSpec)
     status: TrialStatus = field(default_factory=TrialStatus)
+
+    @cached_property
+    def state(self) -> TrialState:
+        """Where it stands; found once, and asked dozens of times a trial."""
+        rank = len(TRIAL_STATES) - 1
+        for condition in self.status.conditions:
+            if condition.status == "True":
+                rank = min(rank, TRIAL_RANKS.get(condition.type, rank))
+        return TRIAL_STATES[rank]
 
     def _encoded(self) -> dict[str, Any]:
         """Return the JSON form, with the object that Katib writes even when it is empty."""

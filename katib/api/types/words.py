@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -125,6 +126,32 @@ class TrialCondition(StrEnum):
     FAILED = "Failed"
     METRICS_UNAVAILABLE = "MetricsUnavailable"
     EARLY_STOPPED = "EarlyStopped"
+
+
+class TrialState(StrEnum):
+    """Where a trial stands."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    EARLY_STOPPED = "EarlyStopped"
+    FAILED = "Failed"
+    KILLED = "Killed"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+
+
+TRIAL_STATES = (
+    TrialState.KILLED,
+    TrialState.FAILED,
+    TrialState.SUCCEEDED,
+    TrialState.EARLY_STOPPED,
+    TrialState.METRICS_UNAVAILABLE,
+    TrialState.RUNNING,
+    TrialState.PENDING,
+)
+"""The first whose condition holds, which is of the same name, is the state; the last when none does."""
+
+TRIAL_RANKS: Mapping[str, int] = {state: rank for rank, state in enumerate(TRIAL_STATES)}
 
 
 UNAVAILABLE = "unavailable"

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
+from katib.api.job_kinds import suspend_field, value_at, with_suspension
 from katib.api.names import ALGORITHM_ANNOTATION
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
@@ -26,6 +27,7 @@ from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
+from katib.cluster.pods.workloads import Workloads
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.objects import LogPlace
 from katib.controllers import retention
@@ -41,7 +43,7 @@ from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Object
+from katib.runtime.objects import Kind, Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
 
@@ -79,6 +81,7 @@ class Dependencies:
         find_trial: Walks the owners of a pod.
         metrics: Counts.
         clock: Where time is measured.
+        serves: Whether the cluster knows a kind now.
         grpc_probes: Whether the cluster's kubelets know gRPC probes.
         validation_rules: Whether the cluster's definitions may carry rules about changes.
         has_optimization_jobs: Whether the cluster knows OptimizationJobs.
@@ -95,6 +98,7 @@ class Dependencies:
     find_trial: FindTrial
     metrics: ControllerMetrics
     clock: Clock
+    serves: Callable[[Kind], bool]
     grpc_probes: bool = False
     validation_rules: bool = False
     has_optimization_jobs: bool = False
@@ -142,6 +146,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             list_events=dependencies.list_events,
             clock=dependencies.clock,
         )
+        workloads = Workloads(stores.main, dependencies.serves, dependencies.clock)
         caches.trials.add_handler(pods.follow)
         services = ClusterServices(
             stores.main,
@@ -168,7 +173,8 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
                 log_pool=log_pool,
                 events=dependencies.events,
                 check=dependencies.check,
-                pods=_ClusterPods(pods, repair, refusals),
+                pods=_ClusterPods(pods, repair, refusals, workloads),
+                has_queues=workloads.are_served,
                 is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
             ),
             dependencies.clock,
@@ -178,15 +184,16 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         pods.on_change(queues.trials.add)
         strays.on_found(queues.trials.add)
         refusals.on_change(queues.trials.add)
-        care = Periodic(
-            "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
-        )
+        workloads.on_change(queues.trials.add)
+        looks = (repair.look, refusals.look, workloads.look)
+        care = Periodic("pods", looks, PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked")
         missed.on_new(care.wake)
         stack.callback(services.close)
         services.start()
         _keep_rules(stack, dependencies)
         _keep_logs(stack, dependencies, caches, logs)
         _run(stack, strays)
+        _run(stack, workloads)
         _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
         _run(stack, missed.informer)
         missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
@@ -237,16 +244,23 @@ class _ClusterPods:
         pods: The pods that have collectors.
         repair: Knows those that have none.
         refusals: Knows why there is none at all.
+        workloads: Knows why the job waits in a queue.
     """
 
     pods: TrialPods
     repair: PodRepair
     refusals: Refusals
+    workloads: Workloads
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what is known of the pods of a trial."""
         update = self.pods.update_of(trial)
-        return replace(update, uncollected=self.repair.uncollected(trial), refusal=self.refusals.of(trial))
+        return replace(
+            update,
+            uncollected=self.repair.uncollected(trial),
+            refusal=self.refusals.of(trial),
+            queued=self.workloads.words_of(trial),
+        )
 
     def is_ending(self, _trial: Trial) -> bool:
         """Return that nothing of a job runs that is not there: it is deleted in the foreground."""
@@ -254,13 +268,18 @@ class _ClusterPods:
 
 
 def judged_part(job: Object) -> Object:
-    """Return what of a job is looked at: who it is, whose, and its status. Of a foreign one, that it is there."""
+    """Return what of a job is looked at: who it is, whose, whether it is suspended, and its status.
+
+    Of a foreign one, that it is there.
+    """
     metadata = job["metadata"]
     owners = metadata.get("ownerReferences") or ()
     kept = {key: metadata[key] for key in _KEPT if key in metadata}
     if not any(owner.get("kind") == "Trial" for owner in owners):
         return {"metadata": {key: kept[key] for key in ("name", "namespace", "uid") if key in kept}}
     part = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", ""), "metadata": kept}
+    if value_at(job, suspend_field(job)) is True:
+        part = with_suspension(part, suspended=True)
     return {**part, "status": job["status"]} if "status" in job else part
 
 

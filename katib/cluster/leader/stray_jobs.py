@@ -56,7 +56,7 @@ class StrayJobs:
         try:
             for page in self._unlabelled(kind):
                 for job in filter(_is_of_trial, page.items):
-                    self._caches.note(kind, Key.of(job), stray=True)
+                    self._caches.strays.add((kind, Key.of(job)))
                     self._wake(Key.of(job))
         except ExpiredError as error:  # some are found already; the next look begins again
             raise UnavailableError(str(error)) from error

@@ -61,11 +61,15 @@ class DbManagerTrialLogs(TrialLogs):
             cause = "a trial of this name in another namespace has readings"
             raise invalid("metadata.name", cause, remedy, "trial-name-taken") from error
 
+    def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> None:
+        """Store what the status of a trial's job says."""
+        check_leading(self._may_write)
+        with _one_key():
+            super().take_status(trial, readings)
+
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
         """Return what was observed, and if that is nothing why the DB manager refused it."""
         objective = trial.spec.objective
-        if from_status:
-            check_leading(self._may_write)
         with _one_key():
             report = super().summarize(trial, from_status)
             if objective is None or is_available(objective, report.observation):

@@ -21,6 +21,7 @@ from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.reading import is_suspended_trial
 from katib.tuning.replicas import COLLECTORS, has_role, replica_name
 from metrics_collector.markers import COMPLETING
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
@@ -96,7 +97,7 @@ class TrialPods:
     """Follows the pods of trials.
 
     How the last container failed is remembered until the trial is over: a job may remove its failed pods before
-    the trial is judged.
+    the trial is judged. What ends because its job is suspended counts for nothing: other pods take its place.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -105,6 +106,7 @@ class TrialPods:
         )
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
         self._incomplete: OrderedDict[Key, dict[Key, str]] = OrderedDict()  # by trial, and of it by pod
+        self._suspended: set[Key] = set()
         self.informer.add_handler(self._remember)
         self.informer.add_handler(self._remember_incomplete)
 
@@ -137,8 +139,14 @@ class TrialPods:
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
-        """Forget a trial that is over or gone."""
-        if event.new is None or trial_state(event.new) not in ACTIVE:
+        """Forget a trial that is over or gone, and what the pods of one said that is suspended, or was until now."""
+        is_over = event.new is None or trial_state(event.new) not in ACTIVE
+        was_suspended = event.key in self._suspended
+        if not is_over and event.new is not None and is_suspended_trial(event.new):
+            self._suspended.add(event.key)
+        else:
+            self._suspended.discard(event.key)
+        if is_over or was_suspended or event.key in self._suspended:
             self._failures.pop(event.key, None)
             self._incomplete.pop(event.key, None)
 
@@ -164,7 +172,7 @@ class TrialPods:
         Only what a pod said last counts: all its containers may have been started again.
         """
         facts = event.new
-        if facts is None:
+        if facts is None or facts.trial in self._suspended:
             return
         of_trial = self._incomplete.pop(facts.trial, {})
         of_trial.pop(event.key, None)
@@ -177,7 +185,7 @@ class TrialPods:
 
     def _remember(self, event: InformerEvent[PodFacts]) -> None:
         facts = event.new
-        if facts is not None and facts.failure:
+        if facts is not None and facts.failure and facts.trial not in self._suspended:
             known = self._failures.pop(facts.trial, ("", ""))
             self._failures[facts.trial] = max(known, (facts.failed_at, facts.failure))
             if len(self._failures) > _REMEMBERED_FAILURES:

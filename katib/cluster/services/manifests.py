@@ -35,7 +35,7 @@ from katib.cluster.services.plan import (
     VOLUME_CLAIM,
     ClusterPlan,
 )
-from katib.controllers.kinds import owned_by
+from katib.controllers.kinds import owner_entry
 from katib.runtime.objects import Kind
 
 Json = dict[str, Any]
@@ -208,6 +208,6 @@ def _volume(suggestion: Suggestion, plan: ClusterPlan, config: SuggestionConfig)
 
 
 def _object(suggestion: Suggestion, kind: Kind, name: str) -> Json:
-    owners = [owned_by(suggestion).encode()]
+    owners = [owner_entry(suggestion)]
     metadata: Json = {"name": name, "namespace": suggestion.namespace, "ownerReferences": owners}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

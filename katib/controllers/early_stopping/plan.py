@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from katib.api.conditions import is_true
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import CollectorKind, Experiment, ExperimentCondition, Suggestion, Trial
+from katib.api.trials import trial_state
+from katib.api.types import CollectorKind, Experiment, ExperimentCondition, Suggestion, Trial, TrialState
 from katib.backoff import Backoff
 from katib.controllers.suggestion import states
 from katib.controllers.trial.plan import is_stopping

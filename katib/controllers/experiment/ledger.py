@@ -20,16 +20,8 @@ from threading import Lock
 from katib.api.metrics import parse_value
 from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION, PAUSED_ANNOTATION
 from katib.api.pareto import Point
-from katib.api.trials import (
-    ACTIVE,
-    ELIGIBLE,
-    TrialState,
-    is_feasible,
-    metric_text,
-    objective_costs,
-    trial_state,
-)
-from katib.api.types import Trial
+from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, metric_text, objective_costs, trial_state
+from katib.api.types import Trial, TrialState
 from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
 from katib.controllers.experiment.spending import Spending, Uses
 from katib.runtime.objects import Key

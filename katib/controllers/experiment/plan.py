@@ -44,7 +44,7 @@ from katib.api.names import (
     STOPPED_ANNOTATION,
     TEMPLATE_MISSING,
 )
-from katib.api.trials import ELIGIBLE, TrialState, cost, objective_costs, reaches_goals, trial_state
+from katib.api.trials import ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
 from katib.api.types import (
     BudgetUsage,
     CollectorKind,
@@ -62,6 +62,7 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
     TrialCondition,
+    TrialState,
 )
 from katib.api.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import LOST, TrialCounts

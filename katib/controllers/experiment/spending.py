@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from katib.api.budgets import HOURS, Budget, read_holds
+from katib.api.conditions import find_condition
 from katib.api.names import HOLDS_ANNOTATION
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Trial
+from katib.api.trials import trial_state
+from katib.api.types import Trial, TrialCondition, TrialState
 
 _EPSILON = 1e-9
 
@@ -28,8 +29,9 @@ class Uses:
 
     Attributes:
         seconds: During which at least one trial ran, up to the start of the first that still runs.
-        held: Seconds of each resource, of trials that have ended.
+        held: Seconds of each resource, of trials that have ended, and of those that wait after they ran.
         running: When each that runs was started, and what it has.
+        waiting: How long each that does not run yet, or not now, ran before, and what it will have.
         median_seconds: Of those that came to their own end; None where none has.
         usual: What the newest trial has.
     """
@@ -37,6 +39,7 @@ class Uses:
     seconds: float
     held: Mapping[str, float]
     running: tuple[tuple[datetime, Mapping[str, float]], ...]
+    waiting: tuple[tuple[float, Mapping[str, float]], ...]
     median_seconds: float | None
     usual: Mapping[str, float]
 
@@ -67,13 +70,15 @@ class Uses:
     def room(self, budget: Budget, now: datetime) -> float:
         """Return how many trials can start now and end within the budget, by the median of those that have ended.
 
-        What the running ones need up to their end is set aside. Infinite as long as no trial has ended.
+        What those need up to their ends that run or wait is set aside. Infinite as long as no trial has ended.
         """
         if self.median_seconds is None:
             return math.inf
         to_come: Amounts = defaultdict(float)
         for start, holds in self.running:
             _add(to_come, holds, max(self.median_seconds - (now - start).total_seconds(), 0.0))
+        for seconds, holds in self.waiting:
+            _add(to_come, holds, max(self.median_seconds - seconds, 0.0))
         each: Amounts = defaultdict(float)
         _add(each, self.usual, self.median_seconds)
         room = math.inf
@@ -91,10 +96,11 @@ class Uses:
 class Spending:
     """Adds up what trials use that say what they have."""
 
-    _ended: dict[str, tuple[float, float, Mapping[str, float]]] = field(default_factory=dict)
-    _killed: set[str] = field(default_factory=set)  # of them: their durations say nothing
+    _ended: dict[str, tuple[float, float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
+    _cut: set[str] = field(default_factory=set)  # of them: killed or held up by now, so their durations say nothing
     _removed: dict[str, tuple[float, float]] = field(default_factory=dict)
     _running: dict[str, tuple[datetime, Mapping[str, float]]] = field(default_factory=dict)
+    _waiting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _held: Amounts = field(default_factory=lambda: defaultdict(float))
     _durations: list[float] = field(default_factory=list)
     _starts: list[float] = field(default_factory=list)  # of stretches during which trials ran, without a gap
@@ -105,18 +111,20 @@ class Spending:
         """Take in a trial."""
         status = trial.status
         holds = self._usual = read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, ""))
-        if status.start_time is None:
-            return
-        if status.completion_time is None:
-            if trial_state(trial) is TrialState.RUNNING:
-                self._running[trial.name] = status.start_time, holds
+        until, state = status.completion_time, trial_state(trial)
+        if until is None and state is TrialState.PENDING:
+            until = _ran_until(trial)
+            self._waiting[trial.name] = holds
+        if until is None and state is TrialState.RUNNING and status.start_time is not None:
+            self._running[trial.name] = status.start_time, holds
+        if until is None or status.start_time is None:
             return
         start = status.start_time.timestamp()
-        end = max(status.completion_time.timestamp(), start)
+        end = max(until.timestamp(), start)
         self._ended[trial.name] = start, end, holds
         _add(self._held, holds, end - start)
-        if trial_state(trial) is TrialState.KILLED:
-            self._killed.add(trial.name)
+        if state in (TrialState.PENDING, TrialState.KILLED):
+            self._cut.add(trial.name)
         else:
             insort(self._durations, end - start)
         if self._removed.get(trial.name) == (start, end):
@@ -127,12 +135,13 @@ class Spending:
     def remove(self, name: str) -> None:
         """Take a trial out."""
         self._running.pop(name, None)
+        self._waiting.pop(name, None)
         if name not in self._ended:
             return
         start, end, holds = self._ended.pop(name)
         _add(self._held, holds, start - end)
-        if name in self._killed:
-            self._killed.remove(name)
+        if name in self._cut:
+            self._cut.remove(name)
         else:
             del self._durations[bisect_left(self._durations, end - start)]
         self._removed[name] = start, end  # covered until it is certain that it does not come again, changed
@@ -153,9 +162,14 @@ class Spending:
             seconds=math.fsum(max(min(end, first) - start, 0.0) for start, end in stretches),
             held=dict(self._held),
             running=running,
+            waiting=tuple((self._seconds_of(name), holds) for name, holds in self._waiting.items()),
             median_seconds=self._durations[count // 2] if count else None,
             usual=self._usual,
         )
+
+    def _seconds_of(self, name: str) -> float:
+        start, end, _ = self._ended.get(name, (0.0, 0.0, {}))
+        return end - start
 
     def _cover(self, start: float, end: float) -> None:
         """Join a stretch of time with those that it meets."""
@@ -163,6 +177,13 @@ class Spending:
         if first < after:
             start, end = min(start, self._starts[first]), max(end, self._ends[after - 1])
         self._starts[first:after], self._ends[first:after] = [start], [end]
+
+
+def _ran_until(trial: Trial) -> datetime | None:
+    """Return when a trial that waits ran last, such as one that was preempted; None if it never did."""
+    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
+    since = None if running is None else running.last_transition_time
+    return None if since == trial.status.start_time else since
 
 
 def _add(total: Amounts, holds: Mapping[str, float], seconds: float) -> None:

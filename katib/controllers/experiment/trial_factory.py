@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.budgets import holds_of, holds_text
 from katib.api.leases import is_asked
 from katib.api.names import (
@@ -16,6 +18,7 @@ from katib.api.names import (
     EVALUATED_BY_LABEL,
     EXPERIMENT_LABEL,
     HOLDS_ANNOTATION,
+    KUEUE_LABELS,
     LOST_LEASES_ANNOTATION,
     TRIAL_FINALIZER,
 )
@@ -103,11 +106,14 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         failure_condition=template.failure_condition if both else "",
         labels=assignment.labels,
     )
+    own, of_kueue = _labels_of(experiment)
+    if run_spec is not None and of_kueue:
+        spec = structs.replace(spec, run_spec=_queued(run_spec, of_kueue))
     metadata = ObjectMeta(
         name=assignment.name,
         namespace=experiment.namespace,
         labels={
-            **experiment.metadata.labels,
+            **own,
             EXPERIMENT_LABEL: experiment.name,
             **assignment.labels,
             **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
@@ -117,6 +123,26 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         finalizers=(TRIAL_FINALIZER,),
     )
     return Trial(metadata=metadata, spec=spec)
+
+
+def _labels_of(experiment: Experiment) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels of an experiment that its trials bear, and those of Kueue, which are for their jobs.
+
+    Pods bear the labels of their trial, and Kueue may take a pod with such a label for one that it queues by itself.
+    """
+    own, of_kueue = dict[str, str](), dict[str, str]()
+    for name, value in experiment.metadata.labels.items():
+        (of_kueue if name.startswith(KUEUE_LABELS) else own)[name] = value
+    return own, of_kueue
+
+
+def _queued(run_spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a job with these labels; those that its template gives it stay."""
+    metadata = run_spec.get("metadata") or {}
+    given = metadata.get("labels") or {}
+    if not isinstance(given, Mapping):
+        return run_spec
+    return {**run_spec, "metadata": {**metadata, "labels": {**labels, **given}}}
 
 
 def _holds(experiment: Experiment, run_spec: dict[str, Any] | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from katib.api.optimization_jobs import experiment_of, in_words_of_job, read_opt
 from katib.api.types import Experiment
 from katib.api.types.optimization import OptimizationJob, OptimizationJobStatus
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import EXPERIMENT, as_read, owned_by, with_status
+from katib.controllers.kinds import EXPERIMENT, as_read, owner_entry, with_status
 from katib.controllers.optimization_job.plan import CREATION_FAILED, failed, has_ended, plan_job
 from katib.controllers.ports import EventRecorder
 from katib.errors import AlreadyExistsError, InvalidError, NotFoundError, one_line
@@ -69,7 +69,7 @@ class OptimizationJobReconciler:
             return self._create(job)
         if plan.adopt and experiment is not None:
             with suppress(NotFoundError):
-                self._store.patch(as_read(experiment), {"metadata": {"ownerReferences": [owned_by(job).encode()]}})
+                self._store.patch(as_read(experiment), {"metadata": {"ownerReferences": [owner_entry(job)]}})
             return Result(_AGAIN_SECONDS)
         self._write(job, plan.status)
         return DONE

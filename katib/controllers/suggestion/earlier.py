@@ -16,7 +16,7 @@ from msgspec import structs
 
 from katib.api.conditions import set_condition
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import ACTIVE, ELIGIBLE, TrialState, objective_number, trial_state
+from katib.api.trials import ACTIVE, ELIGIBLE, objective_number, trial_state
 from katib.api.types import (
     ConditionStatus,
     EarlierTrial,
@@ -29,6 +29,7 @@ from katib.api.types import (
     Trial,
     TrialCondition,
     TrialSpec,
+    TrialState,
     TrialStatus,
 )
 from katib.runtime.cache import Values

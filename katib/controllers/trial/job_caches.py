@@ -33,6 +33,9 @@ class JobCaches:
         follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
             rights may be missing. It catches up by itself.
         thread: Where the informers take turns; None: each has a thread of its own.
+
+    Attributes:
+        strays: The jobs that are there and that no informer shows, as far as that has been noted.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class JobCaches:
         self._known = {kind: self._informer(kind) for kind in known}
         self._found: dict[Kind, Informer[Object]] = {}
         self._synced: dict[Kind, Informer[Object]] = {}
-        self._strays: set[tuple[Kind, Key]] = set()
+        self.strays: set[tuple[Kind, Key]] = set()
         self._on_follow: Callable[[Kind], None] = _ignore
 
     @property
@@ -77,17 +80,6 @@ class JobCaches:
     def on_follow(self, tell: Callable[[Kind], None]) -> None:
         """Register a callback for each kind that is followed from now on."""
         self._on_follow = tell
-
-    def note(self, kind: Kind, key: Key, *, stray: bool) -> None:
-        """Note whether there is a job that no informer shows."""
-        if stray:
-            self._strays.add((kind, key))
-        else:
-            self._strays.discard((kind, key))
-
-    def is_stray(self, kind: Kind, key: Key) -> bool:
-        """Return whether a job is there that no informer shows, as far as anybody has noted."""
-        return (kind, key) in self._strays
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
         """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""

@@ -11,7 +11,7 @@ from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.controllers.kinds import key_of, owned_by
+from katib.controllers.kinds import owner_entry
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
@@ -67,8 +67,7 @@ class Jobs:
             trial: The trial.
             is_due: Whether there may be one, whatever the status says.
         """
-        kind = job_kind(trial)
-        key = key_of(trial)
+        kind, key = place = job_place(trial)
         cache = (
             self._caches.synced(kind)
             if _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
@@ -76,10 +75,12 @@ class Jobs:
         )
         job = None if cache is None else cache.get(key)
         if job is not None:
-            self._caches.note(kind, key, stray=False)
+            self._caches.strays.discard(place)
         elif _is_never_job(kind):
             return None
-        elif cache is None or is_due or self._is_due(trial, kind, key):
+        elif (
+            cache is None or is_due or place in self._caches.strays or (trial_state(trial) in ACTIVE and had_job(trial))
+        ):
             job = self._live(kind, key)
             self._caches.follow(kind)
         if job is None:
@@ -97,10 +98,7 @@ class Jobs:
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
-        return self._caches.is_stray(job_kind(trial), key_of(trial))
-
-    def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
-        return self._caches.is_stray(kind, key) or (trial_state(trial) in ACTIVE and had_job(trial))
+        return job_place(trial) in self._caches.strays
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
         try:
@@ -111,7 +109,7 @@ class Jobs:
         is_shown = job is None or (
             JOB_LABEL in (job["metadata"].get("labels") or {}) and self._caches.synced(kind) is not None
         )
-        self._caches.note(kind, key, stray=not is_shown)
+        (self._caches.strays.discard if is_shown else self._caches.strays.add)((kind, key))
         return job
 
 
@@ -125,6 +123,12 @@ def job_kind(trial: Trial) -> Kind:
     """Return the kind that a trial runs as."""
     job = trial.spec.run_spec or {}
     return Kind(job.get("apiVersion", ""), job.get("kind", ""))
+
+
+def job_place(trial: Trial) -> tuple[Kind, Key]:
+    """Return where the job of a trial is: its kind, and its key, which is the trial's."""
+    job, metadata = trial.spec.run_spec or {}, trial.metadata
+    return Kind(job.get("apiVersion", ""), job.get("kind", "")), Key(metadata.namespace, metadata.name)
 
 
 def job_of(trial: Trial) -> Object:
@@ -144,7 +148,7 @@ def job_of(trial: Trial) -> Object:
         **_labelled(run_spec.get("metadata") or {}, trial.name),
         "name": trial.name,
         "namespace": trial.namespace,
-        "ownerReferences": [owned_by(trial).encode()],
+        "ownerReferences": [owner_entry(trial)],
     }
     return {**run_spec, "metadata": metadata}
 
@@ -206,6 +210,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
+        queued=update.queued,
         runs=runs,
         place=update.place,
         last_failure=update.last_failure,

@@ -16,7 +16,6 @@ from katib.api.at_best import POINTS, with_at_best
 from katib.api.leases import outcome_of
 from katib.api.metrics import BatchId, MetricLog, ObservationLog
 from katib.api.summary import observation_of
-from katib.api.trials import is_available
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
@@ -24,10 +23,7 @@ from katib.controllers.ports import TrialReport
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 
-_BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "begin", "summarize", "conclude", "end", "delete"
-
-_STATUS = "status/"
-"""With the uid of a trial, the reporter of what the status of its job says."""
+_STATUS, _BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "status", "begin", "summarize", "conclude", "end", "delete"
 
 _OUTCOME = "outcome/"
 """With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
@@ -54,21 +50,33 @@ class TrialLogs:
         """
         self._log.within(trial.namespace).delete(trial.name)
 
+    def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> None:
+        """Store what the status of a trial's job says, unless it is stored, or something else reports the metric.
+
+        A status is known by the time of its readings: a whole second, which a collector's have as good as never.
+        """
+        log, new = self._log.within(trial.namespace), list[MetricLog]()
+        for reading in readings:
+            last = next(iter(log.newest(trial.name, limit=1, metric_name=reading.name)), None)
+            if last is None or (last.time.microsecond == 0 and last.value != reading.value):
+                new.append(reading)
+        if new:
+            log.report(trial.name, new)
+
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
         """Return what was observed.
 
         Args:
             trial: Whose log is read.
-            from_status: Readings in the status of its job, which are stored where nothing was reported.
+            from_status: Readings in the status of its job, which are taken before.
         """
         objective = trial.spec.objective
         if objective is None:
             return TrialReport()
+        if from_status:
+            self.take_status(trial, from_status)
         log = self._log.within(trial.namespace)
         observation = log.summarize(trial.name, objective.metric_names)
-        if from_status and not is_available(objective, observation):
-            log.report(trial.name, from_status, BatchId(f"{_STATUS}{trial.metadata.uid}", 0))
-            observation = log.summarize(trial.name, objective.metric_names)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
     def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
@@ -95,7 +103,7 @@ class TrialLogs:
         )
 
     def end(self, trial: Trial) -> None:
-        """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine.
+        """Take no more readings of a trial: its end is stored, and its observation is made. Repeating it is fine.
 
         Where the log is at hand there is nothing to do: who may report is decided where reports come in.
         """
@@ -134,6 +142,11 @@ class ObservationCalls:
     def begin(self, trial: Trial) -> bool:
         """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
         return self._ask(trial, _BEGIN, lambda: self._logs.begin(trial)) is not None
+
+    def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> bool:
+        """Have what the status of a trial's job says stored; return whether it is."""
+        what = f"{_STATUS}{[(one.name, one.value, one.step) for one in readings]}"
+        return self._ask(trial, what, lambda: self._logs.take_status(trial, readings)) is not None
 
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport | None:
         """Return what was observed, None while the log is asked; arguments are those of `TrialLogs.summarize`."""

@@ -90,6 +90,9 @@ UNCOLLECTED_REASON = "PodWithoutCollector"
 UNMEASURED_REASON = "TrialSucceededUnmeasured"
 """Reason of Succeeded where nothing is collected; no other trial succeeds without an observation."""
 
+JOB_EVENT_SECONDS = 2.0
+"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
+
 _REPAIR_SECONDS = 5.0
 """How often to look whether a job with such a pod runs again; its deletion wakes us anyway."""
 
@@ -115,6 +118,7 @@ class JobView:
         waiting: Why a pod of it does not get to run; empty when all run, or may run soon.
         is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
+        queued: Where it waits, and why, if something that queues jobs has it suspended.
         runs: Whether something of it runs, as far as that is known.
         place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
         last_failure: How a container of it ended that failed last.
@@ -134,6 +138,7 @@ class JobView:
     waiting: str = ""
     is_trouble: bool = True
     suspended: bool = False
+    queued: str = ""
     runs: bool = True
     place: str = ""
     last_failure: str = ""
@@ -155,6 +160,8 @@ class Observed:
         log_refusal: Why the log refused reports of the trial.
         verdict: Why its early stopping service wants it stopped; empty while it may go on.
         is_ending: Whether programs of its job may still run though the job is not there any more.
+        is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
+            then says that the trial is created and that it runs.
     """
 
     trial: Trial
@@ -163,6 +170,7 @@ class Observed:
     log_refusal: str = ""
     verdict: str = ""
     is_ending: bool = False
+    is_announced: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
     refusal_patience_seconds: float = 60.0
@@ -200,13 +208,15 @@ class TrialPlan:
 
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = with_start(seen.trial.status, seen.now)
+    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
     if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
-        return TrialPlan(status=status, create_job=True, event=_job_event(seen, "JobCreated", "been created"))
+        event = _job_event(seen, "JobCreated", "been created")
+        again = JOB_EVENT_SECONDS if seen.is_announced else None
+        return TrialPlan(status=status, create_job=True, event=event, again_after_seconds=again)
     return _judged(seen, status, seen.job)
 
 
@@ -320,10 +330,11 @@ def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    if job.suspended:
+        news = job.queued or "its job is suspended"
+        return _with_news(seen, status, SUSPENDED_REASON, news, runs=False, warning=False)
     if job.refusal is not None:
         return _without_pods(seen, status, job.refusal)
-    if job.suspended:
-        return _with_news(seen, status, SUSPENDED_REASON, "its job is suspended", runs=False, warning=False)
     if job.retrying:
         return _with_news(seen, status, RETRYING_REASON, job.retrying, runs=job.runs)
     if job.waiting:

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from msgspec import structs
-
-from katib.api.job_kinds import status_readings
+from katib.api.job_kinds import queue_of, status_readings, with_suspension
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial, TrialStatus
+from katib.api.types import Trial, TrialState, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
-from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
+from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
     JobView,
@@ -53,9 +51,6 @@ from katib.runtime.objects import Key, Object, ObjectStore
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
 
-JOB_EVENT_SECONDS = 2.0
-"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
-
 _CLOSE_WITHIN = timedelta(hours=1)
 """After the end of a trial; how long a controller may be away and still see to it."""
 
@@ -72,6 +67,11 @@ _HELD_UP_REASONS: dict[type[KatibError], str] = {
     ForbiddenError: "JobForbidden",
     KindNotInstalledError: "JobKindNotInstalled",
 }
+
+
+def no_queues() -> bool:
+    """Return that nothing starts the jobs that name a queue."""
+    return False
 
 
 def no_verdict(_trial: Trial) -> str:
@@ -91,6 +91,7 @@ class TrialReconciler:
         settings: Times and limits.
         pods: What the pods of a job say; None where jobs say it all.
         verdict_of: Why a running trial is to be stopped early; empty while it may go on.
+        has_queues: Whether jobs that name a queue are started by what queues them.
     """
 
     def __init__(
@@ -103,9 +104,11 @@ class TrialReconciler:
         settings: ControllerSettings,
         pods: PodWatcher | None = None,
         verdict_of: Callable[[Trial], str] = no_verdict,
+        has_queues: Callable[[], bool] = no_queues,
     ) -> None:
         self._store = store
         self._pods = pods
+        self._has_queues = has_queues
         self._verdict_of = verdict_of
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
@@ -116,6 +119,7 @@ class TrialReconciler:
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
+        self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
         self._is_first_list = True
@@ -185,6 +189,7 @@ class TrialReconciler:
                 log_refusal=report.refusal,
                 verdict=self._verdict_of(trial),
                 is_ending=is_ending,
+                is_announced=job is None and trial_state(trial) in ACTIVE and self._is_announced(trial),
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
                 refusal_patience_seconds=self._settings.refusal_patience_seconds,
@@ -193,6 +198,8 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
+        if job is not None and view is not None:
+            self._take_status(trial, job, now, is_over=plan.status.completion_time is not None or bool(view.ended_at))
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
@@ -221,7 +228,7 @@ class TrialReconciler:
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
             return result
         try:
-            if self._observations.end(trial if status is trial.status else structs.replace(trial, status=status)):
+            if self._observations.end(trial):
                 self._closed.add(uid)
         except UnavailableError:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
@@ -252,11 +259,24 @@ class TrialReconciler:
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
         return self._observations.summarize(trial, from_status)
 
+    def _take_status(self, trial: Trial, job: Object, now: datetime, *, is_over: bool) -> None:
+        """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
+        uid, objective = trial.metadata.uid, trial.spec.objective
+        if is_over or objective is None:
+            self._status_taken.pop(uid, None)
+            return
+        found = status_readings(job, objective.metric_names, now)
+        if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
+            return
+        with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
+            if not self._observations.take_status(trial, found):
+                return  # the answer wakes us
+        self._status_taken[uid] = said
+
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
-        is_announced = plan.create_job and self._is_announced(trial)
         if plan.create_job and not self._create_job(trial):
             return DONE
-        changes = not is_announced and plan.status != trial.status
+        changes = plan.status is not trial.status and plan.status != trial.status
         if changes:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
@@ -266,24 +286,26 @@ class TrialReconciler:
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
-        return Result(JOB_EVENT_SECONDS if is_announced else plan.again_after_seconds)
+        return Result(plan.again_after_seconds)
 
     def _is_announced(self, trial: Trial) -> bool:
-        """Return whether the event of a new job will bring us back at once: one write then says Created and Running."""
+        """Return whether the event of a new job will bring us back at once."""
         return trial.metadata.uid not in self._may_have_job and self._jobs.is_followed(trial)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
 
-        A second run of a finished trial would be wrong. A trial that had a job before is thus read again: the cache
-        may be behind, and does not keep the job.
+        A second run of a finished trial would be wrong. A trial that had a job before, or that another program said to
+        run, is thus read again: the cache may be behind, and does not keep the job.
         """
         current = trial
-        if had_job(trial):
+        if had_job(trial) or trial_state(trial) is not TrialState.PENDING:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
         job = job_of(current)
+        if queue_of(job):  # not to run before it is queued, nor to wait where there are no queues
+            job = with_suspension(job, suspended=self._has_queues())
         if not self._has_empty_log(trial):
             return False  # the answer wakes us
         self._may_have_job.add(trial.metadata.uid)
@@ -305,18 +327,16 @@ class TrialReconciler:
     def _has_job(self, trial: Trial) -> bool:
         """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
         try:
-            self._store.get(job_kind(trial), key_of(trial))
+            self._store.get(*job_place(trial))
         except NotFoundError:
             return False
         return True
 
     def _check_owner(self, trial: Trial) -> None:
-        kind = job_kind(trial)
-        owners = self._store.get(kind, key_of(trial)).get("metadata", {}).get("ownerReferences") or ()
+        kind, key = job_place(trial)
+        owners = self._store.get(kind, key).get("metadata", {}).get("ownerReferences") or ()
         if all(owner.get("uid") != trial.metadata.uid for owner in owners):
-            raise TerminalError(
-                f"{kind.kind} {key_of(trial)} belongs to another owner; delete it so that the trial can run"
-            )
+            raise TerminalError(f"{kind.kind} {key} belongs to another owner; delete it so that the trial can run")
 
     def _tell(self, trial: Trial, reason: str, what: str) -> None:
         self._events.record(trial, warning=False, reason=reason, message=f"Job {trial.name} {what}")
@@ -327,7 +347,7 @@ class TrialReconciler:
         if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
             return False
         with suppress(NotFoundError):  # gone, or by now another owner's of that name
-            self._store.delete(job_kind(trial), key_of(trial), uid=uid)
+            self._store.delete(*job_place(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
         return True
 
@@ -347,6 +367,7 @@ class TrialReconciler:
         self._store.patch(as_read(trial), without_finalizer(trial, TRIAL_FINALIZER))
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
+        self._status_taken.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
         self._may_have_job.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)

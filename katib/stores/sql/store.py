@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from katib.databases.sqlite import Database
 from katib.errors import NotFoundError
@@ -12,12 +12,10 @@ from katib.runtime.objects import Key, Kind, Object, ObjectList, Slice
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
-from katib.stores.transaction import Rows, TransactedStore
+from katib.stores.transaction import TransactedStore
 
 PAGE_SIZE = 20
 """So few objects stay in the cache of a processor while they are made; with 500 a list takes three times as long."""
-
-R = TypeVar("R")
 
 
 class SqlStore(TransactedStore):
@@ -59,7 +57,8 @@ class SqlStore(TransactedStore):
         with database.snapshot() as driver:
             revision = rows.read_revision(driver)
         history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
+        make_rows = partial(rows.SqlRows, _facts_of=facts)
+        super().__init__(database.transact, make_rows, status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
@@ -118,6 +117,3 @@ class SqlStore(TransactedStore):
         with self._database.snapshot() as driver:
             bodies, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
             return Slice(bodies, str(rows.read_revision(driver)), following)
-
-    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
-        return self._database.transact(lambda driver: action(rows.SqlRows(driver, self._facts)), on_commit)

@@ -33,7 +33,7 @@ DOCUMENTED_FILES = (
     "katib/integrations/ray.py",
     "katib/rest/status_server.py",
     "katib/rpc/trainer_status.py",
-    "katib/sdk/drawing.py",
+    "katib/sdk/homes.py",
     "katib/sklearn.py",
     "katib/tuning/ask_queues.py",
     "katib/tuning/asking.py",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from katib.api.job_kinds import status_readings
-from katib.api.metrics import MetricLog
+from katib.api.metrics import PROGRESS, MetricLog
 from katib.api.optimization_jobs import experiment_of, read_optimization_job, settled
 from katib.errors import InvalidError
 
@@ -146,7 +146,10 @@ def test_malformed_input_is_refused_in_lines(spoil: Callable[[Json], Any]) -> No
     assert all(error.path.startswith("spec") and error.remedy for error in caught.value.errors)
 
 
-def test_the_status_of_a_train_job_is_read_whatever_it_holds() -> None:
+@pytest.mark.parametrize(
+    ("at", "time"), [("2024-01-01T01:00:00Z", datetime(2024, 1, 1, 1, tzinfo=UTC)), ("soon", NOW), (None, NOW)]
+)
+def test_the_status_of_a_train_job_is_read_whatever_it_holds(at: object, time: datetime) -> None:
     metrics = [
         {"name": "loss", "value": "0.5"},
         {"name": "other", "value": "1"},
@@ -157,5 +160,9 @@ def test_the_status_of_a_train_job_is_read_whatever_it_holds() -> None:
     ]
     read = [status_readings({"status": {"trainerStatus": found}}, ["loss"], NOW) for found in ({"metrics": metrics}, 3)]
 
+    steps = {"metrics": [metrics[0], {"name": "current_step", "value": "7"}], "progressPercentage": 40}
+    posted = status_readings({"status": {"trainerStatus": {**steps, "lastUpdatedTime": at}}}, ["loss"], NOW)
+
     assert read == [[MetricLog(NOW, "loss", "0.5")], []]
+    assert posted == [MetricLog(time, "loss", "0.5", 7), MetricLog(time, PROGRESS, "40", 7)]
     assert status_readings({"status": {"trainerStatus": {"metrics": {"a": 1}}}}, ["loss"], NOW) == []

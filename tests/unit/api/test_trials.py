@@ -9,7 +9,6 @@ from katib.api.defaults import with_defaults
 from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
-    TrialState,
     cost,
     is_available,
     is_feasible,
@@ -20,7 +19,7 @@ from katib.api.trials import (
     reaches_goals,
     trial_state,
 )
-from katib.api.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation
+from katib.api.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation, TrialState
 from katib.rpc.convert import trial_message
 from katib.tuning.reading import objective_value
 from tests.support.experiments import an_experiment

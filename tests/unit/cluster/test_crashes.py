@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.trials import TrialState, objective_number, trial_state
-from katib.api.types import Trial
+from katib.api.trials import objective_number, trial_state
+from katib.api.types import Trial, TrialState
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import creation_second

@@ -10,12 +10,13 @@ import pytest
 from katib.api.failure_text import failure_cause
 from katib.api.types import CollectorSpec, MetricsCollectorSpec
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
+from katib.cluster.pods.workloads import WorkloadFacts, workload_facts
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import EventType, Key
 from katib.stores.memory import MemoryStore
-from tests.support.planning import trial
+from tests.support.planning import holding, trial
 from tests.support.waiting import eventually
 
 PUSH = MetricsCollectorSpec(collector=CollectorSpec(kind="Push"))
@@ -312,6 +313,52 @@ def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_o
     assert pods.update_of(trial("demo-1")).collecting == ""
     assert pods.update_of(trial("demo-2")).incomplete == ""
     assert pods.update_of(trial("demo-1", metrics_collector=PUSH)) == NO_UPDATE
+
+
+def test_what_ends_because_its_job_is_suspended_counts_for_nothing(store: MemoryStore, pods: TrialPods) -> None:
+    """Neither what its pods said before the suspension was seen, nor what they say as they go."""
+    suspended = trial("demo-1", holding("Running", "TrialSuspended", status="False"))
+    killed = [container(**terminated(143)), container(COLLECTOR, **terminated(137))]
+    pods.informer.start()
+    store.create(pod("early", phase="Running", containerStatuses=killed))
+    eventually(lambda: pods.update_of(suspended).incomplete)
+    pods.follow(InformerEvent(EventType.MODIFIED, DEMO, None, suspended))
+    store.create(pod("late", phase="Running", containerStatuses=killed))
+    eventually(lambda: pods.informer.count_by_index("trial", str(DEMO)) == 2)
+    pods.follow(InformerEvent(EventType.MODIFIED, DEMO, None, trial("demo-1", holding("Running"))))
+    update = pods.update_of(suspended)
+    store.create(pod("new", phase="Running", containerStatuses=killed[:1]))
+    eventually(lambda: pods.update_of(suspended).last_failure)
+
+    assert (update.incomplete, update.last_failure) == ("", "")
+    assert "pod new" in pods.update_of(suspended).last_failure
+
+
+ROOM = {"type": "QuotaReserved", "status": "False", "message": "2 more  needed."}
+EVICTED = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": ""}
+RESERVED = {"type": "QuotaReserved", "status": "True", "message": "Quota reserved in ClusterQueue team"}
+CHECK = {"name": "provisioning", "state": "Pending", "message": ""}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({}, ""),
+        ({"conditions": [ROOM]}, "2 more needed"),
+        ({"conditions": [EVICTED, ROOM]}, "Preempted; 2 more needed"),
+        ({"conditions": [ROOM | {"type": "Evicted", "status": "True"}, ROOM]}, "2 more needed"),
+        ({"conditions": [RESERVED], "admissionChecks": [CHECK]}, "admission check provisioning: Pending"),
+        ({"conditions": [RESERVED], "admissionChecks": [CHECK | {"state": "Ready"}]}, ""),
+        ({"conditions": [ROOM, {"type": "Admitted", "status": "True"}]}, ""),
+        ({"conditions": [ROOM | {"message": "x" * 600}]}, "x" * 497 + "..."),
+    ],
+    ids=["new", "no room", "preempted", "said twice", "not checked", "checked", "admitted", "long"],
+)
+def test_what_kueue_says_of_a_job(status: dict[str, Any], reason: str) -> None:
+    metadata = {"name": "job-demo-1", "namespace": "default", "ownerReferences": [{"name": "x", "kind": "Gizmo"}]}
+    facts = workload_facts({"metadata": metadata, "status": status})
+
+    assert facts == WorkloadFacts("", Key("default", ""), reason)
 
 
 @pytest.mark.parametrize(

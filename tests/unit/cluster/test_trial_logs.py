@@ -94,6 +94,21 @@ def test_what_was_reported_is_what_the_trial_gets(world: World) -> None:
     assert world.log.read("a") == []
 
 
+def test_a_status_is_stored_once_and_not_where_a_collector_reports(world: World) -> None:
+    posted, collected = trial("a"), trial("b")
+    first, same, theirs = (reading("0.5", second=at, step=3) for at in (1, 2, 3.5))
+    second = reading("0.4", second=4, step=4)
+    for demo in (posted, collected):
+        world.logs().begin(demo)
+    world.log.report("b", [theirs])
+    for status in (first, same, second):
+        world.logs().take_status(posted, [status])
+        world.logs().take_status(collected, [status])
+
+    assert world.log.read("a") == [first, second]
+    assert world.log.read("b") == [theirs]
+
+
 def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
     demo = trial("a")
     world.logs().begin(demo)
@@ -104,7 +119,7 @@ def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
     assert world.log.read("a") == []
 
 
-@pytest.mark.parametrize("write", ["begin", "end", "delete"])
+@pytest.mark.parametrize("write", ["begin", "end", "delete", "take_status"])
 def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> None:
     demo, logs = trial("a"), world.logs()
     logs.begin(demo)
@@ -112,7 +127,7 @@ def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> N
     world.leads = False
 
     with pytest.raises(UnavailableError, match="does not lead"):
-        getattr(logs, write)(demo)
+        getattr(logs, write)(demo, *([()] if write == "take_status" else []))
     assert logs.summarize(demo) == TrialReport(observed("0.5"))
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from katib.api.leases import Lease, Outcome, is_callers, lease_of, outcome_of
 from katib.api.names import BY_CALLER, EVALUATED_BY_LABEL, LEASE_ANNOTATION, LOST_LEASES_ANNOTATION, OUTCOME_ANNOTATION
-from katib.api.trials import TrialState, trial_state
+from katib.api.trials import trial_state
 from katib.api.types import (
     CollectorSpec,
     Metric,
@@ -20,6 +20,7 @@ from katib.api.types import (
     Observation,
     Trial,
     TrialSpec,
+    TrialState,
 )
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
 from katib.controllers.trial.plan import TrialPlan

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.trials import TrialState, objective_number, trial_state
-from katib.api.types import EarlyStoppingRule, Trial
+from katib.api.trials import objective_number, trial_state
+from katib.api.types import EarlyStoppingRule, Trial, TrialState
 from katib.controllers.ports import NO_UPDATE, PodUpdate, StopVerdict
 from katib.errors import UnavailableError
 from katib.runtime.clock import SystemClock

@@ -9,8 +9,7 @@ import pytest
 from msgspec import structs
 
 from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
-from katib.api.trials import TrialState
-from katib.api.types import ParameterAssignment, Trial, TrialAssignment
+from katib.api.types import ParameterAssignment, Trial, TrialAssignment, TrialState
 from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
 from katib.controllers.experiment.spending import Uses
@@ -600,7 +599,7 @@ def test_goals_end_an_experiment_when_one_trial_reaches_all() -> None:
 
 def uses(hours: float, *, running: int = 0, median: float | None = None) -> Uses:
     """Return what trials used: hours that are over, and trials that have just started."""
-    return Uses(3600 * hours, {}, ((LATER, {"trial": 1.0}),) * running, median and 3600 * median, {"trial": 1.0})
+    return Uses(3600 * hours, {}, ((LATER, {"trial": 1.0}),) * running, (), median and 3600 * median, {"trial": 1.0})
 
 
 @pytest.mark.parametrize(

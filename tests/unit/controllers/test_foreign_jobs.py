@@ -260,6 +260,17 @@ def test_the_job_of_a_trial_written_by_hand_comes_to_be_in_the_trials_own_namesp
         assert [Key.of(job) for job in cluster.store.list(GADGET).items] == [Key(NAMESPACE, "mine")]
 
 
+def test_a_trial_that_another_program_said_to_run_gets_its_whole_job() -> None:
+    running = {"type": "Running", "status": "True", "reason": "TrialRunning", "message": "Trial is running"}
+    cluster = Cluster()
+    stored = cluster.store.create(a_trial("mine", {**a_gadget(), "spec": {"size": 1}}))
+    cluster.store.update_status({**stored, "status": {"conditions": [running]}})
+    with cluster:
+        eventually(lambda: cluster.store.list(GADGET).items)
+
+        assert cluster.job()["spec"] == {"size": 1}
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -9,9 +9,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import pytest
 
 from katib.api.metrics import MetricLog
-from katib.api.trials import TrialState, trial_state
-from katib.api.types import Trial
-from katib.controllers.kinds import TRIAL
+from katib.api.trials import trial_state
+from katib.api.types import Trial, TrialState
+from katib.controllers.kinds import TRIAL, key_of
 from katib.controllers.ports import TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial import reconciler
@@ -125,8 +125,12 @@ def test_the_log_of_a_trial_takes_no_more_readings_once_its_end_is_stored(
     log: MemoryObservationLog, far: FarLog, pool: Executor
 ) -> None:
     ends: list[tuple[str, TrialState]] = []
+
+    def end(trial: Trial) -> None:
+        ends.append((trial.name, trial_state(Trial.decode(world.store.get(TRIAL, key_of(trial))))))
+
     with World(observations=log, trial_logs=far, observation_pool=pool) as world:
-        far.end = lambda trial: ends.append((trial.name, trial_state(trial)))  # type: ignore[method-assign]
+        far.end = end  # type: ignore[method-assign]
         world.submit(an_experiment(maxTrialCount=3))
         world.ended()
         eventually(lambda: len(ends) == 3)

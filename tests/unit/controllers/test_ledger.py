@@ -7,8 +7,7 @@ import threading
 import pytest
 from msgspec import structs
 
-from katib.api.trials import TrialState
-from katib.api.types import Trial
+from katib.api.types import Trial, TrialState
 from katib.controllers.experiment.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
 from katib.controllers.experiment.pareto_set import SHOWN_TRIALS
 from katib.runtime.objects import Key

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import tracemalloc
 
+import pytest
+from msgspec import ValidationError
+
+from katib.api.names import QUEUE_LABEL
 from katib.api.types import ObjectMeta, Trial
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.freshness import Freshness
@@ -90,6 +94,28 @@ def test_a_trial_that_waits_keeps_its_job_to_create_it() -> None:
     waiting = a_large_trial(1, "Created")
 
     assert TrialDecoder()(waiting).spec.run_spec == waiting["spec"]["runSpec"]
+
+
+def test_a_trial_that_the_store_has_read_is_shared_only_while_it_waits() -> None:
+    for conditions, is_shared in ((("Created",), True), (("Created", "Running"), False)):
+        raw = a_large_trial(1, *conditions)
+        read = Trial.read_once(raw)
+
+        assert (TrialDecoder()(raw) is read) is is_shared
+    malformed = {**raw, "spec": {"retainRun": "perhaps"}, "status": {}}
+    Trial.read_once(malformed)
+    with pytest.raises(ValidationError):
+        TrialDecoder()(malformed)
+
+
+def test_the_queue_of_a_job_that_runs_is_kept_for_when_it_is_preempted() -> None:
+    running = a_large_trial(1, "Created", "Running")
+    running["spec"]["runSpec"]["metadata"] = {"labels": {QUEUE_LABEL: "team-a", "more": "text"}}
+
+    assert TrialDecoder()(running).spec.run_spec == {
+        **{key: running["spec"]["runSpec"][key] for key in ("apiVersion", "kind")},
+        "metadata": {"labels": {QUEUE_LABEL: "team-a"}},
+    }
 
 
 def test_what_is_left_out_and_shared_changes_nothing_else() -> None:

@@ -15,7 +15,7 @@ from katib.api.budgets import Budget
 from katib.api.names import HOLDS_ANNOTATION
 from katib.api.types import Trial
 from katib.controllers.experiment.spending import Spending, Uses
-from tests.support.planning import NOW, trial
+from tests.support.planning import NOW, holding, trial
 
 GPUS = "gpu=2, trial=1"
 
@@ -61,6 +61,32 @@ def test_trials_that_wait_or_say_nothing_of_what_they_have_use_nothing() -> None
     uses = spending.uses()
     assert uses is not None
     assert uses.used(Budget({"hours": 1}), "hours", NOW + timedelta(hours=9)) == 0
+
+
+def waits(name: str, start: float, since: float) -> Trial:
+    """Return a trial that ran between these hours and waits now; it never ran where they are one."""
+    made = ran(name, start, None)
+    held_up = structs.replace(holding("Running", status="False"), last_transition_time=NOW + timedelta(hours=since))
+    return structs.replace(made, status=structs.replace(made.status, conditions=(held_up,)))
+
+
+def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_needs_is_set_aside() -> None:
+    spending, budget = Spending(), Budget({"trial": 6, "gpu": 12})
+    for made in (ran("a", 0, 2), waits("b", 0, 1), waits("c", 0, 0)):
+        spending.add(made)
+    waiting = spending.uses()
+    now = NOW + timedelta(hours=4)
+
+    assert waiting is not None
+    assert [waiting.used(budget, unit, now) for unit in ("hours", "trial", "gpu")] == pytest.approx([2, 3, 6])
+    assert waiting.median_seconds == 2 * 3600
+    assert waiting.room(budget, now) == 0  # three hours are left, of which b needs one and c two
+    assert waiting.room(Budget({"trial": 8}), now) == 1
+    spending.remove("b")
+    spending.add(ran("b", 3, None))  # it goes on after three hours
+    going_on = spending.uses()
+    assert going_on is not None
+    assert going_on.used(budget, "gpu", now) == pytest.approx(6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.kinds import TRIAL
-from katib.controllers.trial import reconciler
+from katib.controllers.trial import plan, reconciler
 from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.reconciler import stray_poll_seconds
 from katib.errors import ExpiredError, UnavailableError
@@ -194,14 +194,14 @@ def test_what_the_controller_creates_bears_the_label(store: MemoryStore) -> None
         end_job(cluster)
         eventually(lambda: cluster.state() == "Succeeded")
 
-        assert not cluster.caches.jobs.is_stray(GADGET, KEY)
+        assert (GADGET, KEY) not in cluster.caches.jobs.strays
 
 
 def test_a_job_from_before_the_label_is_judged_and_not_created_again(store: MemoryStore) -> None:
     uid = a_gadget(store, a_trial(store, said("Created"), said("Running")))["metadata"]["uid"]
 
     with running(store) as cluster:
-        eventually(lambda: cluster.caches.jobs.is_stray(GADGET, KEY))
+        eventually(lambda: (GADGET, KEY) in cluster.caches.jobs.strays)
         assert store.get(GADGET, KEY)["metadata"]["uid"] == uid
         end_job(cluster)
 
@@ -224,7 +224,7 @@ def test_a_job_whose_label_somebody_removed_is_still_judged(store: MemoryStore) 
         eventually(lambda: (cache := cluster.caches.jobs.synced(GADGET)) and cache.get(KEY))
         job = store.get(GADGET, KEY)
         store.update(with_metadata(job, labels={}))
-        eventually(lambda: cluster.caches.jobs.is_stray(GADGET, KEY))
+        eventually(lambda: (GADGET, KEY) in cluster.caches.jobs.strays)
         end_job(cluster)
 
         eventually(lambda: cluster.state() == "Succeeded")
@@ -235,7 +235,7 @@ def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, store: MemoryStore
 ) -> None:
     """As a webhook may have it: no event tells of the job, so the first status of its trial does not wait for one."""
-    monkeypatch.setattr(reconciler, "JOB_EVENT_SECONDS", 0.05)
+    monkeypatch.setattr(plan, "JOB_EVENT_SECONDS", 0.05)
     create = store.create
 
     def without_label(obj: Object) -> Object:
@@ -245,7 +245,7 @@ def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
     with running(store) as cluster:
         a_trial(store)
         eventually(lambda: cluster.state() == "Running")
-        assert cluster.caches.jobs.is_stray(GADGET, KEY)
+        assert (GADGET, KEY) in cluster.caches.jobs.strays
         end_job(cluster)
 
         eventually(lambda: cluster.state() == "Succeeded")
@@ -312,7 +312,7 @@ def test_jobs_of_others_are_neither_followed_nor_noted_nor_asked_for(store: Memo
         followed = cluster.caches.jobs.synced(GADGET)
         assert followed is not None
         assert [job["metadata"]["name"] for job in followed.all()] == ["mine"]
-        assert not cluster.caches.jobs.is_stray(GADGET, Key(NAMESPACE, "foreign"))
+        assert (GADGET, Key(NAMESPACE, "foreign")) not in cluster.caches.jobs.strays
         assert Key(NAMESPACE, "foreign") not in asked
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import katib
-from katib.sdk.drawing import Place
+from katib.sdk.homes import Place
 from katib.sdk.results import TrialResult, TuneResult
 
 BEST = TrialResult("demo-b", "Succeeded", {"lr": 0.125, "act": "relu"}, 0.9, {"accuracy": 0.9}, {"loss": 0.25})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from katib.api.marks import Marks
-from katib.api.trials import TrialState
+from katib.api.types import TrialState
 from katib.tuning.service import Diagnosis
 from katib.ui.rendering import fragment, visible
 from katib.ui.trial_reading import Attempt

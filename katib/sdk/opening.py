@@ -1,0 +1,68 @@
+"""`katib.open`: an experiment by its name alone, to read what it found, and to go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from katib.api.types import Experiment
+from katib.sdk.asking import Experiment as AskedExperiment
+from katib.sdk.homes import Place, open_home, open_service
+from katib.sdk.results import TuneResult, read_result
+from katib.tuning.reading import typed_value
+from katib.tuning.service import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OpenedExperiment(TuneResult):
+    """What an experiment has found so far, and the way to go on with it."""
+
+    def resume(self, *, lease_seconds: float = 60.0) -> AskedExperiment:
+        """Return the experiment, to ask for its trials: `katib.open("mine").resume()`; without trial template only.
+
+        Args:
+            lease_seconds: How long a program that gives no sign of life keeps its trial.
+
+        Raises:
+            TerminalError: Another program that is not a server works in its data directory.
+        """
+        with ExitStack() as opened:
+            service = opened.enter_context(open_home(self.place))
+            stored = service.get(Experiment, self.place.namespace, self.name)
+            value = _reader(stored)
+            return AskedExperiment(service, stored, value, self.place, opened.pop_all(), lease_seconds=lease_seconds)
+
+
+def open_experiment(
+    name: str,
+    *,
+    data_dir: str | Path | None = None,
+    server: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> OpenedExperiment:
+    """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
+
+    Args:
+        name: Name of the experiment.
+        data_dir: A data directory; by default where the command line looks.
+        server: The URL of a server.
+        namespace: Of the experiment.
+
+    Raises:
+        NotFoundError: There is no such experiment.
+        UnavailableError: No server answers, and there is no data directory.
+    """
+    place = Place(data_dir, server, namespace)
+    with open_service(place) as service:
+        experiment = service.get(Experiment, namespace, name)
+        found = read_result(service, experiment, _reader(experiment), place)
+    return OpenedExperiment(**{one.name: getattr(found, one.name) for one in fields(found)})
+
+
+def _reader(experiment: Experiment) -> Callable[[str, str], Any]:
+    """Return what makes the Python value of an assignment, from the name of the parameter and its text."""
+    types = {one.name: one.parameter_type for one in experiment.spec.parameters}
+    return lambda name, text: typed_value(types.get(name, ""), text)
