@@ -111,6 +111,38 @@ def test_readings_are_pushed_where_nodes_reach_katib_and_a_job_that_it_left_is_e
     eventually(lambda: not before & set(cluster.command("squeue", "-h", "-o", "%i").split()), "the end of the first")
 
 
+EXPOSE = """
+import http.server, os, sys
+
+class Metrics(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"loss {sys.argv[1]}\\n".encode())
+
+server = http.server.HTTPServer(("", int(os.environ["KATIB_METRICS_PORT"])), Metrics)
+server.handle_request()
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
+def test_metrics_are_scraped_at_the_nodes(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    (tmp_path / "expose.py").write_text(EXPOSE)
+    endpoint = {"collector": {"kind": "PrometheusMetric"}, "source": {"httpGet": {"path": "/metrics"}}}
+    command = "python3 expose.py ${trialParameters.learningRate}"
+    file = write(tmp_path, command, maxTrialCount=3, parallelTrialCount=3, metricsCollectorSpec=endpoint)
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert done.returncode == 0, done.stdout
+    for trial in trials:
+        (metric,) = trial["status"]["observation"]["metrics"]
+        assert float(metric["latest"]) == float(trial["spec"]["parameterAssignments"][0]["value"])
+
+
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
     done = katib(
