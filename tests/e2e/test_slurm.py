@@ -320,6 +320,30 @@ def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_c
     assert len(list(tmp_path.rglob("training.log"))) == 2
 
 
+def test_a_paused_trial_goes_on_in_another_job_which_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
+    file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1)
+    argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**cluster.environment)
+
+    def logs(text: str) -> int:
+        return sum(text in log.read_text() for log in tmp_path.rglob("training.log"))
+
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: logs("loss=4\n") == 1, "four steps")
+        (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+        name = trial["metadata"]["name"]
+        paused = katib("pause", name, cwd=tmp_path)
+        eventually(lambda: not cluster.command("squeue", "-h"), "the end of its job")
+        resumed = katib("resume", name, cwd=tmp_path)
+        eventually(lambda: sum(bool(log.read_text()) for log in tmp_path.rglob("training.log")) == 2, "a second job")
+        process.kill()
+    done = katib("run", file, "--checkpoint", "--on", "slurm", cwd=tmp_path, **cluster.environment)
+    readings = katib_json("metrics", name, cwd=tmp_path)
+
+    assert (paused.returncode, resumed.returncode, done.returncode) == (0, 0, 0), done.stdout
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
+    assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
 def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
     cluster.command("scontrol", "update", "PartitionName=other", "State=DOWN")
     file = write(tmp_path, LOSS, maxTrialCount=1, parallelTrialCount=1)
