@@ -116,15 +116,27 @@ def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
     return _SUSPEND_FIELDS.get((str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind"))), ())
 
 
-def is_suspended(job: Mapping[str, Any]) -> bool:
-    """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end.
+def suspended_at(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path of the field that has a job suspended; empty where none has.
 
     Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
     """
     field = suspend_field(job)
-    for path in (field,) if field else (_SPEC, _RUN_POLICY):
-        if value_at(job, path) is True:
-            return True
+    paths = (field,) if field else (_SPEC, _RUN_POLICY)
+    return next((path for path in paths if value_at(job, path) is True), ())
+
+
+def nested(path: tuple[str, ...], value: Any) -> Any:
+    """Return what has a value at a path and nothing else."""
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+def is_suspended(job: Mapping[str, Any]) -> bool:
+    """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end."""
+    if suspended_at(job):
+        return True
     conditions = (job.get("status") or {}).get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Suspended", "True"):

@@ -99,6 +99,11 @@ FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
 FIRST_FAILURES = 3
 """Where the annotation is absent."""
 
+LEARNS_FROM_ANNOTATION = "katib.kubeflow.org/learns-from"
+NOTHING = "none"
+"""On an Experiment: the experiments that it learns from, separated by commas, or `none`. Where it is absent, they are
+looked for when `auto` gets a new one."""
+
 BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
 """On an Experiment: what it may use, such as `8h, 20 gpu-hours, $50`; `katib.api.budgets` reads it."""
 

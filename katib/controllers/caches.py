@@ -51,6 +51,7 @@ class Caches:
         decode_job: Callable[[Object], Object] = identity,
         follows_new_jobs: bool = False,
         job_store: ObjectStore | None = None,
+        shows_labelled_jobs: bool = False,
         order_of: OrderOf | None = None,
         offered: ObjectStore | None = None,
         has_optimization_jobs: bool = False,
@@ -65,7 +66,8 @@ class Caches:
             decode_experiment: Where experiments may come without defaults, this adds them.
             decode_job: Turns a job into what is remembered of it.
             follows_new_jobs: Whether trials may run as other kinds, too.
-            job_store: Where jobs are followed, if not in `store`; it may leave out those without their label.
+            job_store: Where jobs are followed, if not in `store`.
+            shows_labelled_jobs: Whether it leaves out those without their label.
             order_of: Where a trial stands among the others, if not where it came.
             offered: Shows those ConfigMaps that are worth watching for trial templates; all of the store by default.
             has_optimization_jobs: Whether the store has OptimizationJobs.
@@ -75,7 +77,7 @@ class Caches:
             store,
             TRIAL,
             TrialDecoder(),
-            {_TRIALS_BY_EXPERIMENT: lambda trial: (str(experiment_of(trial)),)},
+            {_TRIALS_BY_EXPERIMENT: lambda trial: (experiment_of(trial),)},
             clock=clock,
             thread=thread,
         )
@@ -86,7 +88,13 @@ class Caches:
             suggestions=Informer(store, SUGGESTION, Suggestion.decode, {}, clock=clock, thread=thread),
             trials=trials,
             jobs=JobCaches(
-                job_store or store, job_kinds, clock, decode=decode_job, follows_new=follows_new_jobs, thread=thread
+                job_store or store,
+                job_kinds,
+                clock,
+                decode=decode_job,
+                follows_new=follows_new_jobs,
+                shows_labelled=shows_labelled_jobs,
+                thread=thread,
             ),
             ledger=ledger,
             config_maps=Informer(offered or store, CONFIG_MAP, identity, {}, clock=clock, thread=thread),
@@ -102,7 +110,7 @@ class Caches:
 
     def trials_of(self, experiment: Key) -> Values[Trial]:
         """Return the trials that bear the name of an experiment, in order of creation."""
-        return self.trials.by_index(_TRIALS_BY_EXPERIMENT, str(experiment))
+        return self.trials.by_index(_TRIALS_BY_EXPERIMENT, experiment)
 
     def active_trials(self, experiment: Key) -> list[Trial]:
         """Return the trials of an experiment that are pending or running."""

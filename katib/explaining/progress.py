@@ -234,7 +234,8 @@ class Progress:
         self._news.pop(name, None)
         if before in (None, "Pending", "Running"):
             self._ended += 1
-            if self._is_old(trial):
+            end = trial.status.completion_time
+            if end is not None and end < self.started_at:
                 self._ended_before += 1
             else:
                 yield TrialEnded(trial, self._ended)
@@ -271,18 +272,11 @@ class Progress:
             self._news[trial.name] = message
             yield moment(trial, message)
 
-    def _observe_obstacle(self) -> Iterator[Moment]:
+    def _observe_experiment(self) -> Iterator[Moment]:
         found = next((c.message for c in self.experiment.status.conditions if c.reason in _OBSTACLES), "")
         if found and found != self._obstacle:
             yield ExperimentHeldUp(self.experiment, found.removeprefix("Experiment waits for "))
         self._obstacle = found
-
-    def _is_old(self, trial: Trial) -> bool:
-        end = trial.status.completion_time
-        return end is not None and end < self.started_at
-
-    def _observe_experiment(self) -> Iterator[Moment]:
-        yield from self._observe_obstacle()
         name, value = self.best.best_trial_name, self.best_value
         if has_several_objectives(self.experiment):
             self._observe_pareto_set(name, value)

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from katib.api.conditions import has_ended
+from katib.api.learned_experiments import learned_experiments
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE
 from katib.api.types import Experiment, ResumePolicy
@@ -55,14 +56,10 @@ class EndedExperiments:
     def hide(self) -> None:
         """Choose the experiments that the caches do not see. Before they are started."""
         experiments = list(map(Experiment.decode, self._store.list(EXPERIMENT).items))
-        needed = {
-            Key(experiment.namespace, name)
-            for experiment in experiments
-            if experiment.spec.warm_start is not None
-            for name in experiment.spec.warm_start.experiments
-        }
         keyed = {Key(experiment.namespace, experiment.name): experiment for experiment in experiments}
-        self._hidden = {key: e for key, e in keyed.items() if key not in needed and self._may_be_hidden(e)}
+        ended = {key: experiment for key, experiment in keyed.items() if self._may_be_hidden(experiment)}
+        needed = {source for key, experiment in keyed.items() if key not in ended for source in _sources(experiment)}
+        self._hidden = {key: experiment for key, experiment in ended.items() if key not in needed}
 
     def hidden(self) -> tuple[Experiment, ...]:
         """Return the experiments that the caches do not see, as they ended."""
@@ -78,8 +75,16 @@ class EndedExperiments:
         Raises:
             UnavailableError: The caches take too long.
         """
-        if experiment not in self._hidden:  # without the lock, which is held while the caches read another one
+        found = self._hidden.get(experiment)  # without the lock, which is held while the caches read another one
+        if found is None:
             return
+        for source in _sources(found):
+            if source != experiment:
+                self.show_alone(source)
+        self.show_alone(experiment)
+
+    def show_alone(self, experiment: Key) -> None:
+        """Do what `show` does without the experiments that this one learns from: enough for who learns from it."""
         with self._lock:
             if experiment not in self._hidden:
                 return
@@ -151,6 +156,11 @@ class EndedExperiments:
         scope = str(Key(experiment.namespace, experiment.name))
         active = self._store.search(Query(TRIAL, scope, frozenset(ACTIVE), Order.CREATION, 1, ""))
         return active is not None and active.total == 0
+
+
+def _sources(experiment: Experiment) -> tuple[Key, ...]:
+    """Return the experiments that one learns from."""
+    return tuple(Key(experiment.namespace, name) for name in learned_experiments(experiment))
 
 
 class _Watch:
@@ -258,9 +268,8 @@ class _Written(_Delegating):
 
     def create(self, obj: Object) -> Object:
         if Kind.of(obj) == EXPERIMENT:
-            namespace = Key.of(obj).namespace
-            for name in (obj.get("spec", {}).get("warmStart") or {}).get("experiments") or ():
-                self._ended.show(Key(namespace, name))
+            for source in _sources(Experiment.decode(obj)):
+                self._ended.show_alone(source)
         return self._store.create(obj)
 
     def update(self, obj: Object) -> Object:

@@ -220,4 +220,5 @@ class Part:
             cause = f"{shown(manager.text)} does not run on this machine, so nothing would run the {kind}"
             manager.error(cause, "remove it, or submit the experiment to Kubernetes", "job-managed-by")
         if suspend.value is True:
-            suspend.notice(f"every trial starts suspended and waits until its {kind} is resumed")
+            unless = "unless it names a queue of Kueue, which is not here"
+            suspend.notice(f"every trial starts suspended and waits until its {kind} is resumed, {unless}")

@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 import grpc
 
 from katib.api.algorithms import Feature, StopVerdict, SuggestionsReply, check_features
-from katib.api.types import AlgorithmSetting, AlgorithmSpec, EarlyStoppingRule, Experiment, Trial
+from katib.api.types import AlgorithmSetting, AlgorithmSpec, EarlyStoppingRule, Experiment, ExperimentSpec, Trial
 from katib.errors import InternalError, InvalidError, UnavailableError, one_line
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
@@ -82,6 +82,7 @@ class ServiceClient:
         self._earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG)
         self._judged = convert.TrialEncoder()
         self._judges: bool | None = None
+        self._message: tuple[tuple[str, ExperimentSpec], pb.Experiment] | None = None
 
     def validate(self, experiment: Experiment) -> Future[None]:
         """Ask both services at once; the future holds all errors of both."""
@@ -101,7 +102,7 @@ class ServiceClient:
     ) -> Future[SuggestionsReply]:
         """Ask for assignments, given the experiment's own trials and earlier ones to learn from."""
         head = pb.GetSuggestionsRequest(
-            experiment=convert.experiment_message(experiment),
+            experiment=self._message_of(experiment),
             current_request_number=current_request,
             total_request_number=total_request,
             takes_fewer=True,
@@ -119,6 +120,13 @@ class ServiceClient:
             on_error=lambda status: _retry_on_failure(connection, status),
         )
 
+    def _message_of(self, experiment: Experiment) -> pb.Experiment:
+        """Return an experiment as services see it, converted again when something of that has changed."""
+        known, asked_about = self._message, (experiment.name, experiment.spec)
+        if known is None or known[0] != asked_about:
+            known = self._message = asked_about, convert.experiment_message(experiment)
+        return known[1]
+
     def get_early_stopping_rules(
         self, experiment: Experiment, trials: Sequence[Trial]
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
@@ -127,7 +135,7 @@ class ServiceClient:
         if connection is None:
             return _known(())
         head = pb.GetEarlyStoppingRulesRequest(
-            experiment=convert.experiment_message(experiment), db_manager_address=self._db_manager_address()
+            experiment=self._message_of(experiment), db_manager_address=self._db_manager_address()
         )
         return connection.call(
             _EARLY_STOPPING + "GetEarlyStoppingRules",
@@ -185,14 +193,14 @@ class ServiceClient:
 
     def _judge_request(self, experiment: Experiment, trials: bytes) -> bytes:
         head = judge_pb.JudgeRequest(
-            experiment=convert.experiment_message(experiment),
+            experiment=self._message_of(experiment),
             db_manager_address=self._db_manager_address(),
             namespace=experiment.namespace,
         )
         return head.SerializeToString() + trials
 
     def _validate_algorithm(self, experiment: Experiment) -> Future[None]:
-        request = pb.ValidateAlgorithmSettingsRequest(experiment=convert.experiment_message(experiment))
+        request = pb.ValidateAlgorithmSettingsRequest(experiment=self._message_of(experiment))
         return self._suggestion.call(
             _SUGGESTION + "ValidateAlgorithmSettings",
             request.SerializeToString(),

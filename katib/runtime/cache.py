@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from katib.runtime.objects import Key, Object
 
 T = TypeVar("T")
 
-IndexFunction = Callable[[T], Iterable[str]]
+IndexFunction = Callable[[T], Iterable[Hashable]]
 """Returns the index values under which an object is found. Must be pure."""
 
 Pack = Callable[[Object, T], Callable[[], T] | None]
@@ -53,7 +53,7 @@ class Entry(Struct, Generic[T], eq=False, gc=False):
     resource_version: str
     value: T | None
     recall: Callable[[], T] | None
-    index_values: Mapping[str, tuple[str, ...]]
+    index_values: Mapping[str, tuple[Hashable, ...]]
     order: int = 0
 
     def load(self) -> T:
@@ -132,10 +132,10 @@ class IndexedCache(Generic[T]):
     def __init__(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
         self._index_functions = dict(indexes)
         self.entries: dict[Key, Entry[T]] = {}
-        self._buckets: dict[str, dict[str, _Bucket[T]]] = {name: {} for name in indexes}
+        self._buckets: dict[str, dict[Hashable, _Bucket[T]]] = {name: {} for name in indexes}
         self._created = 0
         self._unpacked: deque[Entry[T]] = deque()
-        self._last_index_values: Mapping[str, tuple[str, ...]] = {}
+        self._last_index_values: Mapping[str, tuple[Hashable, ...]] = {}
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(tuple(self.entries.values()))
@@ -144,12 +144,12 @@ class IndexedCache(Generic[T]):
         """Return all objects."""
         return Values(tuple(self.entries.values()))
 
-    def by_index(self, name: str, value: str) -> Values[T]:
+    def by_index(self, name: str, value: Hashable) -> Values[T]:
         """Return the objects with an index value."""
         bucket = self._buckets[name].get(value)
         return bucket.values() if bucket else Values()
 
-    def count_by_index(self, name: str, value: str) -> int:
+    def count_by_index(self, name: str, value: Hashable) -> int:
         """Return how many objects have an index value, without touching them."""
         bucket = self._buckets[name].get(value)
         return len(bucket.entries) if bucket else 0
@@ -196,7 +196,7 @@ class IndexedCache(Generic[T]):
         for name, values in old.index_values.items():
             self._leave(name, key, values)
 
-    def _leave(self, name: str, key: Key, values: Iterable[str]) -> None:
+    def _leave(self, name: str, key: Key, values: Iterable[Hashable]) -> None:
         buckets = self._buckets[name]
         for value in set(values):
             bucket = buckets[value]

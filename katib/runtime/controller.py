@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 
 from katib.errors import ConflictError, ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
@@ -92,7 +93,7 @@ class Controller:
         self._reconcile = reconcile
         self._on_error = on_error
         self._ids = itertools.count(1)
-        self._participant = None if thread is None else thread.participant(self._turn)
+        self._participant = None if thread is None else thread.participant(partial(self.process_next, 0.0))
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
             for number in range(workers if thread is None else 0)
@@ -115,23 +116,15 @@ class Controller:
             if thread.ident is not None:
                 thread.join()
 
-    def process_next(self, timeout_seconds: float | None = None) -> bool:
-        """Reconcile one key on this thread; return whether there was one. The body of a worker, for single steps."""
-        key = self.queue.get(timeout_seconds)
-        if key is not None:
-            self._process(key)
-        return key is not None
-
-    def _turn(self) -> float | None:
-        key = self.queue.get(0.0)
-        return self.queue.seconds_to_next() if key is None else self._process(key)
-
     def _work(self) -> None:
-        while self.process_next():
-            pass
+        while not self.queue.is_shut_down:
+            self.process_next()
 
-    def _process(self, key: Key) -> float | None:
-        """Reconcile a key and give it back; return in how many seconds the queue has another one."""
+    def process_next(self, timeout_seconds: float | None = None) -> float | None:
+        """Reconcile one key on this thread, if one comes in time; return in how many seconds the queue has another."""
+        key = self.queue.get(timeout_seconds)
+        if key is None:
+            return self.queue.seconds_to_next()
         outside = _current.set((self.name, key, next(self._ids)))
         succeeded = False
         try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -214,12 +214,12 @@ class Informer(Generic[T]):
         with self._lock:
             return self._cache.all()
 
-    def by_index(self, name: str, value: str) -> Values[T]:
+    def by_index(self, name: str, value: Hashable) -> Values[T]:
         """Return the objects with an index value, in order of creation. Costs what the answer is long."""
         with self._lock:
             return self._cache.by_index(name, value)
 
-    def count_by_index(self, name: str, value: str) -> int:
+    def count_by_index(self, name: str, value: Hashable) -> int:
         """Return how many objects have an index value, at the same cost for any number."""
         with self._lock:
             return self._cache.count_by_index(name, value)

@@ -65,8 +65,9 @@ class EventQueue(Generic[S]):
         """Return what waits."""
         return list(self._events.values())
 
-    def add(self, event: Event[S]) -> None:
-        """Add an event, merged with those like it."""
+    def add(self, event: Event[S]) -> bool:
+        """Add an event, merged with those like it; return whether none waited."""
+        was_empty = not self._events
         identity = event.identity
         known = self._events.pop(identity, None)
         if known is not None:
@@ -76,6 +77,12 @@ class EventQueue(Generic[S]):
         while len(self._events) > MAX_WAITING:
             del self._events[next(iter(self._events))]
             self.dropped += 1
+        return was_empty
+
+    def take_all(self) -> list[Event[S]]:
+        """Remove all events, to write them."""
+        events, self._events = self._events, {}
+        return list(events.values())
 
     def put_back(self, events: Iterable[Event[S]]) -> None:
         """Put events back that could not be written, before those that came meanwhile."""
@@ -84,6 +91,6 @@ class EventQueue(Generic[S]):
             self.add(event)
 
     def take(self, events: Iterable[Event[S]]) -> None:
-        """Remove events, to write or to forget them."""
+        """Remove events, to forget them."""
         for event in events:
             self._events.pop(event.identity, None)

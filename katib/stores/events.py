@@ -94,8 +94,7 @@ class EventLog:
         """Note that something happened. Returns at once and never fails."""
         now = self._clock.now()
         with self._changed:
-            self._waiting.add(Event(subject, warning, reason, message, now, now))
-            if len(self._waiting) == 1:
+            if self._waiting.add(Event(subject, warning, reason, message, now, now)):
                 self._changed.notify_all()
 
     def of(self, subject: EventSubject, *, limit: int = 500) -> Sequence[StoredEvent]:
@@ -155,8 +154,7 @@ class EventLog:
     def _flush(self) -> None:
         with self._writing:
             with self._changed:
-                batch = self._waiting.all()
-                self._waiting.take(batch)
+                batch = self._waiting.take_all()
             if not batch:
                 return
             try:

@@ -206,7 +206,8 @@ def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
     metadata = stored["metadata"]
     if "deletionTimestamp" in metadata:
         return None
-    return _with_metadata(stored, deletionTimestamp=_time(now), generation=metadata["generation"] + 1)
+    marked = {**metadata, "deletionTimestamp": _time(now), "generation": metadata["generation"] + 1}
+    return {**stored, "metadata": marked}
 
 
 def at_revision(obj: Object, revision: int) -> Json:
@@ -252,10 +253,6 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
 def _desired(obj: Object, *, has_status: bool) -> Json:
     """Return the part of an object whose change makes a new generation."""
     return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
-
-
-def _with_metadata(obj: Object, **changes: Any) -> Json:
-    return {**obj, "metadata": {**obj["metadata"], **changes}}
 
 
 def _time(now: datetime) -> str:

@@ -92,17 +92,24 @@ class CompiledTemplate:
 
     def _values(self, assignments: Sequence[ParameterAssignment], trial: dict[str, str]) -> dict[str, str]:
         assigned = {assignment.name: assignment.value for assignment in assignments}
-        used = {reference.parameter for reference in self.references}
-        absent = [r for r in self.references if r.parameter and r.parameter not in assigned]
-        errors = [_unassigned(r, assigned) for r in absent if not r.may_be_absent]
-        errors += [_not_covered(name) for name in assigned if name not in used]
+        not_covered = dict.fromkeys(assigned)
+        values: dict[str, str] = {}
+        errors: list[FieldError] = []
+        for reference in self.references:
+            parameter, value = reference.parameter, reference.otherwise
+            if not parameter:
+                value = trial.get(reference.metadata, reference.constant)
+            elif parameter in assigned:
+                value = assigned[parameter]
+                not_covered.pop(parameter, None)
+            elif not reference.may_be_absent:
+                errors.append(_unassigned(reference, assigned))
+            if value is not None:
+                values[reference.placeholder] = value
+        errors += map(_not_covered, not_covered)
         if errors:
             raise InvalidError(errors)
-        values = {
-            r.placeholder: assigned.get(r.parameter, r.otherwise) if r.parameter else trial.get(r.metadata, r.constant)
-            for r in self.references
-        }
-        return {placeholder: value for placeholder, value in values.items() if value is not None}
+        return values
 
 
 def compile_template(

@@ -45,7 +45,21 @@ def stream_changes(
     cursor = Cursor.parse(since)
     if not since:
         cursor = yield from _opening(store, key)
-    yield from _follow(store, key, cursor, clock, deadline)
+    delivered = cursor
+    with KindWatches(store, {EXPERIMENT: cursor.experiments, TRIAL: cursor.trials}, clock) as watches:
+        while True:
+            left = None if deadline is None else deadline - clock.monotonic()
+            event = watches.next(left) if left is None or left > 0 else None
+            place = Cursor(watches.revisions[EXPERIMENT], watches.revisions[TRIAL])
+            if event is not None and concerns(event.object, key):
+                delivered = place
+                yield Change(event.type.value, event.object, str(place))
+                if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
+                    return
+            elif left is not None and left <= 0:
+                if place != delivered:  # only others changed, but who goes on from an old place may find it forgotten
+                    yield Change(BOOKMARK, {}, str(place))
+                return
 
 
 def _opening(store: ObjectStore, key: Key) -> Generator[Change, None, Cursor]:
@@ -67,24 +81,6 @@ def _opening(store: ObjectStore, key: Key) -> Generator[Change, None, Cursor]:
             last = trial
     yield Change("ADDED", last, str(cursor))
     return cursor
-
-
-def _follow(store: ObjectStore, key: Key, cursor: Cursor, clock: Clock, deadline: float | None) -> Iterator[Change]:
-    delivered = cursor
-    with KindWatches(store, {EXPERIMENT: cursor.experiments, TRIAL: cursor.trials}, clock) as watches:
-        while True:
-            left = None if deadline is None else deadline - clock.monotonic()
-            event = watches.next(left) if left is None or left > 0 else None
-            place = Cursor(watches.revisions[EXPERIMENT], watches.revisions[TRIAL])
-            if event is not None and concerns(event.object, key):
-                delivered = place
-                yield Change(event.type.value, event.object, str(place))
-                if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
-                    return
-            elif left is not None and left <= 0:
-                if place != delivered:  # only others changed, but who goes on from an old place may find it forgotten
-                    yield Change(BOOKMARK, {}, str(place))
-                return
 
 
 def concerns(obj: Object, key: Key) -> bool:

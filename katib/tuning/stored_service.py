@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from katib.api import types
 from katib.api.budgets import changed_budget
@@ -15,7 +18,7 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
 from katib.api.marks import MarkChanges
-from katib.api.names import CHECKPOINTS_ANNOTATION
+from katib.api.names import CHECKPOINTS_ANNOTATION, SUBMITTED_BUDGET_ANNOTATION
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
@@ -24,7 +27,6 @@ from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.tuning.adding import add_trial
 from katib.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
-from katib.tuning.budgets import with_raised_budget
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment, mark_trial
@@ -186,7 +188,7 @@ class ObjectTuningService(ObjectReadingService):
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
-        submission = with_raised_budget(submission, old)
+        submission = _with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
         ended = has_ended(old.status.conditions)
         same = new.spec == old.spec
@@ -372,3 +374,18 @@ class ObjectTuningService(ObjectReadingService):
         """Delete an experiment and wait until it and its trials are gone, their processes included."""
         found = self._require(EXPERIMENT, Key(namespace, experiment))
         Deletion(self._namespaces.store_of(namespace), found, self._aftermath, self._clock).run()
+
+
+def _with_raised_budget(submission: Loaded, stored: Experiment) -> Loaded:
+    """Return a document with the budget of the stored experiment where its own is the one that was raised since.
+
+    Args:
+        submission: The document, whose budget may be that of before.
+        stored: The experiment, with defaults.
+    """
+    before = stored.metadata.annotations.get(SUBMITTED_BUDGET_ANNOTATION)
+    experiment = submission.experiment
+    if before is None or str(experiment.spec.max_trial_count) != before:
+        return submission
+    spec = structs.replace(experiment.spec, max_trial_count=stored.spec.max_trial_count)
+    return replace(submission, experiment=structs.replace(experiment, spec=spec))

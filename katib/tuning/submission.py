@@ -12,9 +12,10 @@ from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
+from katib.api.learned_experiments import found_experiments, looks_for_experiments
 from katib.api.leases import is_asked
 from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
-from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
 from katib.api.optimization_jobs import in_words_of_job
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -37,6 +38,11 @@ from katib.tuning.service import Document, Preview
 JOB = Kind("batch/v1", "Job")
 
 _CALLERS = "there is no spec.trialTemplate, so each trial waits until a program asks for it and evaluates it"
+
+_LEARNS = (
+    "auto learns from {}, as far as they agree with the new trials; the annotation "
+    f"{LEARNS_FROM_ANNOTATION}: {NOTHING}, or --learn-from {NOTHING}, prevents that"
+)
 
 FindObject = Callable[[Kind, Key], Object | None]
 """Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
@@ -116,6 +122,14 @@ class StoredObjects:
             return None if self._store is None else self._store.get(kind, key)
         except NotFoundError:
             return None
+
+    def found_experiments(self, experiment: Experiment) -> tuple[str, ...]:
+        """Return the names of the experiments that a new one learns from without having named any."""
+        if self._store is None or not self._knows_experiments or not looks_for_experiments(experiment):
+            return ()
+        return found_experiments(
+            experiment, self._store.list(EXPERIMENT, experiment.namespace).items, check_assignments
+        )
 
     def may_have_experiment(self, key: Key) -> bool:
         """Return whether an experiment is stored, or cannot be looked up."""
@@ -248,13 +262,16 @@ class Gate:
         )
         self._check_earlier_experiments(experiment)
         notices += [_CALLERS] if is_asked(experiment) else []
-        experiment = self._with_annotations(experiment)
+        found = self._stored.found_experiments(experiment)
+        notices += [_LEARNS.format(", ".join(found))] if found else []
+        experiment = self._with_annotations(experiment, {LEARNS_FROM_ANNOTATION: ",".join(found)} if found else {})
         return Admitted(experiment, submission, tuple(dict.fromkeys(notices)))
 
-    def _with_annotations(self, experiment: Experiment) -> Experiment:
-        """Return an experiment with what its home notes of a new one; what its author wrote stays."""
+    def _with_annotations(self, experiment: Experiment, found: Mapping[str, str]) -> Experiment:
+        """Return an experiment with what was found, and its home notes, of a new one; what its author wrote stays."""
         template = experiment.spec.trial_template
         noted = self._home.annotations(template.trial_spec or {}, experiment) if template is not None else {}
+        noted = {**noted, **found}
         if not noted:
             return experiment
         annotations = {**noted, **experiment.metadata.annotations}

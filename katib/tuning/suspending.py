@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
-from katib.api.job_kinds import IN_QUEUE, suspend_field, value_at
+from katib.api.job_kinds import IN_QUEUE, nested, suspend_field, value_at
 from katib.api.names import PAUSED, PAUSED_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Trial
@@ -39,9 +38,9 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if trial_state(trial) not in ACTIVE:
             remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
             raise invalid(what, "it has ended", remedy, "suspend-ended")
-        if not suspended and (words := waiting_words(trial)).startswith(IN_QUEUE):
-            remedy = "it goes on by itself once Kueue admits it, which would suspend it again now"
-            raise invalid(what, f"it {words}", remedy, "resume-queued")
+        if (words := waiting_words(trial)).startswith(IN_QUEUE):
+            remedy = "Kueue decides when it runs; to hold it back, set spec.active of its Workload to false"
+            raise invalid(what, f"it {words.partition(':')[0]}", remedy, "suspend-queued")
         run_spec = trial.spec.run_spec or {}
         kind, path = Kind.of(run_spec), suspend_field(run_spec)
         if not path:
@@ -55,10 +54,7 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         if trial.metadata.uid not in (owner.get("uid") for owner in owners):
             raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
         if bool(value_at(job, path)) is not suspended:
-            change: Any = suspended
-            for name in reversed(path):
-                change = {name: change}
-            job = store.patch(job, change)
+            job = store.patch(job, nested(path, suspended))
         if bool(value_at(job, path)) is not suspended:
             cause = f"the API server dropped {'.'.join(path)} of its {kind.kind}, which it does not know"
             raise invalid(what, cause, "a newer Kubernetes or operator is needed for it", "suspend-unknown")

@@ -85,7 +85,7 @@ def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
         n_constraints=len(problem.constraints),
         budget=problem.max_trial_count,
         parallel=problem.parallel,
-        n_ended=sum(trial.outcome in _ENDED for trial in trials),
+        n_ended=sum(trial.outcome in _ENDED for trial in own),
         has_earlier=len(own) < len(trials),
         **({"seconds": statistics.median(seconds)} if seconds else {}),
     )

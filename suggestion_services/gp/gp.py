@@ -7,8 +7,8 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    keeps the constraints, how far they are broken takes the place of the value;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
    where the trials ask for it (`likelihood`, `model`);
-4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); the first points are what
-   they would try next;
+4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); one that ranks the first
+   points better than chance has one point of the design for what it would try next, and nothing is lost to others;
 5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
    with the largest log expected improvement is sought (`acquisition`, `search`).
 
@@ -41,7 +41,7 @@ from suggestion_services.gp.likelihood import Layout
 from suggestion_services.gp.model import Model, fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import Search, is_among, trust_region
-from suggestion_services.gp.transfer import LEAST_TRIALS, fit_guided, weighed
+from suggestion_services.gp.transfer import LEAST_TRIALS, concordance, fit_guided, learned_words, weighed
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
 _LEAST_MEASURED = 2  # values that the model wants
@@ -108,18 +108,18 @@ class GaussianProcess(Algorithm):
         several = len(self.problem.directions) > 1
         self._ignores_earlier = several and any(trial.is_earlier for trial in trials)
         sources = [] if several else self._read_sources(trials)
-        n_startup = min(self._n_startup, LEAST_TRIALS) if sources else self._n_startup
+        self._weights = dict.fromkeys((source.name for source in sources), 0.0)
         believed = list(history.pending)
         taken = history.taken
         promise: Acquisition | None = None
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
-            is_early = n_known < n_startup or len(history.measured) < _LEAST_MEASURED
+            is_early = n_known < self._n_startup or len(history.measured) < _LEAST_MEASURED
             if self._encoding.count == 0:
                 row = np.empty(0)
-            elif is_early and k < len(sources):
+            elif is_early and k == LEAST_TRIALS - 1 and (source := self._hopeful(sources, history)) is not None:
                 with one_thread:
-                    row = self._promising(sources[k].history, sources[k].promise(self._encoding), believed, taken, k)
+                    row = self._promising(source.history, source.promise(self._encoding), believed, taken, k)
             elif is_early or k - first >= (_MOST_FITS if several else _MOST_AT_ONCE):
                 row = self._designed(k, taken)
             else:
@@ -135,12 +135,7 @@ class GaussianProcess(Algorithm):
     def explain(self) -> str:
         if self._ignores_earlier:
             return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
-        if not self._weights:
-            return ""
-        parts = (f"{name or 'the file'} ({weight:.0%})" for name, weight in self._weights.items())
-        return (
-            f"gp learns from earlier trials of {', '.join(parts)}: by how well they rank the trials of this experiment"
-        )
+        return learned_words("gp", self._weights)
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:
         """Return the earlier experiments with trials to learn from, those with most first; the file is one of them."""
@@ -156,6 +151,16 @@ class GaussianProcess(Algorithm):
             self._sources[name] = known
         enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
         return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
+
+    def _hopeful(self, sources: Sequence[_Source], history: History) -> _Source | None:
+        """Return the source that ranks the first trials best; None where none is better than chance."""
+        if len(history.measured) < LEAST_TRIALS - 1:
+            return None
+        with one_thread:
+            columns = self._encoding.columns(history.known)
+            guessed = [source.model(self._encoding).predict(columns)[0] for source in sources]
+        ranked = [concordance(scores, history.scores) for scores in guessed]
+        return sources[int(np.argmax(ranked))] if max(ranked, default=0.0) > 0 else None
 
     def _weights_of(self, k: int) -> FloatArray:
         """Return how the objectives are weighed in the k-th suggestion, uniform over all weights that add up to 1."""

@@ -1,5 +1,8 @@
 """Earlier trials for searches that have no model of each experiment: their ranks, thinned by what they are worth.
 
+The best trial of each source is tried first. Its others count once the source ranks the trials of this experiment well:
+until then, and where it disagrees, the search is the one that it would be without it.
+
 Notation as in `transfer`. The guess at a trial of this experiment is the mean rank of the earlier trials nearest to it.
 A source keeps the share w_s of its trials, and as this experiment grows, n trials of its own, 10 / (10 + n) of those;
 what goes is spread over the ranks. What stays gets the values that this experiment's own trials have at the same ranks,
@@ -12,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from katib.space import Point
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
-from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.transfer import LEAST_TRIALS, agreement
 
 _NEIGHBORS = 3
@@ -23,12 +26,17 @@ _HALF = 10  # own trials that count as much as a source that agrees
 
 
 class EarlierRanks:
-    """Reads the earlier trials of one problem."""
+    """Reads the earlier trials of one problem.
+
+    Attributes:
+        weights: Of each source, how well it ranks the trials of this experiment, as `values` saw it last.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._encoding = Encoding(problem.space)
         self._readers: dict[str, Reader] = {}
+        self.weights: dict[str, float] = {}
 
     def values(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
         """Return the value that an earlier trial counts with, by its name; those that do not count are left out.
@@ -36,43 +44,49 @@ class EarlierRanks:
         Args:
             trials: All trials; only those that were measured are looked at.
         """
-        measured = [trial for trial in trials if trial.outcome is Outcome.MEASURED]
-        by_source: dict[str, list[PastTrial]] = {}
-        for trial in measured:
-            if trial.is_earlier:
-                by_source.setdefault(trial.source, []).append(trial)
-        if not by_source:
+        sources, self.weights = self._best_first(trials), {}
+        if not sources:
             return {}
-        own = self._read("", [trial for trial in measured if not trial.is_earlier])
-        sign = -1.0 if self._problem.maximize else 1.0
+        measured = [trial for trial in trials if trial.outcome is Outcome.MEASURED and not trial.is_earlier]
+        own, sign = self._read("", measured), -1.0 if self._problem.maximize else 1.0
         found: dict[str, float] = {}
-        for source, theirs in by_source.items():
-            order = sorted(theirs, key=lambda trial: sign * trial.objective)
-            kept = _spread(len(order), self._share(own, self._read(f"of {source}", theirs)))
-            levels = _levels(own.values, len(order))
+        for source, order in sources.items():
+            self.weights[source] = weight = self._weight(own, self._read(f"of {source}", order))
+            kept = _spread(len(order), weight * _HALF / (_HALF + len(own.values)))
+            levels = np.quantile(own.values, np.linspace(0.0, 1.0, len(order))) if kept else ()
             found.update((order[i].name, sign * float(levels[i])) for i in kept)
+        return found
+
+    def best(self, trials: Sequence[PastTrial]) -> list[Point]:
+        """Return the best point of each source, of those with most trials first; each point once."""
+        sources = sorted(self._best_first(trials).values(), key=lambda order: (-len(order), order[0].source))
+        points = (self._problem.space.nearest(order[0].assignments.items()) for order in sources)
+        found: list[Point] = []
+        for point in points:
+            if point is not None and point not in found:
+                found.append(point)
+        return found
+
+    def _best_first(self, trials: Sequence[PastTrial]) -> dict[str, list[PastTrial]]:
+        """Return the measured trials of each source, the best first."""
+        sign = -1.0 if self._problem.maximize else 1.0
+        found: dict[str, list[PastTrial]] = {}
+        measured = [trial for trial in trials if trial.is_earlier and trial.outcome is Outcome.MEASURED]
+        for trial in sorted(measured, key=lambda trial: sign * trial.objective):
+            found.setdefault(trial.source, []).append(trial)
         return found
 
     def _read(self, name: str, trials: Sequence[PastTrial]) -> History:
         reader = self._readers.setdefault(name, Reader(self._problem, self._encoding))
         return reader.read(trials)
 
-    def _share(self, own: History, theirs: History) -> float:
-        """Return which share of a source's trials counts."""
-        n = len(own.values)
-        weight = 1.0
-        if n >= LEAST_TRIALS and len(theirs.values) >= LEAST_TRIALS and self._encoding.count:
-            x, z = (self._encoding.columns(history.measured) for history in (own, theirs))
-            ranks = np.argsort(np.argsort(theirs.values, kind="stable"), kind="stable")
-            nearest = np.argsort(np.sum((x[:, None] - z[None]) ** 2, axis=2), axis=1, kind="stable")[:, :_NEIGHBORS]
-            weight = agreement(np.mean(ranks[nearest], axis=1), own.values)
-        return weight * _HALF / (_HALF + n)
-
-
-def _levels(values: FloatArray, count: int) -> FloatArray:
-    """Return values for so many ranks, best first: those of the experiment's own trials; any, while it has none."""
-    places = np.linspace(0.0, 1.0, count)
-    return np.asarray(np.quantile(values, places)) if len(values) else places
+    def _weight(self, own: History, theirs: History) -> float:
+        if len(own.values) < LEAST_TRIALS or len(theirs.values) < LEAST_TRIALS or not self._encoding.count:
+            return 0.0
+        x, z = (self._encoding.columns(history.measured) for history in (own, theirs))
+        ranks = np.argsort(np.argsort(theirs.values, kind="stable"), kind="stable")
+        nearest = np.argsort(np.sum((x[:, None] - z[None]) ** 2, axis=2), axis=1, kind="stable")[:, :_NEIGHBORS]
+        return agreement(np.mean(ranks[nearest], axis=1), own.values)
 
 
 def _spread(count: int, share: float) -> list[int]:

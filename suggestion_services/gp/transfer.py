@@ -9,8 +9,9 @@ correlation of g_s(x_i) and y_i; w_s the weight of source s. The guess is
 and a Gaussian process of this experiment models what the guess leaves of y. So a source that ranks this experiment's
 trials by chance has no weight, a good one saves what it knows, and enough trials correct any guess.
 
-The weight is what tau_s is above its standard deviation under independence, sqrt(2 (2n + 5) / (9 n (n - 1))), as a
-share of the most that it can be above it: three trials must agree wholly, later a few disagreements are forgiven.
+The weight is what tau_s is above c, as a share of the most that it can be above it, where c is one and a half times its
+standard deviation under independence, sqrt(2 (2n + 5) / (9 n (n - 1))): four trials must agree wholly, later a few
+disagreements are forgiven.
 
 Source: [Feurer2018] Practical Transfer Learning for Bayesian Optimization, arXiv:1802.02219: one model for each task,
 standardized by itself and weighted by how well it ranks the trials of the new one. Differs from it: the model of this
@@ -21,7 +22,7 @@ experiment is not one more of the weighted ones, but is fitted to what the other
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +31,10 @@ from suggestion_services.gp.likelihood import Layout
 from suggestion_services.gp.model import Model, fit
 from suggestion_services.gp.optimize import FloatArray
 
-LEAST_TRIALS = 3
+LEAST_TRIALS = 4
 """Trials of this experiment below which nothing can be said about a source."""
+_CERTAINTY = 1.5
+"""Deviations of chance that agreement has to be above. With one, a source is trusted by chance every sixth time."""
 _LEAST_SCALE = 0.1
 """Of what a guess leaves, in deviations of the scores: a few trials that it hits prove no perfect guess."""
 
@@ -105,7 +108,19 @@ def agreement(guessed: FloatArray, y: FloatArray) -> float:
     n = len(y)
     if n < LEAST_TRIALS:
         return 0.0
-    first, second = np.triu_indices(n, 1)
-    tau = float(np.mean(np.sign(guessed[first] - guessed[second]) * np.sign(y[first] - y[second])))
-    chance = math.sqrt(2 * (2 * n + 5) / (9 * n * (n - 1)))
-    return max(0.0, (tau - chance) / (1.0 - chance))
+    chance = _CERTAINTY * math.sqrt(2 * (2 * n + 5) / (9 * n * (n - 1)))
+    return max(0.0, (concordance(guessed, y) - chance) / (1.0 - chance))
+
+
+def concordance(guessed: FloatArray, y: FloatArray) -> float:
+    """Return Kendall's rank correlation of values (n,) and scores (n,), n >= 2."""
+    first, second = np.triu_indices(len(y), 1)
+    return float(np.mean(np.sign(guessed[first] - guessed[second]) * np.sign(y[first] - y[second])))
+
+
+def learned_words(algorithm: str, weights: Mapping[str, float]) -> str:
+    """Return a sentence on the sources that an algorithm learns from, with their weights; empty without any."""
+    if not weights:
+        return ""
+    parts = (f"{name or 'the file'} ({weight:.0%})" for name, weight in weights.items())
+    return f"{algorithm} learns from earlier trials of {', '.join(parts)}: by how well they rank the trials of this one"

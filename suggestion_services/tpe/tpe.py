@@ -36,6 +36,7 @@ from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Pr
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
 from suggestion_services.gp.ranks import EarlierRanks
+from suggestion_services.gp.transfer import learned_words
 from suggestion_services.tpe.branches import Branches
 from suggestion_services.tpe.dimensions import dimension_of, suggested
 from suggestion_services.tpe.history import FloatArray, History, IntArray, KnownTrial
@@ -49,6 +50,7 @@ _STATES = {
 }
 _GOOD_SHARE = 0.1
 _MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
+_MOST_PROMISED = 3  # of ten that would be drawn at random
 _MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
 _TINY = 1e-12
 _CANDIDATES = 24
@@ -78,6 +80,14 @@ class Tpe(Algorithm):
         """Return the values that trials count with in place of their own; earlier ones without any do not count."""
         return self._ranks.values(trials)
 
+    @override
+    def explain(self) -> str:
+        return learned_words("multivariate-tpe" if self.multivariate else "tpe", self._ranks.weights)
+
+    def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
+        """Return what is tried first: points that earlier trials promise."""
+        return self._ranks.best(trials)[:_MOST_PROMISED]
+
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
@@ -93,7 +103,11 @@ class Tpe(Algorithm):
         history = History(self.problem.experiment, known, maximize=self.maximizes)
         study = Study(self.problem.experiment, history)
         taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
+        promised = self.promised(trials)
         for k in range(first, first + count):
+            if k < len(promised):
+                yield promised[k]
+                continue
             params = self._draw(study, history, k, taken)
             taken.append(params)
             yield {name: self._dimensions[name].decode(param) for name, param in params.items()}
@@ -131,13 +145,14 @@ class Tpe(Algorithm):
                 known = trial, self._freeze(trial)
             self._known[trial.name] = known
         counted = self.counted(trials)
+        sources = {trial.source for trial in trials if trial.is_earlier and trial.name in counted}
         found = []
         for trial, frozen in self._known.values():
             if frozen is None:
                 continue
             if trial.name in counted:
                 frozen.value = counted[trial.name]
-            elif trial.is_earlier and trial.outcome is Outcome.MEASURED:
+            elif trial.is_earlier and (trial.outcome is Outcome.MEASURED or trial.source not in sources):
                 continue
             found.append(frozen)
         return found
@@ -170,6 +185,10 @@ class Motpe(Tpe):
     @override
     def maximizes(self) -> bool:
         return False  # trials count with their place, 0 for the best
+
+    @override
+    def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
+        return ()
 
     @override
     def counted(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.job_kinds import suspend_field, value_at
+from katib.api.job_kinds import nested, suspend_field, value_at
 from katib.cluster.pods.reading import COLLECTORS
 from katib.version import __version__
 from tests.support.operators import (
@@ -156,7 +156,7 @@ PREEMPTED = "Preempted to accommodate a workload (UID: 7) due to prioritization 
 NO_ROOM = "insufficient unused quota for cpu in flavor default, 1 more needed"
 STEP = """
 import os, time
-print("loss=" + os.environ["LOSS"])
+print("loss=" + os.environ["LOSS"], flush=True)
 time.sleep(float(os.environ["PAUSE"]))
 """
 
@@ -184,8 +184,8 @@ def keeps_suspend(room: Room) -> bool:
     """Return whether the API server knows `suspend` of a Job, as from Kubernetes 1.21 on."""
     job = {**batch_job(STEP), "metadata": {"name": "kept"}}
     job["spec"]["suspend"] = True
-    where = f"--namespace={room.namespace}"
-    made = room.cluster.run("create", where, "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(job))
+    options = (f"--namespace={room.namespace}", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-")
+    made = room.cluster.run("create", *options, stdin=json.dumps(job))
     return bool(json.loads(made)["spec"].get("suspend"))
 
 
@@ -223,9 +223,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
         workload = room.cluster.find(workloads, f"of-{name}", room.namespace)
         assert workload is not None
         room.cluster.set_status("workloads", workload, {"conditions": conditions})
-        change: Json = {"suspend": not types["Admitted"]}
-        for parent in reversed(suspend_field(wanted)[:-1]):
-            change = {parent: change}
+        change = nested(suspend_field(wanted), not types["Admitted"])
         where = f"--namespace={room.namespace}"
         room.cluster.run("patch", jobs, name, where, "--type=merge", "-p", json.dumps(change))
 
@@ -233,7 +231,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
         return [pod for pod in room.pods() if name in pod["metadata"]["name"]]
 
     program(room, loss="0.9", pause="900")
-    made = experiment(experiment_name, wanted, trials=1, template={"primaryContainerName": "xgboost"})
+    made = experiment(experiment_name, wanted, trials=1, parallel=1, template={"primaryContainerName": "xgboost"})
     room.apply({**made, "metadata": {"name": experiment_name, "labels": {"kueue.x-k8s.io/queue-name": "team-a"}}})
     name = only()["metadata"]["name"]
     job = wait_for(lambda: room.cluster.find(jobs, name, room.namespace), "its job")
@@ -250,7 +248,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
     kueue(Admitted=True, QuotaReserved=True)
     wait_for(lambda: is_true(only(), "Running"), "it to run", 90, room.picture)
     (pod,) = its_pods()
-    logs = ("logs", pod["metadata"]["name"], "-c", "xgboost", f"--namespace={room.namespace}")
+    logs = ("logs", pod["metadata"]["name"], "-c", "metrics-logger-and-collector", f"--namespace={room.namespace}")
     wait_for(lambda: "loss=0.9" in room.cluster.run(*logs, check=False), "its first reading", 60, room.picture)
     kueue(Evicted=True, reason=PREEMPTED)
     says(f": {PREEMPTED}; {NO_ROOM}")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.cli import a_server, katib, katib_here, katib_json
-from tests.support.experiments import an_experiment
+from tests.support.experiments import a_double, an_experiment
 from tests.support.waiting import eventually
 
 
@@ -40,6 +40,34 @@ def test_it_goes_on_with_a_larger_budget_and_can_be_deleted(directory: Path) -> 
 
     assert deleted.returncode == 0, deleted.stderr
     assert left == []
+
+
+def test_auto_learns_from_it_and_does_so_when_it_goes_on_itself(tmp_path: Path) -> None:
+    for name, most, low in (("first", 10, "0.01"), ("other", 10, "0.5"), ("second", 6, "0.01")):
+        raw = an_experiment(
+            name=name,
+            maxTrialCount=most,
+            parallelTrialCount=1,
+            algorithm={"algorithmName": "auto"},
+            parameters=[a_double("lr", low=low, high="0.9")],
+        )
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(raw))
+    runs = [katib("run", f"{name}.yaml", cwd=tmp_path) for name in ("first", "other")]
+    runs.append(katib("run", "second.yaml", "--learn-from", "none", "-q", cwd=tmp_path))
+    alone = katib_json("get", "experiment", "second", cwd=tmp_path)["metadata"]["annotations"]
+    runs.append(katib("run", "second.yaml", "--restart", cwd=tmp_path))
+    noted = katib_json("get", "experiment", "second", cwd=tmp_path)["metadata"]["annotations"]
+    runs.append(katib("run", "second.yaml", "--more", "2", "-q", cwd=tmp_path))
+    why = katib("why", "second", cwd=tmp_path).stdout
+    described = katib("describe", "second", cwd=tmp_path).stdout
+
+    assert [done.returncode for done in runs] == [0] * 5
+    assert all("auto learns" not in done.stderr for done in runs[:3])
+    assert "auto learns from" in runs[3].stderr
+    assert alone["katib.kubeflow.org/learns-from"] == "none"
+    assert "first" in noted["katib.kubeflow.org/learns-from"].split(",")
+    assert "gp learns from earlier trials of first (" in why
+    assert "earlier trials are learned from" in described
 
 
 def test_a_server_ends_when_it_is_asked_to(directory: Path) -> None:

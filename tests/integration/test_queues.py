@@ -173,8 +173,9 @@ def test_a_job_waits_in_its_queue_is_preempted_and_goes_on(plane: ControlPlane, 
         says(plane, name, f"waits in Kueue's queue team-a: {NO_ROOM}")
         with open_cluster(plane.server.kubeconfig) as cluster:
             told = cluster.service.why(NS, name)
-            with pytest.raises(InvalidError, match="Kueue admits it"):
-                cluster.service.suspend(NS, name, suspended=False)
+            for suspended in (True, False):
+                with pytest.raises(InvalidError, match="queue team-a; Kueue decides when it runs"):
+                    cluster.service.suspend(NS, name, suspended=suspended)
 
         kueue(QuotaReserved=(True, ""), Admitted=(True, ""))
         suspend(plane, name, suspended=False)

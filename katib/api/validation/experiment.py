@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from katib.api.algorithms import AlgorithmCatalog
+from katib.api.checkpoints import checkpoint_directory
+from katib.api.leases import LOST_LEASES, is_asked
+from katib.api.names import LOST_LEASES_ANNOTATION
 from katib.api.search_space import check_search_space
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.api.validation.algorithm import (
@@ -13,7 +16,6 @@ from katib.api.validation.algorithm import (
     check_numeric_parameters,
     check_resume_policy,
 )
-from katib.api.validation.callers import check_callers
 from katib.api.validation.counts import check_counts
 from katib.api.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
 from katib.api.validation.metadata import check_metadata
@@ -21,6 +23,7 @@ from katib.api.validation.metrics_collector import check_metrics_collector
 from katib.api.validation.objective import check_objective
 from katib.api.validation.template import check_frame, check_source
 from katib.api.validation.update import validate_update
+from katib.api.wording import one_of, shown
 from katib.errors import FieldError
 
 TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldError]]
@@ -28,6 +31,7 @@ TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldErr
 references, and whether the object can run here. Never raises."""
 
 ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
+_WITHOUT_JOB = (CollectorKind.PUSH, CollectorKind.NONE)
 
 
 def validate_experiment(
@@ -66,7 +70,7 @@ def validate_experiment(
         *check_numeric_parameters(spec, catalog),
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
-        *check_callers(experiment),
+        *_check_callers(experiment),
     ]
 
 
@@ -78,3 +82,21 @@ def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterat
     yield from frame_errors + source_errors
     if template.trial_parameters and not source_errors:
         yield from (error for error in check_inside(template, spec.parameters) if error not in frame_errors)
+
+
+def _check_callers(experiment: Experiment) -> Iterator[FieldError]:
+    """Check what needs a job where there is none, because callers evaluate the trials."""
+    if not is_asked(experiment):
+        return
+    spec, policy = experiment.spec, experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
+    collector = spec.metrics_collector_spec
+    if collector is not None and collector.kind in tuple(CollectorKind) and collector.kind not in _WITHOUT_JOB:
+        cause = f"{collector.kind} reads what a job leaves, and without spec.trialTemplate there is no job"
+        remedy = "remove it, since callers report their metrics, or add spec.trialTemplate"
+        yield FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "collector-without-template")
+    if checkpoint_directory(spec.algorithm):
+        cause = "its checkpoints are handed from job to job, and without spec.trialTemplate there is no job"
+        yield FieldError("spec.algorithm", cause, "add spec.trialTemplate", "checkpoints-without-template")
+    if policy is not None and policy not in LOST_LEASES:
+        path = f'metadata.annotations["{LOST_LEASES_ANNOTATION}"]'
+        yield FieldError(path, f"{shown(policy)} is not known", one_of(LOST_LEASES), "lost-leases")

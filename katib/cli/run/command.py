@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from katib.api.loading import FileText, with_annotations
+from katib.api.names import LEARNS_FROM_ANNOTATION, NOTHING
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -44,7 +45,8 @@ learn_from_option = click.option(
     "learn_from",
     multiple=True,
     metavar="EXPERIMENT",
-    help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated.",
+    help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated. "
+    "none: auto does not look for experiments by itself.",
 )
 
 
@@ -152,6 +154,8 @@ def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[st
 
     if warm_start is not None:
         file = with_earlier_trials(file, *options.read_file(warm_start))
+    if NOTHING in learn_from:
+        return with_annotations(file, {LEARNS_FROM_ANNOTATION: NOTHING})
     return with_earlier_experiments(file, learn_from) if learn_from else file
 
 

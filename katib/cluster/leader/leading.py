@@ -15,7 +15,7 @@ from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
-from katib.api.job_kinds import suspend_field, value_at, with_suspension
+from katib.api.job_kinds import nested, suspended_at
 from katib.api.names import ALGORITHM_ANNOTATION
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
@@ -122,6 +122,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             decode_job=judged_part,
             follows_new_jobs=True,
             job_store=stores.jobs,
+            shows_labelled_jobs=True,
             order_of=creation_second,
             offered=stores.offered,
             has_optimization_jobs=dependencies.has_optimization_jobs,
@@ -278,8 +279,8 @@ def judged_part(job: Object) -> Object:
     if not any(owner.get("kind") == "Trial" for owner in owners):
         return {"metadata": {key: kept[key] for key in ("name", "namespace", "uid") if key in kept}}
     part = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", ""), "metadata": kept}
-    if value_at(job, suspend_field(job)) is True:
-        part = with_suspension(part, suspended=True)
+    if path := suspended_at(job):
+        part = {**part, **nested(path, True)}
     return {**part, "status": job["status"]} if "status" in job else part
 
 

@@ -1,8 +1,8 @@
 """What Kueue says of the jobs of trials that name a queue.
 
 Kueue suspends such a job, makes a Workload of it, which the job owns, and lets it go on once the queue has room. Why it
-waits, or was evicted, stands in the conditions of the Workload. Workloads are followed from the first job on that names
-a queue, where the cluster has Kueue; elsewhere nothing is asked.
+waits, or was evicted, stands in the conditions of the Workload. Kueue may give a queue to a job that names none. So
+Workloads are followed from the first job on that names a queue or is suspended, where the cluster has Kueue.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 from katib.api.job_kinds import IN_QUEUE, queue_of
 from katib.api.types import Trial
-from katib.controllers.trial.jobs import job_kind
+from katib.controllers.kinds import key_of
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.reading import is_suspended_trial
 
 WORKLOADS = tuple(Kind(f"kueue.x-k8s.io/{version}", "Workload") for version in ("v1beta2", "v1beta1"))
 """In the order in which they are looked for: newer versions of Kueue serve both."""
@@ -32,13 +33,13 @@ class WorkloadFacts:
     """What is kept of a Workload.
 
     Attributes:
-        kind: Of the job that owns it; empty where none does.
-        job: The job.
-        reason: Why the job waits; empty while nothing is said, and once it is admitted.
+        job: What owns it, whose name is its trial's; without a name where nothing does.
+        queue: Where the job waits.
+        reason: Why it waits; empty while nothing is said, and once it is admitted.
     """
 
-    kind: str
     job: Key
+    queue: str
     reason: str
 
 
@@ -46,8 +47,8 @@ def workload_facts(workload: Object) -> WorkloadFacts:
     """Return what is worth keeping of a Workload."""
     metadata = workload["metadata"]
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
-    key = Key(metadata.get("namespace", ""), str(owner.get("name", "")))
-    return WorkloadFacts(str(owner.get("kind", "")), key, waiting_reason(workload))
+    queue = (workload.get("spec") or {}).get("queueName") or ""
+    return WorkloadFacts(Key(metadata.get("namespace", ""), owner.get("name", "")), queue, waiting_reason(workload))
 
 
 def waiting_reason(workload: Object) -> str:
@@ -80,7 +81,7 @@ def _words(condition: Mapping[str, Any]) -> str:
 
 
 class Workloads:
-    """Follows Kueue's Workloads where there are any and a trial names a queue. Thread-safe.
+    """Follows Kueue's Workloads where there are any, once a trial may have one. Thread-safe.
 
     Args:
         store: Where they are.
@@ -113,7 +114,7 @@ class Workloads:
         return kind is not None
 
     def look(self) -> None:
-        """Begin to follow them where a trial names a queue whose job an earlier controller made."""
+        """Begin to follow them where a trial has asked for it whose job an earlier controller made, or Kueue queued."""
         if self._is_wanted and self._informer is None:
             self._is_wanted = False
             self.are_served()
@@ -121,20 +122,18 @@ class Workloads:
     def words_of(self, trial: Trial) -> str:
         """Return where the job of a trial waits while Kueue has it suspended, and why as far as that is known.
 
-        Empty where it names no queue, and where the cluster has no Kueue.
+        Empty where it is in no queue, and where the cluster has no Kueue.
         """
-        queue = queue_of(trial.spec.run_spec or {})
-        if not queue:
-            return ""
+        queue, reason = queue_of(trial.spec.run_spec or {}), ""
         if self._informer is None:
-            self._is_wanted = True
+            self._is_wanted = self._is_wanted or bool(queue) or is_suspended_trial(trial)
             return ""
-        found = self._informer.by_index(_BY_JOB, _index(job_kind(trial).kind, Key(trial.namespace, trial.name)))
-        reason = found[-1].reason if found else ""
-        return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}"
+        for facts in self._informer.by_index(_BY_JOB, str(key_of(trial))):
+            queue, reason = facts.queue or queue, facts.reason
+        return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}" if queue else ""
 
     def start(self) -> None:
-        """Do nothing: they are followed when a job names a queue."""
+        """Do nothing: they are followed when they are needed."""
 
     def stop(self) -> None:
         """Follow them no more."""
@@ -151,7 +150,7 @@ class Workloads:
                 self._store,
                 kind,
                 workload_facts,
-                {_BY_JOB: lambda facts: (_index(facts.kind, facts.job),) if facts.kind else ()},
+                {_BY_JOB: lambda facts: (str(facts.job),)},
                 clock=self._clock,
             )
             informer.add_handler(self._changed)
@@ -160,9 +159,5 @@ class Workloads:
 
     def _changed(self, event: InformerEvent[WorkloadFacts]) -> None:
         facts = event.new or event.old
-        if event.old != event.new and facts is not None and facts.kind:
-            self._wake(facts.job)  # its name is its trial's; that of a foreign job is no trial's, and costs nothing
-
-
-def _index(kind: str, job: Key) -> str:
-    return f"{kind} {job}"
+        if event.old != event.new and facts is not None:
+            self._wake(facts.job)  # a foreign one is no trial's key, and costs nothing

@@ -7,6 +7,7 @@ namespace, volumes left by an earlier experiment, and requests about objects tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,13 @@ from katib.api.algorithms import AlgorithmCatalog
 from katib.api.decoding import decode
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission, decode_experiment
+from katib.api.names import LEARNS_FROM_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ExperimentStatus, ResumePolicy
 from katib.api.validation import validate_update
 from katib.api.validation.update import COUNTS, FIXED_FIELDS, changed_fields
 from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.cluster.template_warnings import template_errors, template_warnings
-from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.errors import FieldError, InvalidError, KatibError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
 
@@ -103,7 +105,13 @@ class ExperimentAdmission:
             return ALLOWED
         if review.operation == "UPDATE":
             return self._edited(submission, review)
-        return Verdict(allowed=True, patched=with_raw_defaults(review.object, submission.experiment))
+        patched = with_raw_defaults(review.object, submission.experiment)
+        with suppress(KatibError):  # what cannot be looked up is not learned from
+            if found := StoredObjects(self.store).found_experiments(submission.experiment):
+                metadata = patched["metadata"]
+                annotations = {**(metadata.get("annotations") or {}), LEARNS_FROM_ANNOTATION: ",".join(found)}
+                patched = {**patched, "metadata": {**metadata, "annotations": annotations}}
+        return Verdict(allowed=True, patched=patched)
 
     def validate(self, review: Review) -> Verdict:
         """Return whether an experiment may be stored, with all errors or with what will surprise.

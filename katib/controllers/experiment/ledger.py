@@ -207,6 +207,8 @@ class TrialLedger:
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
+        if old is not None and new is not None and _counts_alike(old, new):
+            return
         with self._lock:
             is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
             experiment = Key("", "") if old is None else experiment_of(old)
@@ -285,6 +287,19 @@ class TrialLedger:
         if not account.places:
             del self._accounts[key]
         return order
+
+
+def _counts_alike(old: Trial, new: Trial) -> bool:
+    """Return whether nothing changed that is counted of a trial that has not ended, as when it is Created."""
+    before, after = old.metadata, new.metadata
+    return (
+        trial_state(old) is trial_state(new)
+        and trial_state(new) in ACTIVE
+        and before.labels == after.labels
+        and before.owner_references == after.owner_references
+        and HOLDS_ANNOTATION not in after.annotations
+        and HOLDS_ANNOTATION not in before.annotations
+    )
 
 
 def experiment_of(trial: Trial) -> Key:

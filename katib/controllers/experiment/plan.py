@@ -333,8 +333,8 @@ def _ending(seen: Observed) -> Ending | None:
 
 def _budget_spent(seen: Observed) -> Ending | None:
     """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
-    uses, budget = seen.counts.uses, seen.budget
-    if uses is None or budget is None:
+    uses = seen.counts.uses
+    if uses is None or (budget := seen.budget) is None:
         return None
     cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
     if not uses.is_spent(budget, seen.now):
@@ -495,7 +495,8 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active) + seen.counts.paused, 0)
-    asked, ahead = is_asked(seen.experiment), ahead_count(seen.experiment)
+    asked = is_asked(seen.experiment)
+    ahead = ahead_count(seen.experiment) if asked else 0
     if asked:
         slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:

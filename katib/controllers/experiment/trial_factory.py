@@ -71,13 +71,12 @@ class TrialFactory:
         Raises:
             InvalidError: The template cannot be rendered with it.
         """
-        rendered = None if is_asked(experiment) else self._rendered(experiment, assignment)
+        rendered = None
+        if not is_asked(experiment):
+            rendered = self.template_of(experiment).render(
+                assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
+            )
         return trial_of(experiment, assignment, rendered).encode()
-
-    def _rendered(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
-        return self.template_of(experiment).render(
-            assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
-        )
 
     def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
         return usable_data(self._config_maps.find(key), experiment.namespace)

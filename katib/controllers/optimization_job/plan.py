@@ -59,7 +59,8 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
             return JobPlan(job.status, create=True)
         return JobPlan(failed(job.status, "ExperimentDeleted", "The Experiment of the job was deleted", now))
     if not is_owned_by(experiment, job):
-        if not experiment.metadata.owner_references and _is_made_of(experiment, job):
+        is_made_of_it = experiment.metadata.labels.get(OPTIMIZATION_JOB_LABEL) == job.name
+        if is_made_of_it and not experiment.metadata.owner_references:
             return JobPlan(job.status, adopt=True)
         message = f"Experiment {experiment.name} is there and not of this job; delete it, or use another name"
         return JobPlan(failed(job.status, CREATION_FAILED, message, now))
@@ -69,10 +70,6 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
 def failed(status: OptimizationJobStatus, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
     """Return the status of a job that failed."""
     return _with(status, FAILED, reason, message, now)
-
-
-def _is_made_of(experiment: Experiment, job: OptimizationJob) -> bool:
-    return experiment.metadata.labels.get(OPTIMIZATION_JOB_LABEL) == job.name
 
 
 def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:

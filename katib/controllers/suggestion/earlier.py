@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from katib.api.conditions import set_condition
+from katib.api.learned_experiments import learned_experiments
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE, ELIGIBLE, objective_number, trial_state
 from katib.api.types import (
@@ -61,15 +62,15 @@ class EarlierTrialsReader:
 
     def read(self, key: Key, experiment: Experiment) -> EarlierTrials:
         """Return the earlier trials of an experiment as they are now."""
-        start = experiment.spec.warm_start
-        if start is None:
+        start, names = experiment.spec.warm_start, learned_experiments(experiment)
+        if start is None and not names:
             return EarlierTrials()
-        sources = [self._trials_of(Key(key.namespace, name)) for name in start.experiments]
+        sources = [self._trials_of(Key(key.namespace, name)) for name in names]
         versions = (experiment.metadata.uid, *((uid, version) for s in sources for uid, version, _ in s.versions()))
         known = self._known.get(key)
         if known is None or known[0] != versions:
             found = (trial for source in sources for trial in source)
-            listed = (_as_trial(trial, i) for i, trial in enumerate(start.trials))
+            listed = (_as_trial(trial, i) for i, trial in enumerate(start.trials if start is not None else ()))
             known = versions, fitting(experiment, (*found, *listed))
             self._known[key] = known
         return known[1]

@@ -172,13 +172,14 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
         BaseException: What the call raised, if it is no error of ours: a bug somewhere.
     """
     status = seen.suggestion.status
-    started = {"start_time": status.start_time or now, "earlier_trials": seen.earlier}
-    status = _with(status, states.created(status.conditions, now), **started)
+    conditions = states.created(status.conditions, now)
+    if seen.is_ready and not seen.failure:
+        conditions = states.deployment_ready(conditions, now)
+    status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
     if seen.failure:
         return _given_up(status, seen.failure, now)
     if not seen.is_ready:
         return _waiting(seen, status, now)
-    status = _with(status, states.deployment_ready(status.conditions, now))
     if seen.streak is not None and seen.streak.next_try > moment:
         return Step(status, streak=seen.streak, retry_after_seconds=seen.streak.next_try - moment)
     return _conversation(seen, settings, status, now, moment)

@@ -26,15 +26,17 @@ class JobCaches:
     Jobs that these informers do not show are strays: known by their keys only, and asked for by name.
 
     Args:
-        store: Where jobs are. It may leave out those without `katib.api.names.JOB_LABEL`.
+        store: Where jobs are.
         known: Kinds that are followed from the start; their owner starts and stops the informers.
         clock: For the informers.
         decode: Turns a job into what is remembered of it.
         follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
             rights may be missing. It catches up by itself.
+        shows_labelled: Whether the store leaves out jobs without `katib.api.names.JOB_LABEL`.
         thread: Where the informers take turns; None: each has a thread of its own.
 
     Attributes:
+        shows_labelled: Whether a job that loses its label on its way is not shown, nor its event.
         strays: The jobs that are there and that no informer shows, as far as that has been noted.
     """
 
@@ -46,12 +48,14 @@ class JobCaches:
         *,
         decode: Callable[[Object], Object] = identity,
         follows_new: bool = False,
+        shows_labelled: bool = False,
         thread: SharedThread | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._decode = decode
         self._follows_new = follows_new
+        self.shows_labelled = shows_labelled
         self._thread = thread
         self._handlers: list[Handler[Object]] = []
         self._lock = Lock()

@@ -162,6 +162,7 @@ class Observed:
         is_ending: Whether programs of its job may still run though the job is not there any more.
         is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
             then says that the trial is created and that it runs.
+        may_lose_event: Whether that event does not come where a job has lost its label on its way.
     """
 
     trial: Trial
@@ -171,6 +172,7 @@ class Observed:
     verdict: str = ""
     is_ending: bool = False
     is_announced: bool = False
+    may_lose_event: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
     refusal_patience_seconds: float = 60.0
@@ -211,11 +213,13 @@ def plan_trial(seen: Observed) -> TrialPlan:
     status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
-    if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
+    # How a job ends that is going away says nothing of it: only one that ended before anybody deleted it counts.
+    has_ended = seen.job is not None and not seen.job.is_going and seen.job.ended_at is not None
+    if not has_ended and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
         event = _job_event(seen, "JobCreated", "been created")
-        again = JOB_EVENT_SECONDS if seen.is_announced else None
+        again = JOB_EVENT_SECONDS if seen.is_announced and seen.may_lose_event else None
         return TrialPlan(status=status, create_job=True, event=event, again_after_seconds=again)
     return _judged(seen, status, seen.job)
 
@@ -315,11 +319,6 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
     running = find_condition(status.conditions, TrialCondition.RUNNING)
     why = "" if running is None else running.message.removeprefix(STOPPING_WORDS)
     return _early_stopped(seen, _running(status, seen.now), why)
-
-
-def _ended_by_itself(job: JobView | None) -> bool:
-    """Return whether a job ended before anybody deleted it. How one ends that is going away says nothing of it."""
-    return job is not None and not job.is_going and job.ended_at is not None
 
 
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:

@@ -112,6 +112,7 @@ class TrialReconciler:
         self._verdict_of = verdict_of
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
+        self._may_lose_events = caches.jobs.shows_labelled
         self._observations = observations
         self._events = events
         self._clock, self._started = clock, clock.now()
@@ -181,6 +182,12 @@ class TrialReconciler:
         report = _NO_REPORT if is_ending else self._report(trial, view, job, now)
         if report is None:
             return DONE  # the answer wakes us
+        is_announced = (
+            job is None
+            and trial_state(trial) in ACTIVE
+            and trial.metadata.uid not in self._may_have_job
+            and self._jobs.is_followed(trial)
+        )
         plan = plan_trial(
             Observed(
                 trial,
@@ -189,7 +196,8 @@ class TrialReconciler:
                 log_refusal=report.refusal,
                 verdict=self._verdict_of(trial),
                 is_ending=is_ending,
-                is_announced=job is None and trial_state(trial) in ACTIVE and self._is_announced(trial),
+                is_announced=is_announced,
+                may_lose_event=self._may_lose_events,
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
                 refusal_patience_seconds=self._settings.refusal_patience_seconds,
@@ -287,10 +295,6 @@ class TrialReconciler:
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
         return Result(plan.again_after_seconds)
-
-    def _is_announced(self, trial: Trial) -> bool:
-        """Return whether the event of a new job will bring us back at once."""
-        return trial.metadata.uid not in self._may_have_job and self._jobs.is_followed(trial)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.

@@ -262,8 +262,8 @@ class JobController:
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
         run = self._runs.get(key)
-        for record in () if run is None else run.records:
-            if record.pulling and not record.is_finished:
+        for pod in () if run is None else run.pods:
+            if (record := pod.record).pulling and not record.is_finished:
                 return record.pulling
         return ""
 
@@ -433,10 +433,10 @@ class JobController:
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
-        now, standing = self._clock.monotonic(), run.standing
-        if standing == run.reported or run.is_over:
+        if run.is_over or (standing := run.standing) == run.reported:
             run.unreported = None
             return None
+        now = self._clock.monotonic()
         if run.unreported is None or run.unreported[0] != standing:
             run.unreported = standing, now
         left = run.unreported[1] + self._settings.settle_seconds - now
@@ -448,7 +448,7 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
-        if not run.restarted and not run.retrying and not decision.status.get("conditions"):
+        if not run.restarted and not run.retrying and not _retrying(decision.status):
             return
         decisions = []
         while run.restarted:

@@ -139,7 +139,10 @@ def prepare_pod(
         request=request,
         cannot_start=problem,
         annotations=dict(identity.annotations),
-        images=_images(spec),
+        images={
+            container.get("name", ""): container.get("image", "")
+            for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        },
         holder=_holder(job, tools.owner),
         slots=wanted.slots,
     )
@@ -158,11 +161,6 @@ def _holder(job: Object, owner: JobOwner) -> str:
     """Return for whom pods lease resources, in the words of a user."""
     experiment = owner.pod_labels(job).get(EXPERIMENT_LABEL)
     return f"experiment {experiment}" if experiment else f"job {Key.of(job).name}"
-
-
-def _images(spec: Mapping[str, Any]) -> dict[str, str]:
-    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return {container.get("name", ""): container.get("image", "") for container in containers}
 
 
 def _new_directory(wanted: Path) -> Path:
@@ -223,10 +221,11 @@ def _containers(
         target.mkdir(parents=True, exist_ok=True)
     for target in (directory, *further.values()) if in_images else ():
         target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    trial = trial_name(job)
     ours = {
         **wanted.defaults,
         **tools.metrics.variables(job),
-        "KATIB_TRIAL_NAME": trial_name(job),
+        "KATIB_TRIAL_NAME": trial,
         "KATIB_TRIAL_DIR": str(directory),
     }
     checkpoint = tools.owner.checkpoint(job)
@@ -260,7 +259,7 @@ def _containers(
         paths=further,
         visible=tools.settings.visible,
         network=network,
-        labels={"katib.namespace": identity.namespace, "katib.trial": trial_name(job), "katib.pod": identity.name},
+        labels={"katib.namespace": identity.namespace, "katib.trial": trial, "katib.pod": identity.name},
     )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []

@@ -95,24 +95,24 @@ class Loop:
         self._stopping = True
 
     def _run(self) -> None:
+        patience = self._fire()
         while not self._stopping:
-            for key, _ in self._selector.select(self._patience()):
+            for key, _ in self._selector.select(patience):
                 self._guarded(key.data)
             for _ in range(len(self._calls)):
                 self._guarded(self._calls.popleft())
-            self._fire()
+            patience = self._fire()
 
-    def _patience(self) -> float | None:
-        if self._calls:
-            return 0.0
-        return max(0.0, self._timers[0][0] - self._clock.monotonic()) if self._timers else None
-
-    def _fire(self) -> None:
+    def _fire(self) -> float | None:
+        """Make the calls that are due; return for how long nothing is to be done, None: until something happens."""
         now = self._clock.monotonic()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
             if timer.call is not None:
                 self._guarded(timer.call)
+        if self._calls:
+            return 0.0
+        return max(0.0, self._timers[0][0] - self._clock.monotonic()) if self._timers else None
 
     def _guarded(self, call: Call) -> None:
         """Make a call; a bug in one pod must not take the others along."""

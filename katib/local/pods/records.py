@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from katib.api.failure_text import pod_title
 from katib.backoff import Backoff
@@ -21,6 +22,9 @@ class Phase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+
+    def __init__(self, word: str) -> None:
+        self.is_final = word in {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +161,14 @@ class PodRecord:
         """What texts about a failure call it."""
         return pod_title(self.name, self.replica)
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether nothing more happens to it."""
-        return self.phase in {Phase.SUCCEEDED, Phase.FAILED}
+    if TYPE_CHECKING:
+
+        @property
+        def is_finished(self) -> bool:
+            """Whether nothing more happens to it."""
+
+    else:  # the same, without a frame of the interpreter
+        is_finished = property(attrgetter("phase.is_final"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,7 +345,9 @@ class Tokens:
                 if self._table is not None and not whole.is_empty:
                     taken = self._table.take(first.holder, whole, free, first.since)
                 if not isinstance(taken, Refusal):
-                    self._grant(first, (*shares, *taken))
+                    self._queue.popleft()
+                    self._reason = ""
+                    first.granted(self._lease(request, (*shares, *taken), first.holder))
                     continue
                 reason, again = taken.reason or self._reason, taken.again_seconds
             # those behind it wait too, see law 2
@@ -363,11 +365,6 @@ class Tokens:
                 self._table.wait_no_more()
         if self._table is not None and not self._table.flush():
             self._look_in(LOOK_SECONDS)
-
-    def _grant(self, first: _Waiting, gpus: tuple[str, ...]) -> None:
-        self._queue.popleft()
-        self._reason = ""
-        first.granted(self._lease(first.request, gpus, first.holder))
 
     def _lease(self, request: Request, cards: tuple[str, ...], holder: str) -> Lease:
         """Take something that is free."""

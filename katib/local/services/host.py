@@ -16,7 +16,7 @@ from katib.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog
-    from katib.api.types import AlgorithmSpec, Experiment
+    from katib.api.types import Experiment
     from katib.local.processes.client import Processes
     from katib.rpc.clients import ServiceClient
     from katib.rpc.connection import Connection
@@ -84,7 +84,7 @@ class ServiceHost:
         user = (experiment.namespace, experiment.name)
         wanted = _services_of(experiment)
         found = [self._connection(service, user) for service in wanted]  # all of them, so that both start at once
-        connections = tuple([connection for connection in found if connection is not None])
+        connections = tuple(filter(None, found))
         if len(connections) < len(wanted):
             return None
         return self._client(user, wanted, connections)
@@ -206,11 +206,7 @@ class ServiceHost:
 def _services_of(experiment: Experiment) -> list[ServiceId]:
     """Return the suggestion service, then the early stopping service if the experiment wants one."""
     spec = experiment.spec
-    services = [ServiceId(_name(spec.algorithm))]
+    services = [ServiceId("" if spec.algorithm is None else spec.algorithm.algorithm_name)]
     if spec.early_stopping is not None:
-        services.append(ServiceId(_name(spec.early_stopping), early_stopping=True))
+        services.append(ServiceId(spec.early_stopping.algorithm_name, early_stopping=True))
     return services
-
-
-def _name(algorithm: AlgorithmSpec | None) -> str:
-    return "" if algorithm is None else algorithm.algorithm_name

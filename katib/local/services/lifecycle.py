@@ -44,13 +44,14 @@ class Lifecycle:
     last_error: str = ""
     waiting_for: str = ""
 
-    def takes(self, user: User | None) -> bool:
-        """Return whether it can be used; one that comes new to a failed service gets a new attempt elsewhere."""
-        failed_for_others = self.phase is Phase.FAILED and user not in self.users
-        return not (self.stopping or self.phase is Phase.STOPPED or failed_for_others)
+    def used(self, user: User | None, now: float) -> Lifecycle | None:
+        """Return the state with a user more, None for one that only puts off the idle end.
 
-    def used(self, user: User | None, now: float) -> Lifecycle:
-        """Return the state with a user more, None for one that only puts off the idle end."""
+        Returns:
+            None when it can be used no more; one that comes new to a failed service gets a new attempt elsewhere.
+        """
+        if self.stopping or self.phase is Phase.STOPPED or (self.phase is Phase.FAILED and user not in self.users):
+            return None
         return replace(self, idle_since=now, users=self.users if user is None else self.users | {user})
 
     def released(self, user: User, now: float) -> Lifecycle:

@@ -103,10 +103,9 @@ class Supervisor:
     def use(self, user: User | None = None) -> bool:
         """Keep the service for a user, None to put off its idle end; False when it is too late for that."""
         with self._changed:
-            if not self._state.takes(user):
-                return False
-            self._state = self._state.used(user, self._clock.monotonic())
-            return True
+            used = self._state.used(user, self._clock.monotonic())
+            self._state = used or self._state
+            return used is not None
 
     def release(self, user: User) -> None:
         """Forget a user."""

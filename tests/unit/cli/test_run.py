@@ -73,6 +73,12 @@ def test_experiments_to_learn_from_are_added_to_those_of_the_file(
     assert demo["warmStart"] == {"experiments": ["first", "second"]}
 
 
+def test_auto_learns_from_nothing_where_that_is_wanted(katib: Katib, file: Path, service: MemoryTuningService) -> None:
+    assert katib("run", str(file), "--learn-from", "none").code == 0
+    (demo,) = service.experiments()
+    assert demo.metadata.annotations["katib.kubeflow.org/learns-from"] == "none"
+
+
 def test_a_table_that_cannot_be_used_is_refused_before_anything_runs(
     katib: Katib, file: Path, tmp_path: Path, service: MemoryTuningService
 ) -> None:

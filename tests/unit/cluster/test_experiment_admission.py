@@ -115,6 +115,20 @@ def test_defaults_are_those_of_every_home(world: World) -> None:
     assert world.defaults(found) == found
 
 
+def test_a_new_one_for_auto_says_which_ended_experiments_it_learns_from(world: World) -> None:
+    best = {"parameterAssignments": [{"name": "lr", "value": "0.02"}]}
+    ended = {"conditions": [{"type": "Succeeded", "status": "True"}], "completionTime": "2026-01-01T00:00:00Z"}
+    status = {**ended, "trialsSucceeded": 10, "currentOptimalTrial": best}
+    before = world.store.create(an_experiment(name="before", namespace="team"))
+    world.store.update_status({**before, "status": status})
+    raw = an_experiment(namespace="team", algorithm={"algorithmName": "auto"})
+
+    found = world.defaults(raw)
+
+    assert found["metadata"]["annotations"] == {"katib.kubeflow.org/learns-from": "before"}
+    assert world.create(raw).allowed
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_an_example_gets_every_default_and_keeps_what_it_says(world: World, name: str) -> None:
     raw, *_ = yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from katib.api.failure_text import failure_cause
-from katib.api.types import CollectorSpec, MetricsCollectorSpec
+from katib.api.job_kinds import is_suspended
+from katib.api.types import CollectorSpec, MetricsCollectorSpec, Trial
+from katib.cluster.leader.leading import judged_part
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
-from katib.cluster.pods.workloads import WorkloadFacts, workload_facts
+from katib.cluster.pods.workloads import WORKLOADS, WorkloadFacts, Workloads, workload_facts
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
@@ -334,6 +336,25 @@ def test_what_ends_because_its_job_is_suspended_counts_for_nothing(store: Memory
     assert "pod new" in pods.update_of(suspended).last_failure
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec", "kept"),
+    [
+        ("batch/v1", "Job", {"suspend": True, "template": {}}, {"suspend": True}),
+        ("kubeflow.org/v1", "TFJob", {"runPolicy": {"suspend": True}}, {"runPolicy": {"suspend": True}}),
+        ("ray.io/v1", "RayJob", {"suspend": True, "entrypoint": "x"}, {"suspend": True}),
+        ("batch/v1", "Job", {"suspend": False}, None),
+    ],
+)
+def test_what_is_kept_of_a_job_says_that_it_is_suspended(
+    api_version: str, kind: str, spec: dict[str, Any], kept: dict[str, Any] | None
+) -> None:
+    metadata = {"name": "demo-1", "ownerReferences": [{"kind": "Trial"}]}
+    part = judged_part({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+
+    assert part.get("spec") == kept
+    assert is_suspended(part) is (kept is not None)
+
+
 ROOM = {"type": "QuotaReserved", "status": "False", "message": "2 more  needed."}
 EVICTED = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": ""}
 RESERVED = {"type": "QuotaReserved", "status": "True", "message": "Quota reserved in ClusterQueue team"}
@@ -358,7 +379,30 @@ def test_what_kueue_says_of_a_job(status: dict[str, Any], reason: str) -> None:
     metadata = {"name": "job-demo-1", "namespace": "default", "ownerReferences": [{"name": "x", "kind": "Gizmo"}]}
     facts = workload_facts({"metadata": metadata, "status": status})
 
-    assert facts == WorkloadFacts("", Key("default", ""), reason)
+    assert facts == WorkloadFacts(Key("default", ""), "", reason)
+
+
+def test_a_job_that_kueue_queues_by_itself_says_so_once_it_is_suspended() -> None:
+    store, kind = MemoryStore(frozenset()), WORKLOADS[1]
+    workloads = Workloads(store, lambda asked: asked == kind, SystemClock())
+    job = store.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo-1", "namespace": "default"}}
+    )
+    owners = [{"name": "demo-1", "kind": "Job", "uid": job["metadata"]["uid"], "controller": True}]
+    metadata = {"name": "job-demo-1", "namespace": "default", "ownerReferences": owners}
+    made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"queueName": "all"}}
+    store.create({**made, "status": {"conditions": [ROOM]}})
+    runs = trial("demo-1", holding("Running"))
+    waits = trial("demo-1", holding("Running", "TrialSuspended", status="False"))
+
+    def said_by(made: Trial) -> str:
+        workloads.words_of(made)
+        workloads.look()
+        return workloads.words_of(made)
+
+    assert said_by(runs) == ""
+    eventually(lambda: said_by(waits) == "waits in Kueue's queue all: 2 more needed", picture=lambda: said_by(waits))
+    workloads.stop()
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,13 @@ class Cluster:
         self.observations = MemoryObservationLog()
         clock = SystemClock()
         self.caches = Caches.of(
-            self.direct, [], clock, decode_job=judged_part, follows_new_jobs=True, job_store=self.jobs
+            self.direct,
+            [],
+            clock,
+            decode_job=judged_part,
+            follows_new_jobs=True,
+            job_store=self.jobs,
+            shows_labelled_jobs=True,
         )
         self.surveys = 0
         self.fail: Callable[[], None] = lambda: None

@@ -85,7 +85,7 @@ def _finish(
 def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=True)
     status = _status(_stopped(counts, counts.active), conditions, None)
-    return Plan(status, stop=tuple(p.name for p in counts.active), waiting="the job is suspended")
+    return Plan(status, stop=tuple(p.name for p in counts.active), waiting="its job is suspended")
 
 
 def _go_on(

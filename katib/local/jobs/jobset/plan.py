@@ -323,7 +323,7 @@ class _Planning:
             jobs,
             status=self._status(conditions),
             started_at=None if suspend else self.observed.started_at or self._now,
-            waiting="the job is suspended" if suspend else jobs.waiting,
+            waiting="its job is suspended" if suspend else jobs.waiting,
             memory={**self.observed.memory, "jobset": self.state},
         )
 

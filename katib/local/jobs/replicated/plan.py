@@ -141,7 +141,7 @@ class _Planning:
         return Plan(
             self._status(conditions, replicas=self._no_replicas(), suspended=True),
             stop=tuple(p.name for p in self._going),
-            waiting="the job is suspended",
+            waiting="its job is suspended",
             memory=_Memory(first=len(self.observed.pods), needs_addresses=bool(self.observed.pods))._asdict(),
         )
 

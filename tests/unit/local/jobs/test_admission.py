@@ -167,7 +167,8 @@ def test_rules_of_a_job(spec: dict[str, Any], pod: dict[str, Any], expected: lis
 @pytest.mark.parametrize(
     ("spec", "notice"),
     [
-        ({"suspend": True}, "spec.suspend: every trial starts suspended and waits until its Job is resumed"),
+        ({"suspend": True}, ("spec.suspend: every trial starts suspended and waits until its Job is resumed, "
+         "unless it names a queue of Kueue, which is not here")),
         ({"parallelism": 0}, "spec.parallelism: with 0 no pod is started, so every trial waits forever"),
         ({"completions": 2}, "spec.completions: the metrics of all pods go to one trial, in the order they arrive"),
         ({"selector": {"matchLabels": {"a": "b"}}},

@@ -220,7 +220,8 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
         (job(PYTORCH, policy={"cleanPodPolicy": "None"}, Worker=1),
          "t.spec.runPolicy.cleanPodPolicy: replicas that still run when the job is over are stopped here"),
         (job(PYTORCH, policy={"suspend": True}, Worker=1),
-         "t.spec.runPolicy.suspend: every trial starts suspended and waits until its job is resumed"),
+         ("t.spec.runPolicy.suspend: every trial starts suspended and waits until its job is resumed, "
+         "unless it names a queue of Kueue, which is not here")),
         (job(PYTORCH, policy={"ttlSecondsAfterFinished": 0}, Worker=1),
          ("t.spec.runPolicy.ttlSecondsAfterFinished: with 0 a cluster may remove the job before its trial is "
          "judged; here it stays until then")),

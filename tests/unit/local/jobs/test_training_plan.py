@@ -422,7 +422,7 @@ class TestSuspension:
     def test_a_job_that_is_suspended_from_the_start_runs_nothing(self) -> None:
         t = pytorch(suspend=True)
 
-        assert (t.pods, t.plan().waiting) == ([], "the job is suspended")
+        assert (t.pods, t.plan().waiting) == ([], "its job is suspended")
 
     def test_resuming_waits_until_the_old_processes_are_gone(self) -> None:
         t = pytorch()

@@ -39,15 +39,15 @@ def test_without_users_it_stops_after_a_while_and_a_user_keeps_it() -> None:
 
 
 def test_one_that_stops_takes_no_user() -> None:
-    assert a_state().takes(ONE)
-    assert not a_state(stopping=True).takes(ONE)
-    assert not a_state(phase=Phase.STOPPED).takes(None)
+    assert a_state().used(ONE, 1.0)
+    assert not a_state(stopping=True).used(ONE, 1.0)
+    assert not a_state(phase=Phase.STOPPED).used(None, 1.0)
 
 
 def test_a_failed_service_stays_with_its_users_and_leaves_others_to_a_new_attempt() -> None:
     failed = a_state(phase=Phase.FAILED, users=frozenset({ONE}))
 
-    assert (failed.takes(ONE), failed.takes(TWO), failed.takes(None)) == (True, False, False)
+    assert [bool(failed.used(user, 1.0)) for user in (ONE, TWO, None)] == [True, False, False]
 
 
 def test_processes_that_answer_nothing_end_it_after_three_in_a_row_with_growing_pauses() -> None:

@@ -150,16 +150,6 @@ def test_values_of_any_size_are_survived() -> None:
         assert len(texts(algorithm, trials, first=7)) == 1
 
 
-def test_earlier_trials_take_the_place_of_the_design() -> None:
-    algorithm = algorithm_for("gp", settings=SEEDED)
-    points = texts(algorithm_for("random", settings=SEEDED), [], first=0, count=15)
-    earlier = [PastTrial(f"e{i}", Outcome.MEASURED, p, bowl(p), is_earlier=True) for i, p in enumerate(points)]
-
-    (point,) = texts(algorithm, earlier, first=0)
-
-    assert bowl(point) < 0.02
-
-
 def constrained() -> GaussianProcess:
     constraint = MetricConstraint(metric_name="size", max=1)
     return GaussianProcess(replace(problem_for("gp", settings=SEEDED), constraints=(constraint,)))

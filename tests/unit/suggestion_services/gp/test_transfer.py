@@ -40,9 +40,9 @@ def test_a_source_has_the_weight_with_which_it_ranks_the_trials() -> None:
 
     assert agreement(np.exp(scores), scores) == 1
     assert agreement(-scores, scores) == 0
-    assert agreement(scores[:2], scores[:2]) == 0, "two trials say nothing"
+    assert agreement(scores[:3], scores[:3]) == 0, "three trials say nothing"
     assert 0 < agreement(np.array([1.0, 0, 3, 2, 5, 4, 7, 6, 9, 8]), scores) < 1
-    assert agreement(np.array([0.0, 2, 1]), np.arange(3.0)) == 0, "of three trials all have to agree"
+    assert agreement(np.array([0.0, 2, 1, 3]), np.arange(4.0)) == 0, "of four trials all have to agree"
 
 
 def test_a_guess_is_no_larger_than_one_source_would_make_it() -> None:
@@ -124,25 +124,29 @@ def test_gp_says_from_what_it_learns_and_forgets_a_source_that_disagrees() -> No
     assert ", unlike (0%), the file (" in algorithm.explain()
 
 
-def test_the_first_points_are_those_that_the_sources_would_try() -> None:
-    algorithm = algorithm_for("gp", PARAMETERS, settings={"random_state": 1})
-    known = [*earlier(lambda p: bowl(p, 0.2), "first", 21), *earlier(lambda p: bowl(p, 0.8), "second")]
+def test_a_source_that_ranks_the_first_points_has_one_of_the_design_and_others_cost_nothing() -> None:
+    alike, unlike = earlier(lambda p: 9 * bowl(p) - 5, "alike"), earlier(lambda p: -bowl(p), "unlike", 21)
+    settings = {"random_state": 1}
+    own = search(algorithm_for("gp", PARAMETERS, settings=settings), bowl, budget=8)
 
-    first, second = texts(algorithm, known, first=0, count=2)
+    def suggested(known: Sequence[PastTrial], k: int) -> Assignments:
+        (point,) = texts(algorithm_for("gp", PARAMETERS, settings=settings), [*known, *own[:k]], first=k)
+        return point
 
-    assert bowl(first, 0.2) < 0.05
-    assert bowl(second, 0.8) < 0.05
+    assert [suggested(unlike, k) for k in range(8)] == [trial.assignments for trial in own]
+    assert [suggested([*unlike, *alike], k) for k in range(3)] == [trial.assignments for trial in own[:3]]
+    assert bowl(suggested([*unlike, *alike], 3)) < 0.02
 
 
-def test_ranks_take_the_values_of_this_experiment_and_thin_as_it_grows() -> None:
+def test_ranks_count_once_they_agree_take_the_values_of_this_experiment_and_thin_as_it_grows() -> None:
     known = earlier(lambda p: 100 * bowl(p) - 20)
     ranks = EarlierRanks(problem_for("tpe", PARAMETERS))
-    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=10)
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=30)
 
-    at_first, later = ranks.values(known), ranks.values([*known, *own])
+    at_first, sooner, later = ranks.values(known), ranks.values([*known, *own[:10]]), ranks.values([*known, *own])
 
-    assert len(at_first) == 20
-    assert 0 < len(later) <= 10
+    assert not at_first
+    assert 0 < len(later) < len(sooner) <= 10
     values = [trial.objective for trial in own]
     best = min(known, key=lambda trial: trial.objective).name
     assert later[best] == min(later.values()) == min(values)
@@ -150,3 +154,20 @@ def test_ranks_take_the_values_of_this_experiment_and_thin_as_it_grows() -> None
     assert all(map(math.isfinite, later.values()))
     unlike = earlier(lambda p: -bowl(p), "unlike")
     assert ranks.values([*unlike, *own]) == {}
+    assert ranks.weights == {"unlike": 0}
+
+
+def test_tpe_tries_the_best_of_each_source_and_is_its_own_search_beside_one_that_disagrees() -> None:
+    unlike, failed = earlier(lambda p: -bowl(p), "unlike"), {"x": "0.5", "y": "0.5", "z": "0.5"}
+    labels = {EXPERIMENT_LABEL: "unlike"}
+    unlike.append(PastTrial("unlike-bad", Outcome.BAD, failed, labels=labels, is_earlier=True))
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=15)
+    tpe = algorithm_for("tpe", PARAMETERS, settings={"random_state": 1})
+
+    first, second = texts(tpe, [*earlier(bowl), *unlike], first=0, count=2)
+    third = texts(tpe, [*unlike, *own], first=15)
+
+    assert first == min(earlier(bowl), key=lambda trial: trial.objective).assignments
+    assert second == max(unlike[:-1], key=lambda trial: bowl(trial.assignments)).assignments
+    assert third == texts(algorithm_for("tpe", PARAMETERS, settings={"random_state": 1}), own, first=15)
+    assert tpe.explain().startswith("tpe learns from earlier trials of unlike (0%)")
