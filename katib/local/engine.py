@@ -68,6 +68,7 @@ from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
+from katib.local.slurm.script import HOST_FILE
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome
 from katib.local.trials.checkpoints import CheckpointRetention
@@ -386,6 +387,7 @@ class Engine:
             python_path({} if machine.images is not None else os.environ),
             self._observations.read,
             self._observations.rewind,
+            HOST_FILE if self._slurm_options is not None else "",
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import MetricLog
@@ -27,6 +27,9 @@ from metrics_collector.collector import Collector, collector_for, output_parser,
 from metrics_collector.parsers import Parser
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
+
+if TYPE_CHECKING:
+    from metrics_collector.sources.scraping import Answer, Endpoint
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
@@ -71,6 +74,7 @@ class TrialMonitors:
         sdk_variables: What else is in the environment of a trial with the collector Push.
         stored: Returns what the log holds of a trial.
         rewind: Removes from it a step and all later ones.
+        host_file: In the directory of a pod, the name of the machine where it runs; empty: it runs on this one.
     """
 
     def __init__(
@@ -84,7 +88,9 @@ class TrialMonitors:
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
         rewind: Callable[[str, int], None] = lambda _trial_name, _step: None,
+        host_file: str = "",
     ) -> None:
+        self._host_file = host_file
         self._read_stored = stored
         self._rewind = rewind
         self._stored: dict[str, StoredReadings] = {}
@@ -165,7 +171,12 @@ class TrialMonitors:
 
             http_get = (spec.source and spec.source.http_get) or {}
             ports = [port] if (port := self._ports.get(trial.name)) else []
-            return PrometheusEndpoint([*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)], names)
+            endpoints = [*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)]
+            if self._host_file:
+                return PrometheusEndpoint(
+                    endpoints, names, scrape=partial(_scrape_at, directory.parent / self._host_file)
+                )
+            return PrometheusEndpoint(endpoints, names)
         return None
 
     def may_outlive(self, job: Object) -> bool:
@@ -242,6 +253,21 @@ class TrialMonitors:
         reached = self._reached.pop(trial.name, None)
         rewind = None if reached is None else Rewind(reached, partial(self._rewind, trial.name))
         return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
+
+
+def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
+    """Ask an endpoint of the machine that a file names.
+
+    Raises:
+        ScrapeError: There is no answer, or it is not known yet where the program runs.
+    """
+    from metrics_collector.sources.scraping import LOCAL_HOST, ScrapeError, scrape
+
+    try:
+        host = host_file.read_text().strip()
+    except OSError as error:
+        raise ScrapeError("is on a machine that is not known yet", is_unreachable=True) from error
+    return scrape(replace(endpoint, host=host) if endpoint.host == LOCAL_HOST else endpoint)
 
 
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
