@@ -453,9 +453,6 @@ class Engine:
         """Have the early stopping of experiments look at new readings at once."""
         self._look_at_readings({experiment_of(trial) for trial in self._monitors.followed(trial_names)})
 
-    def _reported(self, trial: Trial) -> None:
-        self._look_at_readings({experiment_of(trial)})
-
     def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
         self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
 
@@ -476,7 +473,9 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(self._observations, self._reported, self._ended_by_caller)
+        callers = CallersLog(
+            self._observations, lambda trial: self._look_at_readings({experiment_of(trial)}), self._ended_by_caller
+        )
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(

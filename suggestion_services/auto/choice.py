@@ -52,7 +52,7 @@ class Facts:
         n_constraints: Bounds on metrics.
         budget: The most trials; None when there is no limit.
         parallel: Trials that run at once; 0 when it was not said.
-        n_ended: Trials whose result is known.
+        n_ended: Trials of this experiment whose result is known.
         seconds: Median duration of a trial; NaN when unknown.
         has_earlier: Whether there are trials of other experiments to learn from.
     """

@@ -17,6 +17,7 @@ from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError
 from katib.local.jobs.networks import PUSHES_NOTHING
+from katib.local.jobs.owner import Collection as PodCollection
 from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
@@ -104,22 +105,19 @@ class TrialMonitors:
         self._followed: dict[str, Trial] = {}
         self._ports: dict[str, int] = {}
 
-    def rewrites(self, job: Object) -> dict[str, str]:
-        """Return which absolute directory of the template stands for which directory of the pod.
+    def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
+        """Return what is put into a pod with these labels.
 
         Metrics are written to one path of the template, and every trial running here needs a place of its own.
         """
-        trial = self._trial_of(job)
-        directory = _directory(trial) if trial is not None else ""
-        return {directory: METRICS_DIRECTORY} if directory else {}
+        if (trial := self._trial_of(job)) is None:
+            return PodCollection(NO_VARIABLES, {})
+        rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
+        return PodCollection(self._variables(trial), rewrites, _companions(trial, pod_labels))
 
-    def variables(self, job: Object) -> Mapping[str, str]:
-        """Return variables for the containers of a job: where to send metrics, or where to offer them.
-
-        Where what they print is read, `katib.report` prints.
-        """
-        trial = self._trial_of(job)
-        if trial is None or trial.spec.objective is None:
+    def _variables(self, trial: Trial) -> Mapping[str, str]:
+        """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
+        if trial.spec.objective is None:
             return NO_VARIABLES
         kind = trial.spec.metrics_collector.kind
         if kind == CollectorKind.NONE:
@@ -137,16 +135,6 @@ class TrialMonitors:
         """Return whether metrics go to, or come from, an address of this machine."""
         trial = self._trial_of(job)
         return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
-
-    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return the collector that the user brings, for a primary pod."""
-        trial = self._trial_of(job)
-        collector = trial.spec.metrics_collector.collector if trial is not None else None
-        if trial is None or collector is None or not _is_primary(trial, pod_labels):
-            return ()
-        if collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
-            return ()
-        return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
     def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
         """Return a monitor when this is the primary container of a primary pod and its trial has an objective."""
@@ -284,6 +272,16 @@ def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
 
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
     return trial.spec.primary_pod_labels.items() <= pod_labels.items()
+
+
+def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Return the collector that the user brings, for a primary pod."""
+    collector = trial.spec.metrics_collector.collector
+    if collector is None or collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
+        return ()
+    if not _is_primary(trial, pod_labels):
+        return ()
+    return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
 
 def _path(trial: Trial) -> str:
