@@ -224,7 +224,7 @@ _LISTED: tuple[Entry, ...] = (
         AlgorithmInfo(
             "auto",
             "Chooses one of the others by what is searched, and says which one and why.",
-            specs.ONLY_SEED,
+            specs.AUTO,
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES, Feature.CONSTRAINTS),
         ),
         "suggestion_services.auto.auto:Auto",

@@ -143,10 +143,7 @@ BOHB = (
 
 LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
 
-MFGP = (
-    *LADDER,
-    replace(GP[1], default="8", description="Configurations that fill the space before the model is used."),
-)
+AUTO = tuple(replace(s, is_required=False) for s in LADDER)
 
 CMAES = (
     _SEED,
