@@ -2,6 +2,7 @@
 
     python -m benchmarks.flow              the difference of 260 and 60 trials, divided by 200
     python -m benchmarks.flow --rooms      and which rooms they are in
+    python -m benchmarks.flow --conversions    and who converts
     python -m benchmarks.flow --functions 60   and the sixty functions that are called most often
 
 `katib run` of an experiment that does nothing runs twice under a profile on every thread, so the figures don't depend
@@ -26,6 +27,7 @@ from benchmarks.support import ROOT_ENVIRONMENT, experiment
 
 ROOT = Path(__file__).parents[1]
 OURS = tuple(str(ROOT / room) + os.sep for room in ("katib", "suggestion_services", "metrics_collector"))
+TYPES = str(ROOT / "katib" / "api" / "types") + os.sep
 CONVERSIONS = ("convert", "json_decode", "replace", "to_builtins")
 # `Model.encode` writes text and reads it: one conversion, counted where it reads.
 TRIALS = (60, 260)
@@ -36,13 +38,13 @@ OFTEN = 0.5
 def profiled(path: str, counts_path: str) -> None:
     """Run the experiment in this process and write how often each function was called."""
     counts: Counter[CodeType] = Counter()
-    conversions: Counter[str] = Counter()
+    conversions: Counter[tuple[str, CodeType]] = Counter()
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             counts[frame.f_code] += 1
         elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
-            conversions[argument.__name__] += 1
+            conversions[argument.__name__, caller_of(frame)] += 1
 
     from katib.cli import main
 
@@ -58,14 +60,27 @@ def profiled(path: str, counts_path: str) -> None:
         sys.setprofile(None)
     found: Counter[str] = Counter()
     for function, calls in counts.copy().items():
-        name = f"{function.co_filename}:{function.co_firstlineno} {function.co_qualname}"
         if function.co_filename.startswith(OURS):
-            found[name] += calls
-    found.update({f"conversion {name}": calls for name, calls in conversions.items() if name in CONVERSIONS})
+            found[name_of(function)] += calls
+    for (name, caller), calls in conversions.items():
+        if name in CONVERSIONS:
+            found[f"conversion {name} in {name_of(caller)}"] += calls
     Path(counts_path).write_text(json.dumps(found))
     # The caller sees the end of the command; threads that are profiled still need no orderly end.
     sys.stdout.flush()
     os._exit(int(code or 0))
+
+
+def name_of(function: CodeType) -> str:
+    return f"{function.co_filename}:{function.co_firstlineno} {function.co_qualname}"
+
+
+def caller_of(frame: FrameType) -> CodeType:
+    """Return who has an object converted: the first function on the way that is not of the types themselves."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(TYPES):
+        caller = caller.f_back
+    return (caller or frame).f_code
 
 
 def counted(trials: int) -> dict[str, int]:
@@ -83,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--functions", type=int, default=0, help="list so many functions, the most called first")
     parser.add_argument("--rooms", action="store_true", help="list calls and different functions of each room")
+    parser.add_argument("--conversions", action="store_true", help="list the functions that convert objects")
     parser.add_argument("--profiled", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.profiled:
@@ -103,8 +119,11 @@ def main() -> None:
             rooms["/".join(module.parent.parts[:3])].append(calls)
         for room, found in sorted(rooms.items(), key=lambda item: -sum(item[1])):
             print(f"{sum(found):9.1f} {sum(calls >= OFTEN for calls in found):4d}  {room}")
-    for name, calls in sorted(each.items(), key=lambda item: -item[1])[: arguments.functions]:
-        print(f"{calls:9.1f}  {name.replace(str(ROOT) + os.sep, '')}")
+    listed = sorted(ours.items(), key=lambda item: -item[1])[: arguments.functions]
+    if arguments.conversions:
+        listed = sorted(conversions.items(), key=lambda item: -item[1]) + listed
+    for name, calls in listed:
+        print(f"{calls:9.1f}  {name.replace(str(ROOT) + os.sep, '').removeprefix('conversion ')}")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ _ETA = SettingSpec("reduction_factor", "int", "3", "One of so many trials goes o
 _FIRST = SettingSpec("min_resource", "int", "1", "The first rung: a step, or a number of readings.", at_least=1)
 _GRACE = SettingSpec("grace", "int", "0", "No trial is stopped before this step or number of readings.", at_least=0)
 
+_COST_AWARE = SettingSpec(
+    "cost_aware", "bool", "false", "Weigh what a trial promises against how long it is expected to take."
+)
+
 ONLY_SEED = (_SEED,)
 
 _KEEP = SettingSpec(
@@ -119,6 +123,7 @@ BAYESIANOPTIMIZATION = (
 GP = (
     _SEED,
     SettingSpec("n_startup_trials", "int", "5", "Trials that fill the space before the model is used.", at_least=0),
+    _COST_AWARE,
 )
 
 BOHB = (
@@ -143,7 +148,10 @@ BOHB = (
 
 LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
 
-AUTO = tuple(replace(s, is_required=False) for s in LADDER)
+AUTO = (
+    *(replace(s, is_required=False) for s in LADDER),
+    replace(_COST_AWARE, description="While it uses gp: " + _COST_AWARE.description.lower()),
+)
 
 CMAES = (
     _SEED,

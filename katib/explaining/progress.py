@@ -161,12 +161,10 @@ class Progress:
         self._obstacle = ""
 
     def observe(self, change: Change) -> Iterator[Moment]:
-        """Take a change and yield what is worth telling about it."""
+        """Take a change and yield what is worth telling about it; all of it has to be read before the next change."""
         if isinstance(change.object, Trial):
-            yield from self._observe_trial(change.object, change.type)
-        elif change.object is not None:
-            self.deleted, self.experiment = change.type == "DELETED", change.object
-            yield from self._observe_experiment()
+            return self._observe_trial(change.object, change.type)
+        return iter(()) if change.object is None else self._observe_experiment(change.object, change.type)
 
     @property
     def limit(self) -> int | None:
@@ -214,7 +212,7 @@ class Progress:
         return max(0.0, elapsed_seconds / done_now * (self.limit - self.done))
 
     def _observe_trial(self, trial: Trial, change: str) -> Iterator[Moment]:
-        name, state = trial.name, state_of(trial)
+        name, state = trial.name, trial.state.value
         before = self._states.get(name)
         if change == "DELETED":
             self._states.pop(name, None)
@@ -272,7 +270,8 @@ class Progress:
             self._news[trial.name] = message
             yield moment(trial, message)
 
-    def _observe_experiment(self) -> Iterator[Moment]:
+    def _observe_experiment(self, experiment: Experiment, change: str) -> Iterator[Moment]:
+        self.deleted, self.experiment = change == "DELETED", experiment
         found = next((c.message for c in self.experiment.status.conditions if c.reason in _OBSTACLES), "")
         if found and found != self._obstacle:
             yield ExperimentHeldUp(self.experiment, found.removeprefix("Experiment waits for "))

@@ -68,6 +68,7 @@ from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
+from katib.local.slurm.script import HOST_FILE
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome
 from katib.local.trials.checkpoints import CheckpointRetention
@@ -386,6 +387,7 @@ class Engine:
             python_path({} if machine.images is not None else os.environ),
             self._observations.read,
             self._observations.rewind,
+            HOST_FILE if self._slurm_options is not None else "",
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
@@ -451,9 +453,6 @@ class Engine:
         """Have the early stopping of experiments look at new readings at once."""
         self._look_at_readings({experiment_of(trial) for trial in self._monitors.followed(trial_names)})
 
-    def _reported(self, trial: Trial) -> None:
-        self._look_at_readings({experiment_of(trial)})
-
     def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
         self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
 
@@ -474,7 +473,9 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(self._observations, self._reported, self._ended_by_caller)
+        callers = CallersLog(
+            self._observations, lambda trial: self._look_at_readings({experiment_of(trial)}), self._ended_by_caller
+        )
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(

@@ -274,8 +274,9 @@ def _require_object(obj: Any) -> None:
     for name in ("labels", "annotations"):
         if texts := metadata.get(name):
             _require_texts(texts, f"metadata.{name}")
-    if finalizers := metadata.get("finalizers"):
-        _require_finalizers(finalizers)
+    finalizers = metadata.get("finalizers") or []
+    if not isinstance(finalizers, list) or set(map(type, finalizers)) - {str}:
+        raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
     if references := metadata.get("ownerReferences"):
         _require_owner_references(references)
 
@@ -286,11 +287,6 @@ def _require_texts(texts: Any, path: str) -> None:
     for key, text in texts.items():
         if not isinstance(text, str):
             raise invalid(f"{path}[{key}]", f"{text!r} is no text", "put it in quotes", "metadata-type")
-
-
-def _require_finalizers(finalizers: Any) -> None:
-    if not isinstance(finalizers, list) or set(map(type, finalizers)) - {str}:
-        raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
 
 
 def _require_owner_references(references: Any) -> None:

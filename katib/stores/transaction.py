@@ -192,11 +192,9 @@ class Transaction(Struct, frozen=True):
         return bool(owners) and not any(map(self._rows.has_uid, owners))
 
 
-class Transact(Protocol):
-    """Runs an action in one transaction; `on_commit` follows the commit, before any other writer."""
-
-    def __call__(self, action: Callable[[Any], R], on_commit: Callable[[], None], /) -> R:
-        """Return what the action returns."""
+Transact = Callable[[Callable[[Any], Any], Callable[[], None]], Any]
+"""Runs an action in one transaction and returns its result; the other function follows the commit, before any other
+writer."""
 
 
 class TransactedStore:
@@ -268,4 +266,5 @@ class TransactedStore:
             rows, now = self._rows_of(place), self._clock.now()
             return method(Transaction(rows, self._status_kinds, self._uid_kinds, now, events), *args, **kwargs)
 
-        return self._transact(run, partial(self._history.publish, events))
+        result: R = self._transact(run, partial(self._history.publish, events))
+        return result

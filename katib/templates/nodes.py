@@ -148,7 +148,7 @@ def fill(node: Any, values: Mapping[str, str]) -> Any:
                 filled[key] = fill(child, values)
         return filled
     if kind is list:
-        return [fill(child, values) for child in node]
+        return [child if type(child) in _SCALARS else fill(child, values) for child in node]
     if kind in _SCALARS:
         return node
     return cast("Slot", node).fill(values)

@@ -132,7 +132,9 @@ class ObjectAdmission:
             remedy = "create the Experiment" + (", or use katib trial" if kind == TRIAL else "")
             raise invalid("kind", f"a {kind.kind} is made by its experiment", remedy, "kind-made")
         if kind == OPTIMIZATION_JOB:
-            return self._new_optimization_job(obj)
+            submission, unknown = _without_unknown(decode_optimization_job(obj, Key.of(obj).namespace))
+            admitted = self._gate.admit(self._gate.received(submission))
+            return AdmittedObject(submission.job or obj, admitted.notices, unknown)
         return self._admitted(obj)
 
     def changed(self, old: Object, new: Json) -> AdmittedObject:
@@ -161,11 +163,6 @@ class ObjectAdmission:
         obj = admitted.experiment.encode()
         obj["metadata"] |= {name: value for name, value in raw["metadata"].items() if name in _KEPT}
         return AdmittedObject(obj, admitted.notices, unknown)
-
-    def _new_optimization_job(self, raw: Json) -> AdmittedObject:
-        submission, unknown = _without_unknown(decode_optimization_job(raw, Key.of(raw).namespace))
-        admitted = self._gate.admit(self._gate.received(submission))
-        return AdmittedObject(submission.job or raw, admitted.notices, unknown)
 
     def _changed_experiment(self, stored: Object, raw: Json) -> AdmittedObject:
         submission, unknown = _read(raw)

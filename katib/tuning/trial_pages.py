@@ -11,7 +11,7 @@ from katib.api.names import EXPERIMENT_LABEL
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.tuning.reading import objective_value, state_of, violates_constraints
+from katib.tuning.reading import objective_value, violates_constraints
 from katib.tuning.service import TrialOrder, TuningService
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def _facts_of(obj: Object) -> Facts:
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
     start, end = status.start_time, status.completion_time
     brevity = -(end - start).total_seconds() if start and end else 0.0
-    return Facts(scope, state_of(trial), metadata.name, _cost(trial), brevity)
+    cost = math.inf if status.observation is None else _cost(trial)
+    return Facts(scope, trial.state.value, metadata.name, cost, brevity)
 
 
 def _cost(trial: Trial) -> float:
@@ -72,8 +73,6 @@ def _cost(trial: Trial) -> float:
     That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
     first counts.
     """
-    if trial.status.observation is None:
-        return math.inf
     try:
         value = float(objective_value(trial) or "nan")
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -9,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from katib.api.types import Experiment
-from katib.errors import InvalidError, UnavailableError
+from katib.api.types import Experiment, Suggestion
+from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
@@ -169,5 +170,8 @@ def _first_table(
 
 
 def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any]:
-    events = service.events("Experiment", namespace, name)
-    return {"events": list(reversed(events[-_MOST_EVENTS:])), "total": len(events)}
+    """Return the newest events, and what the algorithm said last of its choice and of what it learns from."""
+    events, choice = service.events("Experiment", namespace, name), ""
+    with suppress(NotFoundError):
+        choice = service.get(Suggestion, namespace, name).status.explanation
+    return {"events": list(reversed(events[-_MOST_EVENTS:])), "total": len(events), "choice": choice}

@@ -137,16 +137,13 @@ class CandidateLines:
             if has_cr:
                 begin = data.rfind(b"\r", begin, hit) + 1 or begin
             end = _line_end(data, hit, stop) if has_cr else _newline(data, hit, stop)
-            yield self._cut_out(data, begin, end)
+            cut = end - begin > self._limit
+            self.notes.long_lines += cut
+            yield Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
             start = end
             hits = [
                 find(data, end, stop) if 0 <= hit < end else hit for find, hit in zip(self._finds, hits, strict=True)
             ]
-
-    def _cut_out(self, data: bytes, begin: int, end: int) -> Line:
-        cut = end - begin > self._limit
-        self.notes.long_lines += cut
-        return Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
 
 
 class Parser(ABC):

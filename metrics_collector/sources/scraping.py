@@ -20,6 +20,7 @@ _CHUNK_BYTES = 64 << 10
 _ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 _OK = 200
 DEFAULT_PORT = 8080
+LOCAL_HOST = "localhost"
 
 
 class ScrapeError(Exception):
@@ -46,7 +47,7 @@ class Endpoint:
         headers: Sent with each request.
     """
 
-    host: str = "localhost"
+    host: str = LOCAL_HOST
     port: int = DEFAULT_PORT
     path: str = "/metrics"
     is_tls: bool = False
@@ -63,7 +64,7 @@ class Endpoint:
         given = str(http_get.get("port") or "")
         headers = http_get.get("httpHeaders")
         return cls(
-            host=str(http_get.get("host") or "localhost"),
+            host=str(http_get.get("host") or LOCAL_HOST),
             port=port or (int(given) if given.isdecimal() and given.isascii() else DEFAULT_PORT),
             path=str(http_get.get("path") or "/metrics"),
             is_tls=str(http_get.get("scheme") or "").upper() == "HTTPS",

@@ -54,7 +54,7 @@ class Facts:
         n_constraints: Bounds on metrics.
         budget: The most trials; None when there is no limit.
         parallel: Trials that run at once; 0 when it was not said.
-        n_ended: Trials whose result is known.
+        n_ended: Trials of this experiment whose result is known.
         seconds: Median duration of a trial; NaN when unknown.
         has_earlier: Whether there are trials of other experiments to learn from.
         resource: The parameter that says how much of a resource a trial gets; empty where none was named.

@@ -5,6 +5,7 @@ EI = s h(u) with h(u) = phi(u) + u Phi(u). Its logarithm has a slope also where 
 nothing, so that a search from there finds its way. Source: [Ament2023] Unexpected Improvements to Expected Improvement
 for Bayesian Optimization, NeurIPS 36, section 4.1: log h in pieces, none of which cancels. Constraints as in
 [Gardner2014] Bayesian Optimization with Inequality Constraints, ICML: one model each, their probabilities multiplied.
+What a point costs is subtracted where that is wanted, see `cost`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
+from suggestion_services.gp.cost import Cost
 from suggestion_services.gp.model import Model
 from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.transfer import Posterior
@@ -80,12 +82,14 @@ class Acquisition:
         objective: Model of the scores.
         best: The score to improve on.
         constraints: Models of the constraints, below 0 where they are kept.
+        cost: The log of what points cost; None where it does not count.
         crowded: Running trials from whose surroundings a search is kept away; None where there are none.
     """
 
     objective: Posterior
     best: float
     constraints: Sequence[Model] = ()
+    cost: Cost | None = None
     crowded: Surroundings | None = None
 
     def believing(self, x: FloatArray, reach: FloatArray) -> Acquisition:
@@ -117,6 +121,8 @@ class Acquisition:
         for model in self.constraints:
             mean, variance = model.predict(x)
             total += log_ndtr(-mean / np.sqrt(variance))
+        if self.cost is not None:
+            total -= self.cost(x)
         return total if self.crowded is None else total + self.crowded(x)[0]
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -130,6 +136,9 @@ class Acquisition:
             values = log_ndtr(u)
             total += values
             slopes += np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values)[:, None] * by_u
+        if self.cost is not None:
+            values, slope = self.cost.with_slopes(x)
+            total, slopes = total - values, slopes - slope
         if self.crowded is not None:
             values, slope = self.crowded(x)
             total, slopes = total + values, slopes + slope

@@ -10,7 +10,7 @@ Each suggestion is computed from scratch from all known trials, so it depends on
 4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); one that ranks the first
    points better than chance has one point of the design for what it would try next, and nothing is lost to others;
 5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
-   with the largest log expected improvement is sought (`acquisition`, `search`).
+   with the largest log expected improvement is sought (`acquisition`, `search`), for its duration if wanted (`cost`).
 
 With several objectives each suggestion weighs them at random and seeks the least of one value made of all
 (`History.scalarized`); it is a model of this experiment alone, without earlier ones.
@@ -34,6 +34,7 @@ from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
 from suggestion_services.base.shared_context import one_thread
 from suggestion_services.gp.acquisition import Acquisition
+from suggestion_services.gp.cost import Cost, fit_cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
@@ -95,6 +96,7 @@ class GaussianProcess(Algorithm):
         self._sources: dict[str, _Source] = {}
         self._weights: dict[str, float] = {}
         self._ignores_earlier = False
+        self._cost_share = 0.0
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
@@ -135,7 +137,9 @@ class GaussianProcess(Algorithm):
     def explain(self) -> str:
         if self._ignores_earlier:
             return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
-        return learned_words("gp", self._weights)
+        costs = f"gp weighs what a trial promises against its duration to the power of {self._cost_share:.2f}"
+        learned = learned_words("gp", self._weights)
+        return "; ".join(filter(None, (learned, costs if self._cost_share else "")))
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:
         """Return the earlier experiments with trials to learn from, those with most first; the file is one of them."""
@@ -194,7 +198,21 @@ class GaussianProcess(Algorithm):
                 kept = subset(history.measured[read], said, _MOST_TRIALS)
                 columns = self._encoding.columns(history.measured[read[kept]])
                 constraints.append(fit(columns, said[kept], self._layout))
-        return Acquisition(objective, float(scores[self._order(history)[0]]), tuple(constraints))
+        return Acquisition(
+            objective, float(scores[self._order(history)[0]]), tuple(constraints), self._cost_of(history)
+        )
+
+    def _cost_of(self, history: History) -> Cost | None:
+        """Return what points cost, where the setting `cost_aware` wants it to count."""
+        self._cost_share = 0.0
+        if not self.problem.settings.get("cost_aware", False):
+            return None
+        kept = subset(history.measured, history.values, _MOST_TRIALS)
+        share = share_of_cost(len(history.known), self.problem.max_trial_count)
+        columns = self._encoding.columns(history.measured[kept])
+        cost = fit_cost(columns, history.seconds[kept], self._layout, share)
+        self._cost_share = share if cost is not None else 0.0
+        return cost
 
     @staticmethod
     def _order(history: History) -> IntArray:

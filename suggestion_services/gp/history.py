@@ -30,6 +30,7 @@ class History:
         silent: Rows of those that ended without a word; they are only not repeated.
         violations: For each constraint how far the measured trials break it, shape (m, n); NaN where unread.
         objectives: With several of them, the values of all (n, o), lower is better; (n, 0) with one.
+        seconds: How long the measured trials took (n,); NaN where unknown.
     """
 
     measured: FloatArray
@@ -39,6 +40,7 @@ class History:
     silent: FloatArray
     violations: FloatArray
     objectives: FloatArray
+    seconds: FloatArray
 
     @property
     def taken(self) -> FloatArray:
@@ -124,7 +126,7 @@ class Reader:
         """Return what the trials of one experiment say."""
         old, self._known = self._known, {}
         rows: dict[Outcome, list[FloatArray]] = {outcome: [] for outcome in Outcome}
-        values, violations, objectives = [], [], []
+        values, violations, objectives, seconds = [], [], [], []
         for trial in trials:
             known = old.get(trial.name)
             if known is None or (known[0] is not trial and known[0] != trial):
@@ -141,6 +143,7 @@ class Reader:
                 values.append(lower[0])
                 objectives.append(lower if len(self._directions) > 1 else [])
                 violations.append(trial.violations)
+                seconds.append(trial.seconds)
         n_constraints = len(self._problem.constraints)
         matrix = [[*v, *[np.nan] * n_constraints][:n_constraints] for v in violations]
         stacked = {outcome: np.reshape(some, (len(some), self._encoding.count)) for outcome, some in rows.items()}
@@ -152,6 +155,7 @@ class Reader:
             stacked[Outcome.SILENT],
             np.reshape(np.array(matrix, dtype=np.float64), (len(values), n_constraints)).T,
             np.reshape(np.array(objectives, dtype=np.float64), (len(values), -1 if values else 0)),
+            np.array(seconds, dtype=np.float64),
         )
 
     def _row(self, trial: PastTrial) -> FloatArray | None:

@@ -111,6 +111,38 @@ def test_readings_are_pushed_where_nodes_reach_katib_and_a_job_that_it_left_is_e
     eventually(lambda: not before & set(cluster.command("squeue", "-h", "-o", "%i").split()), "the end of the first")
 
 
+EXPOSE = """
+import http.server, os, sys
+
+class Metrics(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"loss {sys.argv[1]}\\n".encode())
+
+server = http.server.HTTPServer(("", int(os.environ["KATIB_METRICS_PORT"])), Metrics)
+server.handle_request()
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
+def test_metrics_are_scraped_at_the_nodes(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    (tmp_path / "expose.py").write_text(EXPOSE)
+    endpoint = {"collector": {"kind": "PrometheusMetric"}, "source": {"httpGet": {"path": "/metrics"}}}
+    command = "python3 expose.py ${trialParameters.learningRate}"
+    file = write(tmp_path, command, maxTrialCount=3, parallelTrialCount=3, metricsCollectorSpec=endpoint)
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert done.returncode == 0, done.stdout
+    for trial in trials:
+        (metric,) = trial["status"]["observation"]["metrics"]
+        assert float(metric["latest"]) == float(trial["spec"]["parameterAssignments"][0]["value"])
+
+
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
     done = katib(
@@ -284,6 +316,30 @@ def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_c
 
     assert process.returncode == 0, out
     assert "was preempted by another job of Slurm" in out
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
+    assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
+def test_a_paused_trial_goes_on_in_another_job_which_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
+    file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1)
+    argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**cluster.environment)
+
+    def logs(text: str) -> int:
+        return sum(text in log.read_text() for log in tmp_path.rglob("training.log"))
+
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: logs("loss=4\n") == 1, "four steps")
+        (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+        name = trial["metadata"]["name"]
+        paused = katib("pause", name, cwd=tmp_path)
+        eventually(lambda: not cluster.command("squeue", "-h"), "the end of its job")
+        resumed = katib("resume", name, cwd=tmp_path)
+        eventually(lambda: sum(bool(log.read_text()) for log in tmp_path.rglob("training.log")) == 2, "a second job")
+        process.kill()
+    done = katib("run", file, "--checkpoint", "--on", "slurm", cwd=tmp_path, **cluster.environment)
+    readings = katib_json("metrics", name, cwd=tmp_path)
+
+    assert (paused.returncode, resumed.returncode, done.returncode) == (0, 0, 0), done.stdout
     assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
     assert len(list(tmp_path.rglob("training.log"))) == 2
 

@@ -27,6 +27,7 @@ from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.kind import Observed, Plan
+from katib.local.jobs.owner import Collection
 from katib.local.pods.log_file import LogLimits, log_parts
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
@@ -364,8 +365,8 @@ class TestPods:
 
     def test_a_path_that_the_engine_rewrites_lies_in_the_pod_s_directory(self, tmp_path: Path) -> None:
         class Rewriting(Monitors):
-            def rewrites(self, job: Object) -> Mapping[str, str]:
-                return {"/var/log/katib": "metrics"}
+            def collection(self, job: Object, pod_labels: Mapping[str, str]) -> Collection:
+                return Collection({}, {"/var/log/katib": "metrics"})
 
         with home(tmp_path, monitors=Rewriting()) as h:
             h.run(job(shell("echo loss=1 >/var/log/katib/metrics.log")))

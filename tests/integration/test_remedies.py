@@ -216,7 +216,7 @@ def test_a_name_that_is_taken_by_another_search_is_free_with_the_option_that_is_
     assert states(tmp_path, "demo-1") == ["Killed"]
 
 
-def test_what_suspend_and_stop_and_why_name_lets_it_go_on(tmp_path: Path) -> None:
+def test_what_pause_and_why_name_lets_it_go_on(tmp_path: Path) -> None:
     write(tmp_path)
     raw = yaml.safe_load((tmp_path / "demo.yaml").read_text())
     raw["metadata"]["namespace"] = "team"
@@ -235,15 +235,13 @@ def test_what_suspend_and_stop_and_why_name_lets_it_go_on(tmp_path: Path) -> Non
 
         eventually(running, "a trial runs")
         (trial,) = running()
-        refused = katib_here("suspend", "demo", *place, cwd=tmp_path)
-        suspended = katib_here("suspend", trial, *place, cwd=tmp_path)
+        suspended = katib_here("pause", trial, *place, cwd=tmp_path)
         eventually(is_suspended, "its job is suspended")
         (resume,) = commands(suspended.stdout)
         named = commands(katib_here("why", trial, *place, cwd=tmp_path).stdout)
         resumed = katib_here(*shlex.split(resume)[1:], cwd=tmp_path)
         eventually(lambda: not is_suspended(), "it goes on")
-        (stop,) = commands(refused.stderr)
-        stopped = katib_here(*shlex.split(stop)[1:], cwd=tmp_path)
+        stopped = katib_here("stop", "demo", *place, cwd=tmp_path)
         eventually(lambda: "was stopped" in katib_here("why", "demo", *place, cwd=tmp_path).stdout, "it is stopped")
         (again,) = commands(katib_here("why", "demo", *place, cwd=tmp_path).stdout)
         going_on = katib_here(*shlex.split(again)[1:], cwd=tmp_path)

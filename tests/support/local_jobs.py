@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,12 +13,12 @@ from katib.api.names import TRIAL_LABEL
 from katib.backoff import Backoff
 from katib.controllers.trial.job_caches import JobCaches
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
+from katib.local.jobs.owner import Collection, Provision
 from katib.local.jobs.prepare import job_directory, trial_name
 from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.pulls import PullNews
@@ -108,14 +108,8 @@ class Monitors:
     def job_gone(self, job: Object) -> None:
         pass
 
-    def variables(self, job: Object) -> Mapping[str, str]:
-        return {}
-
-    def rewrites(self, job: Object) -> Mapping[str, str]:
-        return {}
-
-    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        return ()
+    def collection(self, job: Object, pod_labels: Mapping[str, str]) -> Collection:
+        return Collection({}, {})
 
     def needs_machine(self, job: Object) -> bool:
         return False
@@ -128,11 +122,8 @@ class Owner:
     directory: Path
     releases: Callable[[], bool] = lambda: True
 
-    def workspace(self, job: Object) -> Path:
-        return self.directory
-
-    def checkpoint(self, job: Object) -> TrialCheckpoint | None:
-        return None
+    def provision(self, job: Object) -> Provision:
+        return Provision(self.directory)
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         return {TRIAL_LABEL: trial_name(job)}

@@ -47,7 +47,7 @@ def access(kubeconfig: str | Path | None = None, context: str | None = None) -> 
     """
     named = kubeconfig or os.environ.get("KUBECONFIG")
     if not named and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return Access(_prepared(_load_from_pod), _namespace_of_pod())
+        return Access(_prepared(_loader.load_incluster_config), _namespace_of_pod())
     path = str(named or _loader.kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
     namespace = _namespace_of_context(path, context)
 
@@ -69,10 +69,6 @@ def _prepared(load: Callable[[client.Configuration], None]) -> Callable[[], clie
         return configuration
 
     return prepared
-
-
-def _load_from_pod(configuration: client.Configuration) -> None:
-    _loader.load_incluster_config(configuration)
 
 
 def _namespace_of_pod() -> str:

@@ -25,7 +25,7 @@ from katib.cluster.pods.missed import MissedPod, MissedPods, concerns
 from katib.cluster.pods.reading import POD
 from katib.controllers.kinds import TRIAL, key_of
 from katib.controllers.ports import EventRecorder, UncollectedPod
-from katib.controllers.trial.jobs import job_kind
+from katib.controllers.trial.jobs import job_place
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
@@ -178,13 +178,13 @@ class PodRepair:
 
     def _restart(self, trial: Trial) -> None:
         """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
-        key = key_of(trial)
+        kind, key = job_place(trial)
         with suppress(NotFoundError):
             current = Trial.decode(self.store.get(TRIAL, key))
-            job = self.store.get(job_kind(trial), key)["metadata"]
+            job = self.store.get(kind, key)["metadata"]
             is_its = any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ())
             if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
-                self.store.delete(job_kind(trial), key, uid=job["uid"])
+                self.store.delete(kind, key, uid=job["uid"])
 
     def _report(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
         message = (

@@ -94,7 +94,7 @@ class Jobs:
     def is_followed(self, trial: Trial) -> bool:
         """Return whether a cache shows the changes of the trial's job: all that the trial's conditions look at."""
         is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
-        return is_cached and self._caches.synced(job_kind(trial)) is not None
+        return is_cached and self._caches.synced(job_place(trial)[0]) is not None
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
@@ -119,14 +119,8 @@ def _is_cached(*conditions: str) -> bool:
     return not {path.partition(".")[0] for path in conditions}.difference(_CACHED_PARTS)
 
 
-def job_kind(trial: Trial) -> Kind:
-    """Return the kind that a trial runs as."""
-    job = trial.spec.run_spec or {}
-    return Kind(job.get("apiVersion", ""), job.get("kind", ""))
-
-
 def job_place(trial: Trial) -> tuple[Kind, Key]:
-    """Return where the job of a trial is: its kind, and its key, which is the trial's."""
+    """Return the kind that a trial runs as, and the key of its job, which is the trial's."""
     job, metadata = trial.spec.run_spec or {}, trial.metadata
     return Kind(job.get("apiVersion", ""), job.get("kind", "")), Key(metadata.namespace, metadata.name)
 
@@ -141,7 +135,7 @@ def job_of(trial: Trial) -> Object:
         InvalidError: What the trial is to run as is not a job.
     """
     run_spec = trial.spec.run_spec or {}
-    errors = check_job_kind(job_kind(trial), "spec.runSpec")
+    errors = check_job_kind(job_place(trial)[0], "spec.runSpec")
     if errors:
         raise InvalidError(errors)
     metadata = {

@@ -116,7 +116,9 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            self._images_of(machine),
+            None
+            if machine.images is None
+            else Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock)),
             Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
@@ -132,11 +134,6 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
         jobs.add_handler(self._job_changed)
-
-    def _images_of(self, machine: Machine) -> Images | None:
-        if machine.images is None:
-            return None
-        return Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -184,7 +181,7 @@ class JobController:
 
     def _keeps_checkpoint(self, job: Object) -> bool:
         """Return whether a trial goes on from its checkpoint however it was cut off."""
-        checkpoint = self._owner.checkpoint(job)
+        checkpoint = self._owner.provision(job).checkpoint
         return checkpoint is not None and checkpoint.is_kept
 
     # --- pods that went on without an engine --------------------------------------------------------------------------
@@ -429,7 +426,7 @@ class JobController:
         last = next(iter(run.records[-1:]), None)
         if last is None or last.stopping or self._keeps_checkpoint(run.job):
             return last is not None
-        return last.reason == PREEMPTED and self._owner.checkpoint(run.job) is not None
+        return last.reason == PREEMPTED and self._owner.provision(run.job).checkpoint is not None
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.pods.monitor import Monitor
@@ -12,14 +12,40 @@ from katib.local.pods.pulls import PullNews
 from katib.runtime.objects import Object
 
 
+class Provision(NamedTuple):
+    """What a trial gives the pods of its job.
+
+    Attributes:
+        workspace: The working directory of containers that name none; the user's files are found there.
+        checkpoint: Where it keeps its checkpoint; None where it keeps none.
+        experiment: To which experiment it belongs; empty for a job without one.
+    """
+
+    workspace: Path
+    checkpoint: TrialCheckpoint | None = None
+    experiment: str = ""
+
+
+class Collection(NamedTuple):
+    """What the collection of metrics puts into a pod.
+
+    Attributes:
+        variables: Further variables of the containers' environment.
+        rewrites: Absolute path prefixes as containers know them, and the directory of the pod that stands for each.
+        companions: Containers that run beside those of the template, and where each is described. They start before
+            those of the template and are ended after them.
+    """
+
+    variables: Mapping[str, str]
+    rewrites: Mapping[str, str]
+    companions: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+
 class JobOwner(Protocol):
     """The trial of each job: where it runs, whether it may, and what is reported of it."""
 
-    def workspace(self, job: Object) -> Path:
-        """Return the working directory of containers that name none; the user's files are found there."""
-
-    def checkpoint(self, job: Object) -> TrialCheckpoint | None:
-        """Return where the trial keeps its checkpoint; None where it keeps none."""
+    def provision(self, job: Object) -> Provision:
+        """Return what the pods of a job are given."""
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels that the pods of a job have in the store besides their own."""
@@ -46,17 +72,8 @@ class JobOwner(Protocol):
 class PodMetrics(Protocol):
     """How metrics get out of the pods of a job: what their containers find, and who reads what they write."""
 
-    def variables(self, job: Object) -> Mapping[str, str]:
-        """Return further variables of the containers' environment."""
-
-    def rewrites(self, job: Object) -> Mapping[str, str]:
-        """Return absolute path prefixes as containers know them, and the directory of the pod that stands for each."""
-
-    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return containers that run beside those of the template, and where each is described.
-
-        They start before those of the template and are ended after them.
-        """
+    def collection(self, job: Object, pod_labels: Mapping[str, str]) -> Collection:
+        """Return what is put into a pod with these labels."""
 
     def needs_machine(self, job: Object) -> bool:
         """Return whether the pods call the engine, or it calls them, at an address of this machine."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.checkpoints import DIRECTORY_VARIABLE
-from katib.api.names import EXPERIMENT_LABEL, SUFFIX_ALPHABET
+from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.checkpoint import checkpoint_container
 from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.owner import JobOwner, PodMetrics
+from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.objects import PodPlan
@@ -110,7 +110,7 @@ def prepare_pod(
     Raises:
         UnavailableError: The store or the disk cannot be used now.
     """
-    identity = _identity(job, wanted)
+    identity, provision = _identity(job, wanted), tools.owner.provision(job)
     directory = _new_directory(job_directory(tools.settings.root, *Key.of(job)) / identity.name)
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
@@ -119,7 +119,7 @@ def prepare_pod(
         directory.mkdir(parents=True, exist_ok=True)
         _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.machine.capacity)
-        containers = _containers(job, wanted, identity, directory, tools, network)
+        containers = _containers(job, wanted, identity, directory, tools, network, provision)
     except OSError as error:
         raise UnavailableError(
             f"cannot create {directory}: {error.strerror}; free space or choose another directory"
@@ -143,7 +143,7 @@ def prepare_pod(
             container.get("name", ""): container.get("image", "")
             for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
         },
-        holder=_holder(job, tools.owner),
+        holder=f"experiment {provision.experiment}" if provision.experiment else f"job {Key.of(job).name}",
         slots=wanted.slots,
     )
 
@@ -155,12 +155,6 @@ def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparatio
     )
     directory = job_directory(tools.settings.root, *Key.of(job)) / name
     return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
-
-
-def _holder(job: Object, owner: JobOwner) -> str:
-    """Return for whom pods lease resources, in the words of a user."""
-    experiment = owner.pod_labels(job).get(EXPERIMENT_LABEL)
-    return f"experiment {experiment}" if experiment else f"job {Key.of(job).name}"
 
 
 def _new_directory(wanted: Path) -> Path:
@@ -210,13 +204,20 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
 
 
 def _containers(
-    job: Object, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation, network: str
+    job: Object,
+    wanted: NewPod,
+    identity: PodIdentity,
+    directory: Path,
+    tools: Preparation,
+    network: str,
+    provision: Provision,
 ) -> tuple[ContainerPlan, ...]:
+    collection, (workspace, checkpoint, _) = tools.metrics.collection(job, identity.labels), provision
     objects = LocalObjects(tools.store, identity.namespace)
     capacity, in_images = tools.machine.capacity, tools.machine.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=in_images)
-    further = {prefix: directory / name for prefix, name in {**tools.metrics.rewrites(job), **wanted.rewrites}.items()}
+    further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
     for target in (directory, *further.values()) if in_images else ():
@@ -224,11 +225,10 @@ def _containers(
     trial = trial_name(job)
     ours = {
         **wanted.defaults,
-        **tools.metrics.variables(job),
+        **collection.variables,
         "KATIB_TRIAL_NAME": trial,
         "KATIB_TRIAL_DIR": str(directory),
     }
-    checkpoint = tools.owner.checkpoint(job)
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
@@ -245,11 +245,9 @@ def _containers(
         containers=(*init, *mains),
         processes=wanted.processes,
     )
-    workspace = tools.owner.workspace(job)
     placed = [(c, f"{spec_path}.initContainers[{i}]", Role.INIT) for i, c in enumerate(init)]
     placed = [(c, path, Role.SIDECAR if c.get("restartPolicy") == "Always" else role) for c, path, role in placed]
-    companions = tools.metrics.companions(job, identity.labels)
-    placed += [(c, path, Role.SIDECAR) for path, c in companions]
+    placed += [(c, path, Role.SIDECAR) for path, c in collection.companions]
     placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     images = PodInImages(
         spec=spec,

@@ -381,7 +381,7 @@ class Pod:
         self._note(
             phase=phase,
             waiting="",
-            place=card_words(self._lease.gpus) if self._lease is not None else "",
+            place=card_words(self._lease.gpus) if self._lease is not None and self._lease.gpus else "",
             pulling=pulling,
             restarts=restarts,
             restart_due=restart_due,

@@ -137,17 +137,14 @@ class ServiceHost:
             known = self._clients.get(user)
             if known is not None and known[0] == connections:
                 return known[1]
+            info = self.catalog.find(services[0].algorithm) if self.catalog is not None else None
             client = ServiceClient(
                 *connections,
-                reads_history=self._reads_history(services[0]),
+                reads_history=info is None or info.reads_history,
                 db_manager_address=lambda: self.db_manager_address(self._plan(services[-1])),
             )
             self._clients[user] = (connections, client)
             return client
-
-    def _reads_history(self, service: ServiceId) -> bool:
-        info = self.catalog.find(service.algorithm) if self.catalog is not None else None
-        return info is None or info.reads_history
 
     def _connection(self, service: ServiceId, user: User) -> Connection | None:
         plugged_in = self._plans.get(service)

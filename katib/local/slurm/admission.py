@@ -15,13 +15,8 @@ from katib.local.slurm.options import annotated_options, requested_options
 from katib.runtime.objects import Kind
 from katib.templates.placeholders import has_placeholder
 
-READ_FROM_FILES: Final = frozenset(
-    {CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE}
-)
-"""Collectors whose readings are in the shared directory."""
-
 PUSHED: Final = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
-"""Those that need an address of this machine which nodes reach. `PrometheusMetric` needs one of each node."""
+"""Those that need an address of this machine which nodes reach. `PrometheusMetric` is asked at the nodes."""
 
 NODE_ADDRESS_VARIABLE: Final = "KATIB_NODE_ADDRESS"
 """In our environment: where nodes reach this machine."""
@@ -61,7 +56,7 @@ class SlurmGate:
         if self._allocation and kind.kind == "MPIJob":
             errors += not_a_step("an MPIJob", f"{path}.kind").errors
         collector = spec.metrics_collector_spec
-        if collector is not None and collector.kind not in READ_FROM_FILES:
+        if collector is not None:
             errors += self._check_pushing(collector.kind)
         try:
             if (
@@ -77,12 +72,10 @@ class SlurmGate:
 
     def _check_pushing(self, collector: str) -> list[FieldError]:
         """Return why readings of a collector that is none of files do not arrive."""
-        if collector in PUSHED and self._address:
+        if collector not in PUSHED or self._address:
             return []
-        remedy = "print metrics, or write them to files: StdOut, File or TensorFlowEvent"
-        if collector in PUSHED:
-            remedy = f"give --address HOST, by which nodes reach this machine, or {remedy}"
         cause = f"{collector} does not reach this machine from the nodes of Slurm"
+        remedy = "give --address HOST, by which nodes reach this machine, or print metrics, or write them to files"
         return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")]
 
     def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:

@@ -4,8 +4,8 @@ Laws:
 
 - All jobs are followed by one `squeue` at a time, however many they are: every `LOOK_SECONDS`, and soon after something
   that has to be known, but at most once in `SOON_SECONDS`. While no job is there, nothing is asked.
-- A job is submitted until Slurm takes or refuses it. Where the answer is lost, it is looked for by its comment before
-  it is submitted again.
+- A job is submitted until Slurm takes or refuses it; where it refuses what it says it would take, a few times more.
+  Where the answer is lost, it is looked for by its comment before it is submitted again.
 - What is to end is ended until Slurm says that it is over.
 - A job is known by its comment, and by its number only together with that: a controller that was killed forgets the
   jobs of its last seconds, and gives their numbers to others.
@@ -37,6 +37,9 @@ _STOP_SECONDS: Final = 5.0
 _CANCEL_AGAIN_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
 """How long the end of a job may take once its script has ended."""
+
+_DOUBTS: Final = 6
+"""How often a job may be refused that Slurm says it would take."""
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
 
@@ -253,8 +256,11 @@ class Scheduler:
             submission.job = self._slurm.submit(submission.script, submission.options, submission.environment)
             submission.problem, self._failures = "", 0
         except InvalidError as error:
-            submission.refusal = error
-            self.forget(submission)
+            if self._is_doubtful(submission):
+                self._try_later(submission, UnavailableError(str(error)))
+            else:
+                submission.refusal = error
+                self.forget(submission)
         except UnavailableError as error:
             self._try_later(submission, error)
         with self._changed:
@@ -262,6 +268,15 @@ class Scheduler:
             if not self._failures and (self._look_at > soon or self._look_at < self._looked_at):
                 self._look_at = soon
         submission.news()
+
+    def _is_doubtful(self, submission: Submission) -> bool:
+        """Return whether Slurm would take a job that it has refused: its controller may have ended in that moment."""
+        if submission.attempts > _DOUBTS:
+            return False
+        try:
+            return not self._slurm.check(submission.options)
+        except UnavailableError:
+            return True
 
     def _try_later(self, submission: Submission, error: UnavailableError) -> None:
         submission.problem = str(error)

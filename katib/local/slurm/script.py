@@ -24,6 +24,14 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import Delays
 
+HOST: Final = 'getent hosts "$SLURMD_NODENAME" >/dev/null 2>&1 && host=$SLURMD_NODENAME || host=$(hostname)'
+"""Finds a name that leads to the node where a script runs."""
+
+HOST_FILE: Final = "host"
+"""In the directory of a pod that offers metrics at a port: that name."""
+
+METRICS_PORT_VARIABLE: Final = "KATIB_METRICS_PORT"
+
 WAIT_FOR: Final = """\
 wait_for() {
   wait $1; code=$?
@@ -116,6 +124,8 @@ def pod_script(
     lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
     if plan.role:
         lines.append(f"echo pid $$ >>{followed}")
+    if any(METRICS_PORT_VARIABLE in container.command.env for _, container in mains):
+        lines.append(f"{HOST} && echo $host >{shlex.quote(str(plan.directory / HOST_FILE))}")
     if len(mains) > 1 or sidecars:
         lines.append(WAIT_FOR)
     own_log = None if is_step else mains[0][1]

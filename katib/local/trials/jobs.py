@@ -17,6 +17,7 @@ from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.trial.plan import is_stopping
 from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.owner import Provision
 from katib.local.jobs.prepare import trial_name, trial_owner
 from katib.local.layout import Layout
 from katib.local.pods.objects import pulling_words
@@ -58,18 +59,21 @@ class TrialJobs:
         self._wake = wake
         self._default_workspace = Path.cwd()
 
-    def workspace(self, job: Object) -> Path:
-        """Return the directory that the experiment of a job was submitted from, else where the engine was started."""
-        experiment = self._experiment_of(self._trial_of(job))
-        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "") if experiment is not None else ""
-        return Path(text) if text else self._default_workspace
+    def provision(self, job: Object) -> Provision:
+        """Return what the pods of a job are given.
 
-    def checkpoint(self, job: Object) -> TrialCheckpoint | None:
-        """Return the folder of the trial that a job runs; None where the experiment keeps no checkpoints."""
+        They run where its experiment was submitted from, else where the engine was started.
+        """
         trial = self._trial_of(job)
-        experiment = self._experiment_of(trial)
+        name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
         if trial is None or experiment is None:
-            return None
+            return Provision(self._default_workspace, experiment=name)
+        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
+        return Provision(Path(text) if text else self._default_workspace, self._checkpoint(trial, experiment), name)
+
+    def _checkpoint(self, trial: Trial, experiment: Experiment) -> TrialCheckpoint | None:
+        """Return the folder of a trial; None where its experiment keeps no checkpoints."""
         mount = checkpoint_directory(experiment.spec.algorithm)
         is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
         if not mount and not is_kept:
@@ -118,11 +122,6 @@ class TrialJobs:
 
     def _trial_of(self, job: Object) -> Trial | None:
         return self._trials.get(Key.of(job))
-
-    def _experiment_of(self, trial: Trial | None) -> Experiment | None:
-        if trial is None:
-            return None
-        return self._experiments.get(Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, "")))
 
 
 class TrialPods:

@@ -89,11 +89,12 @@ class LogServers:
     def _status_variables(self, trial_name: str, metrics: Collection[str], token: str) -> dict[str, str]:
         import certifi
 
-        from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
+        from katib.rest.status_server import StatusServer
+        from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, StatusReceiver
 
         with self._lock:
             if self._status is None or self._token_files is None:
-                self._status = self._status_server()
+                self._status = StatusServer(StatusReceiver(self._log, self._guard(), self._stored))
                 self._token_files = tempfile.TemporaryDirectory(prefix="katib-tokens-", ignore_cleanup_errors=True)
             url, file = self._status.url_of(trial_name, metrics), Path(self._token_files.name) / trial_name
         file.touch(mode=0o600)
@@ -147,12 +148,6 @@ class LogServers:
                     self._log, f"{self._host}:0", guard=self._guard(), on_report=self._stored
                 )
             return self._others.address
-
-    def _status_server(self) -> StatusServer:
-        from katib.rest.status_server import StatusServer
-        from katib.rpc.trainer_status import StatusReceiver
-
-        return StatusServer(StatusReceiver(self._log, self._guard(), self._stored))
 
     def _guard(self) -> LogGuard:
         from katib.rpc.log_guard import LogGuard

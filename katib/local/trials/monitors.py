@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import MetricLog
@@ -17,6 +17,7 @@ from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError
 from katib.local.jobs.networks import PUSHES_NOTHING
+from katib.local.jobs.owner import Collection as PodCollection
 from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
@@ -26,6 +27,9 @@ from metrics_collector.collector import Collector, collector_for, output_parser,
 from metrics_collector.parsers import Parser
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
+
+if TYPE_CHECKING:
+    from metrics_collector.sources.scraping import Answer, Endpoint
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
@@ -70,6 +74,7 @@ class TrialMonitors:
         sdk_variables: What else is in the environment of a trial with the collector Push.
         stored: Returns what the log holds of a trial.
         rewind: Removes from it a step and all later ones.
+        host_file: In the directory of a pod, the name of the machine where it runs; empty: it runs on this one.
     """
 
     def __init__(
@@ -83,7 +88,9 @@ class TrialMonitors:
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
         rewind: Callable[[str, int], None] = lambda _trial_name, _step: None,
+        host_file: str = "",
     ) -> None:
+        self._host_file = host_file
         self._read_stored = stored
         self._rewind = rewind
         self._stored: dict[str, StoredReadings] = {}
@@ -98,22 +105,19 @@ class TrialMonitors:
         self._followed: dict[str, Trial] = {}
         self._ports: dict[str, int] = {}
 
-    def rewrites(self, job: Object) -> dict[str, str]:
-        """Return which absolute directory of the template stands for which directory of the pod.
+    def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
+        """Return what is put into a pod with these labels.
 
         Metrics are written to one path of the template, and every trial running here needs a place of its own.
         """
-        trial = self._trial_of(job)
-        directory = _directory(trial) if trial is not None else ""
-        return {directory: METRICS_DIRECTORY} if directory else {}
+        if (trial := self._trial_of(job)) is None:
+            return PodCollection(NO_VARIABLES, {})
+        rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
+        return PodCollection(self._variables(trial), rewrites, _companions(trial, pod_labels))
 
-    def variables(self, job: Object) -> Mapping[str, str]:
-        """Return variables for the containers of a job: where to send metrics, or where to offer them.
-
-        Where what they print is read, `katib.report` prints.
-        """
-        trial = self._trial_of(job)
-        if trial is None or trial.spec.objective is None:
+    def _variables(self, trial: Trial) -> Mapping[str, str]:
+        """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
+        if trial.spec.objective is None:
             return NO_VARIABLES
         kind = trial.spec.metrics_collector.kind
         if kind == CollectorKind.NONE:
@@ -131,16 +135,6 @@ class TrialMonitors:
         """Return whether metrics go to, or come from, an address of this machine."""
         trial = self._trial_of(job)
         return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
-
-    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return the collector that the user brings, for a primary pod."""
-        trial = self._trial_of(job)
-        collector = trial.spec.metrics_collector.collector if trial is not None else None
-        if trial is None or collector is None or not _is_primary(trial, pod_labels):
-            return ()
-        if collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
-            return ()
-        return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
     def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
         """Return a monitor when this is the primary container of a primary pod and its trial has an objective."""
@@ -177,7 +171,12 @@ class TrialMonitors:
 
             http_get = (spec.source and spec.source.http_get) or {}
             ports = [port] if (port := self._ports.get(trial.name)) else []
-            return PrometheusEndpoint([*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)], names)
+            endpoints = [*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)]
+            if self._host_file:
+                return PrometheusEndpoint(
+                    endpoints, names, scrape=partial(_scrape_at, directory.parent / self._host_file)
+                )
+            return PrometheusEndpoint(endpoints, names)
         return None
 
     def may_outlive(self, job: Object) -> bool:
@@ -256,8 +255,33 @@ class TrialMonitors:
         return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
 
 
+def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
+    """Ask an endpoint of the machine that a file names.
+
+    Raises:
+        ScrapeError: There is no answer, or it is not known yet where the program runs.
+    """
+    from metrics_collector.sources.scraping import LOCAL_HOST, ScrapeError, scrape
+
+    try:
+        host = host_file.read_text().strip()
+    except OSError as error:
+        raise ScrapeError("is on a machine that is not known yet", is_unreachable=True) from error
+    return scrape(replace(endpoint, host=host) if endpoint.host == LOCAL_HOST else endpoint)
+
+
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
     return trial.spec.primary_pod_labels.items() <= pod_labels.items()
+
+
+def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Return the collector that the user brings, for a primary pod."""
+    collector = trial.spec.metrics_collector.collector
+    if collector is None or collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
+        return ()
+    if not _is_primary(trial, pod_labels):
+        return ()
+    return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
 
 def _path(trial: Trial) -> str:

@@ -51,6 +51,12 @@ def service() -> MemoryTuningService:
         },
     }
     service.put({**experiment.encode(), "status": status})
+    suggestion = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Suggestion",
+        "metadata": experiment.encode()["metadata"],
+    }
+    service.put({**suggestion, "status": {"explanation": f"gp learns from earlier trials of old (57%) {NASTY}"}})
     service.record("default", RecordedEvent(START, "Trial", "demo-2", True, "JobFailed", NASTY, 2))
     return service
 
@@ -92,6 +98,10 @@ def test_parts_escape_as_pages_do(http: httpx.Client, path: str) -> None:
 
     assert part.status_code == 200
     assert NASTY not in part.text
+
+
+def test_the_events_begin_with_what_the_algorithm_says_of_its_choice(http: httpx.Client) -> None:
+    assert "gp learns from earlier trials of old (57%)" in text_of(http.get(f"data/{DEMO}/events"))
 
 
 def test_a_tab_that_there_is_not_is_the_first_one(http: httpx.Client) -> None:

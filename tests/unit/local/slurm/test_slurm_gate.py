@@ -29,7 +29,7 @@ def spec(collector: str) -> ExperimentSpec:
     [
         (JOB, "StdOut", "7", []),
         (JOB, "Push", "", ["slurm-collector"]),
-        (JOB, "PrometheusMetric", "7", ["slurm-collector"]),
+        (JOB, "Custom", "7", ["slurm-collector"]),
         (MPI, "StdOut", "7", ["slurm-kind"]),
         (TORCH, "StdOut", "7", []),
     ],

@@ -152,6 +152,7 @@ AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failu
     [
         ("sbatch: error: bad: x\nsbatch: error: Batch job submission failed: Invalid\n", "bad: x; Invalid", False),
         (f"{AWAY}\n", AWAY, True),
+        ("sbatch: error: Batch job submission failed: Connection reset by peer\n", "Connection reset by peer", True),
         ("", "no reason given", False),
     ],
 )

@@ -134,8 +134,10 @@ def test_a_json_file_is_read_line_by_line(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_each_trial_gets_a_metrics_file_of_its_own(bench: Bench) -> None:
-    assert bench.monitors.rewrites(bench.job(collector("File", path=PATH))) == {"/var/log/katib": METRICS_DIRECTORY}
-    assert bench.monitors.rewrites(bench.job(collector("StdOut"))) == {}
+    assert bench.monitors.collection(bench.job(collector("File", path=PATH)), {}).rewrites == {
+        "/var/log/katib": METRICS_DIRECTORY
+    }
+    assert bench.monitors.collection(bench.job(collector("StdOut")), {}).rewrites == {}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
         lambda name, metrics, pushes: {"STATUS": ",".join(metrics), **({"ADDRESS": name} if pushes else {})},
         {"PYTHONPATH": "adapted"},
     )
-    variables = bench.monitors.variables(bench.job(collector(kind)))
+    variables = bench.monitors.collection(bench.job(collector(kind)), {}).variables
     bench.reporter.close(0)
 
     assert ("ADDRESS" in variables) is (kind not in {"StdOut", "None"})
@@ -185,7 +187,7 @@ def test_a_job_of_nobody_is_not_read(bench: Bench, metadata: dict[str, Any], tmp
     job = {"metadata": metadata}
 
     assert bench.monitors.open(job, {}, "main", tmp_path) is None
-    assert bench.monitors.rewrites(job) == {}
+    assert bench.monitors.collection(job, {}).rewrites == {}
     bench.monitors.discard(job)
 
 
@@ -242,7 +244,7 @@ def directory(kind: str, **fields: Any) -> MetricsCollectorSpec:
 
 @pytest.mark.parametrize("kind", ["TensorFlowEvent", "Custom"])
 def test_a_directory_of_the_template_is_one_of_each_trial(bench: Bench, kind: str) -> None:
-    assert bench.monitors.rewrites(bench.job(directory(kind))) == {"/logs": METRICS_DIRECTORY}
+    assert bench.monitors.collection(bench.job(directory(kind)), {}).rewrites == {"/logs": METRICS_DIRECTORY}
 
 
 def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Bench, tmp_path: Path) -> None:
@@ -265,16 +267,16 @@ def test_what_reports_by_itself_has_no_monitor(bench: Bench, tmp_path: Path, kin
 def test_a_custom_collector_goes_with_primary_pods_only(bench: Bench) -> None:
     job = bench.job(directory("Custom", custom_collector={"name": "mine"}), primary_pod_labels=PRIMARY)
 
-    assert [container for _, container in bench.monitors.companions(job, PRIMARY)] == [{"name": "mine"}]
-    assert not bench.monitors.companions(job, {"role": "worker"})
-    assert not bench.monitors.companions(bench.job(), PRIMARY)
+    assert [container for _, container in bench.monitors.collection(job, PRIMARY).companions] == [{"name": "mine"}]
+    assert not bench.monitors.collection(job, {"role": "worker"}).companions
+    assert not bench.monitors.collection(bench.job(), PRIMARY).companions
 
 
 def test_every_trial_with_an_endpoint_has_a_port_of_its_own(bench: Bench) -> None:
     job = bench.job(collector("PrometheusMetric"))
 
-    assert bench.monitors.variables(job)["KATIB_METRICS_PORT"].isdecimal()
-    assert "KATIB_METRICS_PORT" not in bench.monitors.variables(bench.job())
+    assert bench.monitors.collection(job, {}).variables["KATIB_METRICS_PORT"].isdecimal()
+    assert "KATIB_METRICS_PORT" not in bench.monitors.collection(bench.job(), {}).variables
 
 
 def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Bench, tmp_path: Path) -> None:

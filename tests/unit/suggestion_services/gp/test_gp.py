@@ -188,6 +188,27 @@ def test_a_constraint_that_was_never_read_changes_nothing_but_survives() -> None
         assert len(texts(algorithm, trials, first=6)) == 1
 
 
+@pytest.mark.parametrize("name", ["gp", "auto"])
+def test_where_trials_take_longer_is_searched_less_and_equal_or_unknown_durations_change_nothing(name: str) -> None:
+    def searched(seconds: Callable[[float], float], *, aware: bool) -> list[float]:
+        settings = {**SEEDED, "cost_aware": str(aware).lower()}
+        algorithm, trials = algorithm_for(name, settings=settings), list[PastTrial]()
+        for k in range(14):
+            (point,) = texts(algorithm, trials, first=k)
+            x, y = float(point["x"]), float(point["y"])
+            loss = (y - 0.4) ** 2 + 0.05 * (x - 0.5) ** 2
+            trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, loss, seconds=seconds(x)))
+        assert ("duration to the power of" in algorithm.explain()) is (aware and seconds is varying)
+        return [float(trial.assignments["x"]) for trial in trials[5:]]
+
+    varying, same, unknown = (lambda x: 1000**x), (lambda _x: 60.0), (lambda _x: float("nan"))
+    without = searched(varying, aware=False)
+
+    assert sum(1000**x for x in searched(varying, aware=True)) < 0.5 * sum(1000**x for x in without)
+    assert searched(same, aware=True) == without
+    assert searched(unknown, aware=True) == without
+
+
 def test_a_hundred_parameters_are_searched() -> None:
     parameters = [a_parameter(f"x{i}") for i in range(100)]
     algorithm = algorithm_for("gp", parameters, settings=SEEDED)

@@ -12,6 +12,7 @@ from scipy.stats import norm
 from katib.rpc._generated import api_pb2 as pb
 from katib.space import Point
 from suggestion_services.gp.acquisition import Acquisition, log_h
+from suggestion_services.gp.cost import Cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.likelihood import Layout
@@ -102,11 +103,13 @@ def promise_of(*, constrained: bool) -> Acquisition:
     layout = Layout(groups=np.arange(2), warped=np.arange(2), numbers=np.arange(2))
     x = random.random((8, 2))
     theta = layout.expand(-0.5, 0.0, -9.0, -2.0, 0.1)
-    models = [Model(x, random.normal(size=8), layout, theta) for _ in range(2)]
-    return Acquisition(models[0], -0.5, models[1:] if constrained else [])
+    models = [Model(x, random.normal(size=8), layout, theta) for _ in range(3)]
+    if not constrained:
+        return Acquisition(models[0], -0.5)
+    return Acquisition(models[0], -0.5, models[1:2], Cost(models[2], 0.7))
 
 
-@pytest.mark.parametrize("constrained", [False, True], ids=["alone", "constrained"])
+@pytest.mark.parametrize("constrained", [False, True], ids=["alone", "constrained, with a cost"])
 def test_the_slope_of_the_promise_is_exact(*, constrained: bool) -> None:
     promise, x = promise_of(constrained=constrained), 0.1 + 0.8 * np.random.default_rng(1).random((6, 2))
 
@@ -137,6 +140,11 @@ def test_a_crowd_of_running_trials_keeps_others_away_and_the_slope_says_where() 
         step = 1e-6 * np.eye(2)[column]
         numeric = (crowded(aside + step) - crowded(aside - step)) / 2e-6
         assert crowded.with_slopes(aside)[1][:, column] == pytest.approx(numeric, rel=1e-3, abs=1e-5)  # of differences
+
+
+def test_costs_count_less_and_less_as_the_budget_is_spent() -> None:
+    assert [share_of_cost(n, 40) for n in (0, 10, 40, 50)] == [1, 0.75, 0, 0]
+    assert share_of_cost(0, None) == 1 > share_of_cost(50, None) > share_of_cost(500, None) > 0
 
 
 def test_skewed_values_become_nearly_normal_in_the_same_order() -> None:
