@@ -1,6 +1,6 @@
 """What earlier trials of other tasks save or cost: evaluations to a value, with and without them.
 
-`python -m benchmarks.warm_start [--algorithms gp,tpe] [--seeds 3] [--pairs PATTERN]` prints a row for each pair of
+`python -m benchmarks.warm_start [--algorithms gp,tpe] [--seeds 7] [--pairs PATTERN]` prints a row for each pair of
 tasks and algorithm. The earlier task has 40 trials of the same algorithm. The value to reach is what the search without
 them has after 12 evaluations, the median over seeds; a search that does not get there within 40 counts as 41. Targets:
 never more than 1.05 times the evaluations, at most half of them where tasks are alike.
@@ -134,7 +134,7 @@ def evaluations_to(goal: float, trials: Sequence[PastTrial]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithms", default="gp,tpe")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=7)
     parser.add_argument("--pairs", default="*")
     options = parser.parse_args()
     fine = True
