@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import resource
@@ -67,6 +68,7 @@ def with_submitit(cluster: SlurmCluster, directory: Path) -> float | None:
         return None
     os.environ |= cluster.environment
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # of `sacct`, which this cluster has not
     began = time.perf_counter()
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
     executor = submitit.SlurmExecutor(directory / "submitit")

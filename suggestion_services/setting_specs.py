@@ -41,7 +41,6 @@ _COST_AWARE = SettingSpec(
 )
 
 ONLY_SEED = (_SEED,)
-AUTO = (_SEED, replace(_COST_AWARE, description="While it uses gp: " + _COST_AWARE.description.lower()))
 
 _KEEP = SettingSpec(
     "keep_checkpoints",
@@ -149,9 +148,9 @@ BOHB = (
 
 LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
 
-MFGP = (
-    *LADDER,
-    replace(GP[1], default="8", description="Configurations that fill the space before the model is used."),
+AUTO = (
+    *(replace(s, is_required=False) for s in LADDER),
+    replace(_COST_AWARE, description="While it uses gp: " + _COST_AWARE.description.lower()),
 )
 
 CMAES = (

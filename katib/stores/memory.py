@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.objects import Key, Kind, Object, ObjectList, place_of
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
@@ -50,7 +50,7 @@ class MemoryRows:
 
     def insert(self, obj: Object) -> None:
         """Add to all dictionaries."""
-        kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
+        (kind, key), uid = place_of(obj), obj["metadata"]["uid"]
         self._objects.setdefault(kind, {})[key] = obj
         self._uids[uid] = (kind, key)
         self._ages.setdefault(uid, f"{self.revision:016}")
@@ -65,7 +65,8 @@ class MemoryRows:
     def remove(self, obj: Object) -> None:
         """Take out of all dictionaries."""
         self._disown(obj)
-        del self._objects[Kind.of(obj)][Key.of(obj)]
+        kind, key = place_of(obj)
+        del self._objects[kind][key]
         del self._uids[obj["metadata"]["uid"]], self._ages[obj["metadata"]["uid"]]
 
     def all(self, kind: Kind) -> Collection[Object]:

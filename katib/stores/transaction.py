@@ -24,7 +24,7 @@ from msgspec import Struct
 from katib.api.json_values import same_json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
-from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent
+from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent, place_of
 from katib.stores import semantics
 from katib.stores.history import History
 from katib.stores.semantics import Json
@@ -80,8 +80,8 @@ class Transaction(Struct, frozen=True):
 
     def create(self, obj: Json, *, whole: bool = False) -> Object:
         """Store a new, isolated object; `whole` when it keeps the status that it brings."""
-        kind = Kind.of(obj)
-        self._choose_name(kind, obj)
+        kind, key = place_of(obj)
+        self._choose_name(kind, key, obj)
         uid = (semantics.given_uid(obj) if kind in self._uid_kinds else "") or str(uuid.uuid4())
         new = semantics.created(obj, uid, self._now, has_status=kind in self._status_kinds and not whole)
         new = semantics.at_revision(new, self._rows.next_revision())
@@ -93,16 +93,16 @@ class Transaction(Struct, frozen=True):
 
     def update(self, obj: Json) -> Object:
         """Replace everything but the status with that of an isolated object."""
-        return self._update(self._existing(Kind.of(obj), Key.of(obj)), obj)
+        return self._update(self._existing(*place_of(obj)), obj)
 
     def patch(self, obj: Json, changes: Json) -> Object:
         """Merge checked changes into an isolated object."""
-        old = self._existing(Kind.of(obj), Key.of(obj))
+        old = self._existing(*place_of(obj))
         return self._update(old, semantics.patched(old, obj, changes))
 
     def patch_whole(self, obj: Json, changes: Json) -> Object:
         """Merge checked changes into an isolated object and replace the status with its own."""
-        old = self._existing(Kind.of(obj), Key.of(obj))
+        old = self._existing(*place_of(obj))
         status = {"status": obj["status"]} if "status" in obj else {}
         changed = semantics.updated(old, semantics.patched(old, obj, changes), has_status=True) or old
         new = {**{name: value for name, value in changed.items() if name != "status"}, **status}
@@ -110,10 +110,10 @@ class Transaction(Struct, frozen=True):
 
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
-        kind = Kind(obj["apiVersion"], obj["kind"])
+        kind, key = place_of(obj)
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
-        old = self._existing(kind, Key.of(obj))
+        old = self._existing(kind, key)
         new = semantics.status_updated(old, obj)
         return old if new is None else self._replace(old, new)
 
@@ -138,14 +138,14 @@ class Transaction(Struct, frozen=True):
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj
 
-    def _choose_name(self, kind: Kind, obj: Json) -> None:
-        if obj["metadata"].get("name"):
-            if self._rows.find(kind, Key.of(obj)) is not None:
+    def _choose_name(self, kind: Kind, key: Key, obj: Json) -> None:
+        if key.name:
+            if self._rows.find(kind, key) is not None:
                 raise AlreadyExistsError(f"{semantics.describe(obj)}: exists; delete it or choose another name")
             return
         for _ in range(_NAME_TRIES):
             obj["metadata"]["name"] = semantics.generated_name(obj)
-            if self._rows.find(kind, Key.of(obj)) is None:
+            if self._rows.find(kind, Key(key.namespace, obj["metadata"]["name"])) is None:
                 return
         raise AlreadyExistsError(f"{semantics.describe(obj)}: no free name found; choose another generateName")
 

@@ -35,10 +35,24 @@ class Auto(Algorithm):
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
-        if problem.nas is None:
+        if problem.nas is not None:
+            cause, remedy = "auto does not search architectures", "name enas or darts"
+            return [FieldError("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")]
+        if not _names_resource(problem):
             return ()
-        cause, remedy = "auto does not search architectures", "name enas or darts"
-        return [FieldError("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")]
+        if len(problem.directions) > 1:
+            cause, remedy = "no algorithm with a resource has several objectives", "leave out resource_name and r_l"
+            return [FieldError("spec.algorithm.algorithmSettings", cause, remedy, "resource-objectives")]
+        checked: Sequence[FieldError] = algorithms.find_entry("asha").load().check(problem)
+        return checked
+
+    @classmethod
+    @override
+    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
+        if not _names_resource(problem):
+            return ()
+        checked: Sequence[FieldError] = algorithms.find_entry("asha").load().check_before_start(problem)
+        return checked
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:
@@ -74,6 +88,10 @@ class Auto(Algorithm):
         return None
 
 
+def _names_resource(problem: Problem) -> bool:
+    return any(problem.settings.get(name) is not None for name in ("resource_name", "r_l"))
+
+
 def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
     """Return what the choice depends on."""
     own = [trial for trial in trials if not trial.is_earlier]
@@ -87,6 +105,7 @@ def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
         parallel=problem.parallel,
         n_ended=sum(trial.outcome in _ENDED for trial in own),
         has_earlier=len(own) < len(trials),
+        resource=problem.settings.text("resource_name", ""),
         **({"seconds": statistics.median(seconds)} if seconds else {}),
     )
 

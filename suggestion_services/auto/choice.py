@@ -3,6 +3,8 @@
 The rules stand in order, the first that holds decides. Their numbers were chosen with `benchmarks/quality.py` on its
 development problems (`docs/reference/algorithms.md` has the figures):
 
+* where the experiment names a resource, such as epochs, short trainings choose the long ones, by `asha`, which needed
+  the fewest epochs on most problems of `benchmarks/multi_fidelity.py`;
 * a finite space that the budget covers is tried out, in a shuffled order, whatever is wanted of its points;
 * several objectives are left to the algorithms that search for all of them, constraints to those that use them. Up to
   four objectives a Gaussian process needs by far the fewest trials (`benchmarks/several_objectives.py`), but it does
@@ -55,6 +57,7 @@ class Facts:
         n_ended: Trials of this experiment whose result is known.
         seconds: Median duration of a trial; NaN when unknown.
         has_earlier: Whether there are trials of other experiments to learn from.
+        resource: The parameter that says how much of a resource a trial gets; empty where none was named.
     """
 
     n_parameters: int
@@ -66,6 +69,7 @@ class Facts:
     n_ended: int = 0
     seconds: float = math.nan
     has_earlier: bool = False
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Choice:
 
 def candidates(facts: Facts) -> Iterator[Choice]:
     """Yield algorithms, the best suited first; one that cannot be used here gives way to the next."""
+    if facts.resource:
+        yield Choice("asha", f"{facts.resource} is a resource, of which promising trials get more")
     covered = _ENUMERABLE if facts.budget is None else facts.budget
     if facts.size is not None and facts.size <= covered:
         yield Choice("grid", f"all {facts.size} combinations of the parameters can be tried")

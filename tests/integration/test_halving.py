@@ -173,7 +173,7 @@ def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> No
     assert histories == {"1 ": 9, "1 3 ": 3, "1 3 9 ": 1, "3 ": 5, "3 9 ": 1, "9 ": 3}
 
 
-@pytest.mark.parametrize("algorithm", ["asha", "hyperband"])
+@pytest.mark.parametrize("algorithm", ["asha", "auto", "hyperband"])
 def test_kills_lose_no_paused_trial_and_no_checkpoint_that_is_needed(tmp_path: Path, algorithm: str) -> None:
     """The service is killed, then twice the whole server, while trials pause and go on from checkpoints."""
     command = f'echo ${{trialParameters.epochs}} >> "$KATIB_CHECKPOINT_DIR/history"; {COMMAND}'

@@ -273,6 +273,8 @@ class TrialReconciler:
         if is_over or objective is None:
             self._status_taken.pop(uid, None)
             return
+        if "trainerStatus" not in (job.get("status") or {}):
+            return
         found = status_readings(job, objective.metric_names, now)
         if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
             return

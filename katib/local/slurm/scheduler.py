@@ -274,6 +274,7 @@ class Scheduler:
         if submission.attempts > _DOUBTS:
             return False
         try:
+            self._slurm.jobs()  # a controller that is away has refused nothing
             return not self._slurm.check(submission.options)
         except UnavailableError:
             return True

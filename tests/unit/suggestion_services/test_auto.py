@@ -23,7 +23,8 @@ from katib.api.types import (
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.auto.auto import Auto, facts_of
 from suggestion_services.auto.choice import Facts, candidates
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.settings import Settings
 from tests.support.suggestion import a_trial, an_experiment, served_here
 
 SMOOTH = Facts(n_parameters=4, size=None, budget=60, parallel=3)
@@ -64,6 +65,7 @@ def chosen(algorithm: Algorithm) -> str:
     ("facts", "expected", "reason"),
     [
         pytest.param(SMOOTH, "gp", "4 parameters and a budget of 60 trials", id="continuous"),
+        pytest.param(replace(SMOOTH, resource="epochs", size=9), "asha", "epochs is a resource", id="a-resource"),
         pytest.param(replace(SMOOTH, n_objectives=2), "gp", "there are 2 objectives and a model", id="two-objectives"),
         pytest.param(replace(SMOOTH, n_objectives=5), "nsga2", "there are 5 objectives", id="five-objectives"),
         pytest.param(replace(SMOOTH, n_objectives=2, has_earlier=True), "nsga2", "there are 2 objectives", id="warm"),
@@ -178,6 +180,27 @@ def test_architectures_are_left_to_their_algorithms() -> None:
     assert [str(error) for error in Auto.check(problem)] == [
         "spec.algorithm.algorithmName: auto does not search architectures; name enas or darts"
     ]
+
+
+def test_with_a_resource_trials_pause_at_its_rungs() -> None:
+    epochs = ParameterSpec(name="epochs", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="9"))
+    problem = a_problem([a_double("x"), epochs])
+    named = replace(problem, settings=Settings({"resource_name": "epochs", "r_l": 9.0}))
+    auto = Auto(named)
+
+    proposals = list(auto.suggest([], first=0, count=2))
+
+    assert [p.assignments["epochs"] for p in proposals if isinstance(p, Proposal)] == ["1", "1"]
+    assert auto.explain().startswith("auto uses asha, since epochs is a resource")
+    assert Auto.check(problem) == Auto.check_before_start(problem) == Auto.check(named) == ()
+    half = replace(problem, settings=Settings({"r_l": 9.0}))
+    several = replace(named, directions=(False, True))
+    unknown = replace(named, settings=Settings({"resource_name": "steps", "r_l": 9.0}))
+    assert [error.origin for error in (*Auto.check(half), *Auto.check(several))] == [
+        "setting-missing",
+        "resource-objectives",
+    ]
+    assert [error.origin for error in Auto.check_before_start(unknown)] == ["resource-unknown"]
 
 
 def test_what_is_not_chosen_is_not_imported() -> None:
