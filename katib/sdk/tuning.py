@@ -35,6 +35,9 @@ from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
 _CONTAINER = "function"
+_LEASE_SECONDS = 6.0
+"""Of trials that this process evaluates: signs of life cost nothing here, and the next run waits so long for the trials
+of one that was interrupted."""
 
 
 def tune(
@@ -214,7 +217,12 @@ def _evaluated(
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = Place(file.parent.parent)
     experiment = AskedExperiment(
-        engine.service, stored, lambda key, text: payload.parameters[key].value(text), place, ExitStack()
+        engine.service,
+        stored,
+        lambda key, text: payload.parameters[key].value(text),
+        place,
+        ExitStack(),
+        lease_seconds=_LEASE_SECONDS,
     )
     followed: list[Experiment] = []
 

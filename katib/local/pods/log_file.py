@@ -114,7 +114,9 @@ def names_address_in_use(end: bytes) -> bool:
 
 
 def _numbers(path: Path) -> list[int]:
-    names = (part.name[len(path.name) + 1 :] for part in path.parent.glob(f"{path.name}.*"))
+    names: list[str] = []
+    with suppress(FileNotFoundError):  # the directory is removed this moment
+        names = [part.name[len(path.name) + 1 :] for part in path.parent.glob(f"{path.name}.*")]
     return sorted(int(name) for name in names if name.isdecimal())
 
 

@@ -77,14 +77,14 @@ class TrialFiles:
             NotFoundError: There are replicas, and none of that name; or no such container in it.
         """
         chosen = self._chosen_pods(trial, replica)
-        logs = [path for pod in chosen for path in Path(pod["directory"]).glob("*.log")]
+        logs = _logs_of(chosen)
         wanted = container or trial.spec.primary_container_name
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
             _require_container(container, chosen, logs, _title(trial, replica))
         elif not paths and (replica or failure_of(trial)):
             paths = logs
-        return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+        return max(paths, key=_modified_at, default=None)
 
     def _chosen_pods(self, trial: Trial, replica: str) -> Sequence[Object]:
         """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
@@ -114,8 +114,10 @@ class TrialFiles:
     def _noted_pods(self, trial: Trial) -> list[Object]:
         """Return what pods wrote down about themselves, the oldest first, each with its directory."""
         key = key_of(trial)
-        directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
-        return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+        with contextlib.suppress(FileNotFoundError):  # what an earlier try left is being removed
+            directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
+            return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+        return []
 
     def read(
         self,
@@ -191,9 +193,9 @@ class TrialFiles:
         newest = self.log_file(trial)
         if newest is not None and _is_quoted(newest, text):
             return ""
-        logs = [path for pod in self._chosen_pods(trial, "") for path in Path(pod["directory"]).glob("*.log")]
+        logs = _logs_of(self._chosen_pods(trial, ""))
         quoted = [path for path in logs if _is_quoted(path, text)]
-        found = max(quoted, key=lambda path: path.stat().st_mtime, default=None)
+        found = max(quoted, key=_modified_at, default=None)
         return "" if found is None or found.stem == trial.spec.primary_container_name else found.stem
 
     def tail(self, trial: Trial, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
@@ -254,7 +256,10 @@ class TrialFiles:
     def _pieces(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[Piece]:
         files: list[BinaryIO] = []
         try:
-            files = _opened(path)
+            try:
+                files = _opened(path)
+            except FileNotFoundError:  # what an earlier try left is being removed
+                return
             if tail_lines is not None:
                 files = _from_tail(files, tail_lines)
             while True:
@@ -353,6 +358,22 @@ def _following(path: Path, file: BinaryIO) -> list[BinaryIO]:
 def _is_quoted(log: Path, text: str) -> bool:
     line = last_line(read_end(log, LAST_OUTPUT_BYTES))
     return bool(line) and line.rstrip(".") in text
+
+
+def _logs_of(pods: Sequence[Object]) -> list[Path]:
+    """Return the logs of pods; of one that is removed this moment there is none."""
+    logs: list[Path] = []
+    for pod in pods:
+        with contextlib.suppress(FileNotFoundError):
+            logs.extend(Path(pod["directory"]).glob("*.log"))
+    return logs
+
+
+def _modified_at(path: Path) -> float:
+    """Return when a file was modified last; 0 when it is removed this moment."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _has_begun(directory: Path) -> bool:

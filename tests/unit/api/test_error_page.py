@@ -45,6 +45,7 @@ DOCUMENTED_FILES = (
     "katib/tuning/preview.py",
     "katib/tuning/suspending.py",
     "katib/tuning/sweeps.py",
+    "suggestion_services/auto/auto.py",
     "suggestion_services/enas/enas.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}

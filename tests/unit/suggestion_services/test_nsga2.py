@@ -166,10 +166,10 @@ def test_the_population_grows_with_the_budget(budget: int, expected: int) -> Non
     assert generations(trials)[-2:] == [0, 1]
 
 
-@pytest.mark.parametrize("searched_problem", PROBLEMS, ids=lambda problem: problem.name)
-def test_it_covers_at_least_what_optunas_sampler_does(searched_problem: object) -> None:
-    """Fewer seeds and trials than in benchmarks/several_objectives.py, whose figures are in the docs."""
-    (found,) = [p for p in PROBLEMS if p is searched_problem]
+@pytest.mark.parametrize("name", ["ZDT1", "ZDT3", "DTLZ2"])
+def test_it_covers_at_least_what_optunas_sampler_does(name: str) -> None:
+    """Fewer problems, seeds and trials than in benchmarks/several_objectives.py, whose figures are in the docs."""
+    (found,) = [problem for problem in PROBLEMS if problem.name == name]
     ours, theirs = (
         sum(share_covered(found, search(seed)) for seed in range(2))
         for search in (

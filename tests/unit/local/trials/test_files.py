@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +58,27 @@ def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
     write(files, data)
 
     assert b"".join(files.read(OF_MAIN)) == data
+
+
+def test_a_trial_whose_job_begins_again_this_moment_has_no_output_yet(files: TrialFiles) -> None:
+    """Directories of pods are removed and made again all the time, while they are looked at."""
+    done = threading.Event()
+
+    def begin_again() -> None:
+        while not done.is_set():
+            for pod in range(8):
+                write(files, b"loss=1\n", pod=f"pod-{pod}")
+            shutil.rmtree(files.directory(TRIAL))
+
+    beginning = threading.Thread(target=begin_again)
+    beginning.start()
+    try:
+        seen = {len(files.tail(OF_MAIN, 1)) for _ in range(400) if files.past_pods(OF_MAIN) == []}
+    finally:
+        done.set()
+        beginning.join()
+
+    assert 0 in seen
 
 
 @pytest.mark.parametrize(
