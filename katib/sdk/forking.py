@@ -8,8 +8,11 @@ stop. The next trial is asked for as soon as a job ends.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -83,10 +86,11 @@ class Slot:
     def __init__(self, pipe: Connection, end: Callable[[], None]) -> None:
         self.pipe = pipe
         self._end = end
+        self._lock = threading.Lock()
 
     def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
         """Return how a job ended; None where `close` ended it, or what forks it is gone."""
-        with suppress(EOFError, OSError):
+        with self._lock, suppress(EOFError, OSError):
             self.pipe.send(job)
             while not isinstance(message := self.pipe.recv(), Outcome):
                 self.pipe.send(_answered(report, *message))
@@ -94,9 +98,13 @@ class Slot:
         return None
 
     def close(self) -> None:
-        """End the job that runs, if any."""
+        """End the job that runs, if any. Closing twice is fine."""
+        if not self.pipe.closed:
+            with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)  # who reads at either end sees it; a closed descriptor they would not
         self._end()
-        self.pipe.close()
+        with self._lock:
+            self.pipe.close()
 
 
 def forked_slots(run: Run, count: int) -> list[Slot]:
@@ -119,7 +127,7 @@ def fork_slot(pipe: Connection, inherited: Sequence[Connection], run: Run) -> An
         run: Runs one.
     """
     process = _FORKS.Process(target=serve_jobs, args=(pipe, inherited, run), name="katib-jobs")
-    process.start()
+    _start(process)
     return process
 
 
@@ -128,10 +136,27 @@ def _end(process: Any) -> None:
     process.join()
 
 
+def _start(process: Any) -> None:
+    """Start a process; a signal to end this one waits until it is known, so that `end_with_children` ends it, too."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def end_with_children(*_: object) -> None:
+    """End this process and those that it has forked: what a signal does."""
+    for child in multiprocessing.active_children():
+        child.terminate()
+    sys.exit()
+
+
 def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> None:
     """Fork a process for each job that comes through a pipe, until it is closed. This process has no threads."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the jobs, too: at Ctrl-C the program ends this process
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    signal.signal(signal.SIGTERM, end_with_children)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for one in inherited:
         one.close()
     with suppress(EOFError, OSError):
@@ -139,9 +164,9 @@ def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> N
             task = pipe.recv()
             ours, theirs = _FORKS.Pipe()
             job = _FORKS.Process(target=_run_job, args=(theirs, (ours, pipe), run, task))
-            job.start()
-            theirs.close()
+            _start(job)
             try:
+                theirs.close()
                 outcome = _relayed(ours, pipe, job.sentinel)
             except BaseException:
                 job.terminate()
@@ -171,6 +196,7 @@ def _relayed(job: Connection, pipe: Connection, sentinel: int) -> Outcome | None
 
 def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for one in inherited:
         one.close()
 

@@ -5,13 +5,11 @@ It has imported the modules and the function when trials come, and forks a proce
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import Pipe
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.asking import StopTrial
-from katib.sdk.forking import Outcome, Slot, fork_slot
+from katib.sdk.forking import Outcome, Slot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
 from katib.sdk.trial import called
 
@@ -75,16 +73,10 @@ def main(argv: Sequence[str]) -> None:
         import_module(module)
     run = partial(evaluated, Payload.load(Path(file)))
     pipes = [Connection(int(number)) for number in numbers.split(",")]
+    signal.signal(signal.SIGTERM, end_with_children)
     slots = [fork_slot(pipe, [other for other in pipes if other is not pipe], run) for pipe in pipes]
     for pipe in pipes:
         pipe.close()
-
-    def end(*_: object) -> None:
-        for slot in slots:
-            with suppress(ProcessLookupError):
-                os.kill(slot.pid, signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, end)
     for slot in slots:
         slot.join()
 

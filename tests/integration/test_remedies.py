@@ -228,7 +228,8 @@ def test_what_pause_and_why_name_lets_it_go_on(tmp_path: Path) -> None:
 
         def running() -> list[str]:
             listed = katib_json("trials", "demo", *place, cwd=tmp_path)["items"]
-            return [t["metadata"]["name"] for t in listed if t["status"]["conditions"][-1]["type"] == "Running"]
+            said = {t["metadata"]["name"]: t.get("status", {}).get("conditions", []) for t in listed}
+            return [name for name, conditions in said.items() if conditions and conditions[-1]["type"] == "Running"]
 
         def is_suspended() -> bool:
             return "is suspended" in katib_here("why", trial, *place, cwd=tmp_path).stdout

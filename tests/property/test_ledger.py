@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from katib.api.metrics import is_usable
+from katib.api.names import PAUSED, PAUSED_ANNOTATION
 from katib.api.pareto import dominates, hypervolume, reference_point
 from katib.api.types import ObjectiveSpec, Trial, TrialState
 from katib.controllers.experiment.ledger import TrialLedger
@@ -64,6 +65,7 @@ changes = st.lists(
         st.sampled_from(STATES),
         st.sampled_from(VALUES),
         st.sampled_from(EXPERIMENTS),
+        st.booleans(),
     ),
     max_size=60,
 )
@@ -71,9 +73,9 @@ changes = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(changes=changes, direction=st.sampled_from(["minimize", "maximize"]))
-def test_a_tally_equals_a_recount(changes: list[tuple[str, int, str, str | None, str]], direction: str) -> None:
+def test_a_tally_equals_a_recount(changes: list[tuple[str, int, str, str | None, str, bool]], direction: str) -> None:
     ledger, model, spec = KnownLedger(), Model(), objective(direction)
-    for action, number, condition, value, home in changes:
+    for action, number, condition, value, home, is_paused in changes:
         name = f"t{number}"
         order, old = model.trials.get(name, (-1, None))
         if action == "delete":
@@ -85,6 +87,8 @@ def test_a_tally_equals_a_recount(changes: list[tuple[str, int, str, str | None,
         owner = old.metadata.labels["katib.kubeflow.org/experiment"] if old is not None else home
         conditions = (condition,) if condition else ()
         new = trial(name, *conditions, value=value, experiment_name=owner, uid=uid, objective_spec=spec)
+        if is_paused:
+            new = structs.replace(new, metadata=structs.replace(new.metadata, annotations={PAUSED_ANNOTATION: PAUSED}))
         ledger.apply(old, new)
         if old is None:
             order, model.created = model.created, model.created + 1
@@ -104,6 +108,8 @@ def _compare(ledger: TrialLedger, model: Model, experiment: str, spec: Objective
     assert dict(counts.counts) == {word: len(names) for word, names in by_state.items() if names}
     assert dict(counts.names) == {word: names for word, names in by_state.items() if names}
     assert sorted(counts.active) == sorted(by_state[TrialState.RUNNING] + by_state[TrialState.PENDING])
+    paused = [t for t in trials if state(t) == "Pending" and PAUSED_ANNOTATION in t.metadata.annotations]
+    assert counts.paused == len(paused)
     assert counts.total == len(trials)
     assert counts.completed == len(trials) - len(counts.active)
     assert (counts.best.name if counts.best else None) == expected_best(trials, spec)

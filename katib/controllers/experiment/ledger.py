@@ -299,6 +299,7 @@ def _counts_alike(old: Trial, new: Trial) -> bool:
         and before.owner_references == after.owner_references
         and HOLDS_ANNOTATION not in after.annotations
         and HOLDS_ANNOTATION not in before.annotations
+        and (PAUSED_ANNOTATION in before.annotations) is (PAUSED_ANNOTATION in after.annotations)
     )
 
 

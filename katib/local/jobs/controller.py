@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from katib.api.job_kinds import is_suspended
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
@@ -424,7 +425,7 @@ class JobController:
         preempted or lost, and there is such a folder.
         """
         last = next(iter(run.records[-1:]), None)
-        if last is None or last.stopping or self._keeps_checkpoint(run.job):
+        if last is None or is_suspended({"status": run.status}) or self._keeps_checkpoint(run.job):
             return last is not None
         return last.reason == PREEMPTED and self._owner.provision(run.job).checkpoint is not None
 

@@ -303,7 +303,7 @@ def test_each_of_several_objectives_has_its_direction() -> None:
 
 @pytest.mark.slow
 def test_several_objectives_are_covered_much_better_than_by_chance() -> None:
-    for problem in PROBLEMS[:2]:
+    for problem in (one for one in PROBLEMS if one.name in ("ZDT1", "ZDT3")):
         ours, chance = (
             share_covered(problem, searched_by_us(problem, name, seed=1, budget=150, parallel=2))
             for name in ("motpe", "random")
