@@ -14,7 +14,8 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -26,7 +27,7 @@ from katib.sdk.asking import AskedTrial, Experiment, StopTrial
 
 _FORKS = multiprocessing.get_context("fork")
 _LOOK_SECONDS = 1.0
-"""How soon a search that is interrupted while it waits for a trial ends."""
+"""How soon a search that is interrupted while it waits, for a trial or for the end of one, ends."""
 
 Readings = Mapping[str, float]
 
@@ -92,10 +93,15 @@ class Slot:
         """Return how a job ended; None where `close` ended it, or what forks it is gone."""
         with self._lock, suppress(EOFError, OSError):
             self.pipe.send(job)
-            while not isinstance(message := self.pipe.recv(), Outcome):
+            while not isinstance(message := self._received(), Outcome):
                 self.pipe.send(_answered(report, *message))
             return message
         return None
+
+    def _received(self) -> Any:
+        while not self.pipe.poll(_LOOK_SECONDS):
+            continue  # an interrupt may come just before the look, which then does not see it
+        return self.pipe.recv()
 
     def close(self) -> None:
         """End the job that runs, if any. Closing twice is fine."""
@@ -243,10 +249,12 @@ def evaluate(experiment: Experiment, runners: Sequence[Runner], job_of: Callable
         _evaluate(experiment, runners[0], job_of)
         return
     with ThreadPoolExecutor(len(runners)) as pool:
-        work = [pool.submit(_evaluate, experiment, runner, job_of) for runner in runners]
         try:
-            for done in as_completed(work):
-                done.result()
+            left = {pool.submit(_evaluate, experiment, runner, job_of) for runner in runners}
+            while left:  # an interrupt may come just before the wait, which then does not see it
+                done, left = futures.wait(left, _LOOK_SECONDS, futures.FIRST_COMPLETED)
+                for one in done:
+                    one.result()
         except BaseException:
             for runner in runners:
                 runner.close()

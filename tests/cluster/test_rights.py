@@ -37,7 +37,7 @@ SELDOM = {
 }
 """Rights that a common experiment does not need, and what does."""
 
-FOREIGN_GROUPS = {"trainer.kubeflow.org", "jobset.x-k8s.io"}
+FOREIGN_GROUPS = {"trainer.kubeflow.org", "jobset.x-k8s.io", "kueue.x-k8s.io"}
 
 
 def granted(room: Room) -> set[tuple[str, str]]:

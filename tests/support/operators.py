@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
-from katib.api.job_kinds import suspend_field, value_at
+from katib.api.job_kinds import suspended_at
 from tests.support.pod_cluster import Json, PodCluster, Room, is_true, wait_for
 from tests.support.server_kinds import definition_of
 from tests.support.stores import owned_by
@@ -58,7 +58,7 @@ class Operator:
     def _step(self, obj: Json) -> None:
         children = self._children(obj)
         first = self._room.cluster.find(self._watched, children[0]["metadata"]["name"], self._room.namespace)
-        if value_at(obj, suspend_field(obj)):
+        if suspended_at(obj):
             self._suspend(obj, children)
             return
         if obj["metadata"]["uid"] not in self._made:
