@@ -33,7 +33,7 @@ from katib.controllers.suggestion.reconciler import SuggestionReconciler
 from katib.controllers.suggestion.states import is_closed
 from katib.controllers.trial.job_caches import identity
 from katib.controllers.trial.observing import ObservationCalls, TrialLogs
-from katib.controllers.trial.reconciler import TrialReconciler, no_queues
+from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
@@ -79,7 +79,6 @@ class Ports:
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
         is_ours: Whether an OptimizationJob is for these controllers.
-        has_queues: Whether jobs that name a queue are started by what queues them.
     """
 
     services: ServiceDirectory
@@ -92,7 +91,6 @@ class Ports:
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
     admit: Callable[[Object], Object] = identity
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
-    has_queues: Callable[[], bool] = no_queues
 
 
 def assemble(
@@ -118,9 +116,7 @@ def assemble(
     experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check)
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
-    trial = TrialReconciler(
-        store, caches, observations, events, clock, settings, ports.pods, verdicts.of, ports.has_queues
-    )
+    trial = TrialReconciler(store, caches, observations, events, clock, settings, ports.pods, verdicts.of)
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )

@@ -197,3 +197,6 @@ class PodWatcher(Protocol):
 
     def is_ending(self, trial: Trial) -> bool:
         """Return whether programs of a deleted job may still run; no where a job is there as long as its pods."""
+
+    def has_queues(self) -> bool:
+        """Return whether jobs that name a queue are started by what queues them."""

@@ -175,7 +175,6 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
                 events=dependencies.events,
                 check=dependencies.check,
                 pods=_ClusterPods(pods, repair, refusals, workloads),
-                has_queues=workloads.are_served,
                 is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
             ),
             dependencies.clock,
@@ -266,6 +265,10 @@ class _ClusterPods:
     def is_ending(self, _trial: Trial) -> bool:
         """Return that nothing of a job runs that is not there: it is deleted in the foreground."""
         return False
+
+    def has_queues(self) -> bool:
+        """Return whether the cluster has Kueue."""
+        return self.workloads.are_served()
 
 
 def judged_part(job: Object) -> Object:

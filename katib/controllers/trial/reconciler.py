@@ -69,11 +69,6 @@ _HELD_UP_REASONS: dict[type[KatibError], str] = {
 }
 
 
-def no_queues() -> bool:
-    """Return that nothing starts the jobs that name a queue."""
-    return False
-
-
 def no_verdict(_trial: Trial) -> str:
     """Return that a trial may go on."""
     return ""
@@ -91,7 +86,6 @@ class TrialReconciler:
         settings: Times and limits.
         pods: What the pods of a job say; None where jobs say it all.
         verdict_of: Why a running trial is to be stopped early; empty while it may go on.
-        has_queues: Whether jobs that name a queue are started by what queues them.
     """
 
     def __init__(
@@ -104,11 +98,9 @@ class TrialReconciler:
         settings: ControllerSettings,
         pods: PodWatcher | None = None,
         verdict_of: Callable[[Trial], str] = no_verdict,
-        has_queues: Callable[[], bool] = no_queues,
     ) -> None:
         self._store = store
         self._pods = pods
-        self._has_queues = has_queues
         self._verdict_of = verdict_of
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
@@ -311,7 +303,7 @@ class TrialReconciler:
                 return False
         job = job_of(current)
         if queue_of(job):  # not to run before it is queued, nor to wait where there are no queues
-            job = with_suspension(job, suspended=self._has_queues())
+            job = with_suspension(job, suspended=self._pods is not None and self._pods.has_queues())
         if not self._has_empty_log(trial):
             return False  # the answer wakes us
         self._may_have_job.add(trial.metadata.uid)

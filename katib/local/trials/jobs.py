@@ -143,6 +143,10 @@ class TrialPods:
         """Return whether programs of a deleted job may still run."""
         return self._jobs.runs(key_of(trial))
 
+    def has_queues(self) -> bool:
+        """Return that jobs which name a queue start at once: nothing queues them here."""
+        return False
+
 
 def _event(news: PullNews) -> tuple[str, str]:
     """Return the reason and the message of the event that a kubelet would write."""

@@ -142,6 +142,9 @@ class EndingPods:
     def is_ending(self, _trial: Trial) -> bool:
         return self._ending.is_set()
 
+    def has_queues(self) -> bool:
+        return False
+
 
 def test_a_place_is_free_when_the_programs_are_gone() -> None:
     ending = threading.Event()

@@ -53,6 +53,9 @@ class Pods:
     def is_ending(self, _trial: Trial) -> bool:
         return False
 
+    def has_queues(self) -> bool:
+        return False
+
 
 class Cluster:
     """Controllers over a store in memory that follow any kind of job, as on a cluster. No job ends by itself."""
