@@ -380,13 +380,11 @@ class Engine:
         self._monitors = TrialMonitors(
             self._caches.trials,
             self._reporter,
-            self._observations.delete,
+            self._observations,
             self._recorder,
             self._clock,
             self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
             python_path({} if machine.images is not None else os.environ),
-            self._observations.read,
-            self._observations.rewind,
             HOST_FILE if self._slurm_options is not None else "",
         )
         self._reporter.on_refusal = self._monitors.readings_wait

@@ -64,6 +64,11 @@ class MemoryObservationLog:
             for key in [key for key in self._stored_to if key[0] == trial_name]:
                 del self._stored_to[key]
 
+    def rewind(self, trial_name: str, step: int) -> None:
+        with self._lock:
+            logs = self._logs.get(trial_name, [])
+            logs[:] = [log for log in logs if log.step is None or log.step < step]
+
     def read(
         self,
         trial_name: str,

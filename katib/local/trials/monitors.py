@@ -61,19 +61,30 @@ def _no_variables(_trial_name: str, _metrics: Collection[str], /, *, pushes: boo
     return NO_VARIABLES
 
 
+class RewindableLog(Protocol):
+    """What a monitor wants of the observation log beside the reporter that writes to it."""
+
+    def read(self, trial_name: str, /) -> Iterable[MetricLog]:
+        """Return the readings of a trial."""
+
+    def delete(self, trial_name: str, /) -> None:
+        """Remove the readings of a trial."""
+
+    def rewind(self, trial_name: str, step: int, /) -> None:
+        """Remove the readings of a step and of all later ones."""
+
+
 class TrialMonitors:
     """Makes monitors for the primary containers of trials.
 
     Args:
         trials: Where the trial of a job is found.
         reporter: Takes the readings.
-        forget: Removes what the log holds of a trial.
+        log: Has those of before, which are read, or removed when they are reported again.
         events: Records additional metrics that were not found.
         clock: Stamps readings that carry no time of their own: a curve needs an axis.
         log_variables: What the environment of a trial says about where to send metrics.
         sdk_variables: What else is in the environment of a trial with the collector Push.
-        stored: Returns what the log holds of a trial.
-        rewind: Removes from it a step and all later ones.
         host_file: In the directory of a pod, the name of the machine where it runs; empty: it runs on this one.
     """
 
@@ -81,18 +92,15 @@ class TrialMonitors:
         self,
         trials: Informer[Trial],
         reporter: Reporter,
-        forget: Callable[[str], None],
+        log: RewindableLog,
         events: EventRecorder,
         clock: Clock,
         log_variables: LogVariables = _no_variables,
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
-        stored: Callable[[str], Iterable[MetricLog]] = lambda _trial_name: (),
-        rewind: Callable[[str, int], None] = lambda _trial_name, _step: None,
         host_file: str = "",
     ) -> None:
         self._host_file = host_file
-        self._read_stored = stored
-        self._rewind = rewind
+        self._log = log
         self._stored: dict[str, StoredReadings] = {}
         self._reached: dict[str, int | None] = {}
         self._sdk_variables = sdk_variables
@@ -100,7 +108,6 @@ class TrialMonitors:
         self._trials = trials
         self._events = events
         self._reporter = reporter
-        self._forget = forget
         self._clock = clock
         self._followed: dict[str, Trial] = {}
         self._ports: dict[str, int] = {}
@@ -190,13 +197,13 @@ class TrialMonitors:
     def resume(self, job: Object) -> None:
         """Read what is stored of a trial: its monitors find all of it again."""
         if (trial := self._trial_of(job)) is not None:
-            self._stored[trial.name] = StoredReadings(self._read_stored(trial.name))
+            self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
 
     def go_on(self, job: Object) -> None:
         """Note which steps are stored of a run that the next one continues."""
         if (trial := self._trial_of(job)) is not None:
             self._stored.pop(trial.name, None)
-            steps = [reading.step for reading in self._read_stored(trial.name) if reading.step is not None]
+            steps = [reading.step for reading in self._log.read(trial.name) if reading.step is not None]
             self._reached[trial.name] = max(steps, default=None)
 
     def discard(self, job: Object) -> None:
@@ -206,7 +213,7 @@ class TrialMonitors:
             self._stored.pop(trial.name, None)
             self._reached.pop(trial.name, None)
             self._reporter.discard(trial.name)
-            self._forget(trial.name)
+            self._log.delete(trial.name)
 
     def job_gone(self, job: Object) -> None:
         """Forget what the last processes of a deleted job reported, if its trial is deleted too.
@@ -219,7 +226,7 @@ class TrialMonitors:
             stays = trial is not None and trial.metadata.uid == owner["uid"]
             if trial is None or not stays or trial.metadata.deletion_timestamp is not None:
                 self._reporter.discard(owner["name"])
-                self._forget(owner["name"])
+                self._log.delete(owner["name"])
 
     def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
         """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
@@ -251,7 +258,7 @@ class TrialMonitors:
         assert trial.spec.objective is not None
         collector = collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
         reached = self._reached.pop(trial.name, None)
-        rewind = None if reached is None else Rewind(reached, partial(self._rewind, trial.name))
+        rewind = None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name))
         return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
 
 

@@ -51,9 +51,7 @@ class Bench:
         self.log = MemoryObservationLog()
         self.reporter = Reporter(self.log.report, report_all=self.log.report_all)
         self.events = RecordedEvents()
-        self.monitors = TrialMonitors(
-            cast(Any, self.trials), self.reporter, self.log.delete, self.events, VirtualClock()
-        )
+        self.monitors = TrialMonitors(cast(Any, self.trials), self.reporter, self.log, self.events, VirtualClock())
 
     def job(self, metrics: MetricsCollectorSpec | None = None, **spec: Any) -> Object:
         """Return the job of a trial with this collector."""
@@ -162,7 +160,7 @@ def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
     bench.monitors = TrialMonitors(
         cast(Any, bench.trials),
         bench.reporter,
-        bench.log.delete,
+        bench.log,
         bench.events,
         VirtualClock(),
         lambda name, metrics, pushes: {"STATUS": ",".join(metrics), **({"ADDRESS": name} if pushes else {})},
@@ -325,10 +323,9 @@ def test_a_monitor_that_reads_everything_again_stores_what_is_new(bench: Bench, 
     monitors = TrialMonitors(
         cast(Any, bench.trials),
         bench.reporter,
-        bench.log.delete,
+        bench.log,
         bench.events,
         VirtualClock(),
-        stored=bench.log.read,
     )
     job = bench.job()
     monitors.resume(job)
