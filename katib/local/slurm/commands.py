@@ -110,7 +110,7 @@ class Slurm:
             InvalidError: Slurm refuses it, and would do so again.
             UnavailableError: It cannot be submitted now.
         """
-        done = self._run(("sbatch", "--parsable", *options), script, environment)
+        done = self.run(("sbatch", "--parsable", *options), script, environment)
         if done.returncode != 0:
             text = error_text(done.stderr)
             if is_passing(text):
@@ -120,7 +120,7 @@ class Slurm:
 
     def check(self, options: Sequence[str]) -> str:
         """Return why Slurm would refuse a job with these options of `sbatch`; empty when it would not."""
-        done = self._run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
+        done = self.run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
         text = error_text(done.stderr)
         return text if done.returncode != 0 and not is_passing(text) else ""
 
@@ -130,7 +130,7 @@ class Slurm:
         Raises:
             UnavailableError: Slurm does not answer.
         """
-        done = self._run(("squeue", "--me", "--noheader", "--states=all", f"--format={_FIELDS}"))
+        done = self.run(("squeue", "--me", "--noheader", "--states=all", f"--format={_FIELDS}"))
         if done.returncode != 0:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return parse_jobs(done.stdout)
@@ -141,7 +141,7 @@ class Slurm:
         Raises:
             UnavailableError: Slurm does not answer.
         """
-        done = self._run(("squeue", "--steps", f"--jobs={job}", "--noheader", "--format=%i|%j"))
+        done = self.run(("squeue", "--steps", f"--jobs={job}", "--noheader", "--format=%i|%j"))
         if done.returncode != 0:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return {name: step for step, _, name in (line.partition("|") for line in done.stdout.splitlines())}
@@ -153,13 +153,24 @@ class Slurm:
             UnavailableError: Slurm does not answer.
         """
         words = (*(() if "." in "".join(jobs := tuple(jobs)) else ("--full",)), f"--signal={signal}") if signal else ()
-        done = self._run(("scancel", *words, *jobs))
+        done = self.run(("scancel", *words, *jobs))
         if done.returncode != 0 and is_passing(text := error_text(done.stderr)):
             raise UnavailableError(f"Slurm does not answer: {text}")
 
-    def _run(
+    def run(
         self, argv: Sequence[str], given: str = "", environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        """Return how a command of Slurm ended.
+
+        Args:
+            argv: The command.
+            given: Its input.
+            environment: Its environment; None: that of all commands.
+
+        Raises:
+            FileNotFoundError: There is no such command.
+            UnavailableError: It cannot be started, or takes too long.
+        """
         try:
             return subprocess.run(  # noqa: S603 - our own command
                 argv,

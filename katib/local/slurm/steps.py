@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from katib.errors import UnavailableError
-from katib.local.slurm.commands import TIMEOUT_SECONDS, JobState, Slurm, error_text, is_passing, refused
+from katib.local.slurm.commands import JobState, Slurm, error_text, is_passing, refused
 from katib.local.slurm.scheduler import LOOK_SECONDS, Submission
 from katib.runtime.clock import Clock
 
@@ -134,19 +134,11 @@ class StepScheduler:
         threading.Thread(target=self._call, args=(argv,), name="srun-kill", daemon=True).start()
 
     def _call(self, argv: Sequence[str]) -> None:
+        environment = step_environment({}, self._slurm.environment)
+        environment["PATH"] = self._slurm.environment.get("PATH", os.defpath)
         try:
-            environment = step_environment({}, self._slurm.environment)
-            done = subprocess.run(  # noqa: S603 - our own command
-                argv,
-                env={**environment, "PATH": self._slurm.environment.get("PATH", os.defpath)},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=TIMEOUT_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            done = self._slurm.run(argv, environment=environment)
+        except (FileNotFoundError, UnavailableError) as error:
             _log.warning("Pod not signalled", extra={"cause": str(error)})
             return
         if done.returncode:
