@@ -17,20 +17,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 
+from benchmarks import warm_start
 from benchmarks.warm_start import Function, hartmann, sphere, valley
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial
 
 MOST, GOAL_AT = 50, 15
-NAMES = ("x", "y", "z")
 MOST_TREES = 200
 
 
@@ -84,28 +75,8 @@ PROBLEMS: Mapping[str, tuple[Function, Function]] = {
 def search(algorithm: str, problem: tuple[Function, Function], seed: int, *, aware: bool) -> list[PastTrial]:
     """Return the trials of a search, one after the other."""
     function, cost = problem
-    settings = {"random_state": str(seed), **({"cost_aware": "true"} if aware else {})}
-    spec = ExperimentSpec(
-        parameters=tuple(
-            ParameterSpec(name=name, parameter_type="double", feasible_space=FeasibleSpace(min="0", max="1"))
-            for name in NAMES
-        ),
-        objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
-        algorithm=AlgorithmSpec(
-            algorithm_name=algorithm,
-            algorithm_settings=tuple(AlgorithmSetting(name=name, value=value) for name, value in settings.items()),
-        ),
-        max_trial_count=MOST,
-        parallel_trial_count=1,
-    )
-    entry = find_entry(algorithm)
-    asked = Problem.of("task", spec, entry.info)
-    searched, trials = entry.load()(asked), list[PastTrial]()
-    for k in range(MOST):
-        (point,) = searched.suggest(trials, first=k, count=1)
-        x = [float(point[name]) for name in NAMES]
-        trials.append(PastTrial(f"t{k:04}", Outcome.MEASURED, asked.space.format(point), function(x), cost(x)))
-    return trials
+    settings = {"cost_aware": "true"} if aware else {}
+    return warm_start.search(algorithm, function, seed, MOST, cost=cost, settings=settings)
 
 
 def cost_to(goal: float, trials: Sequence[PastTrial]) -> float:

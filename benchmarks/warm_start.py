@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -91,9 +93,26 @@ PAIRS: Mapping[str, tuple[Function, Function, bool]] = {
 
 
 def search(
-    algorithm: str, function: Function, seed: int, count: int, earlier: Sequence[PastTrial] = ()
+    algorithm: str,
+    function: Function,
+    seed: int,
+    count: int,
+    earlier: Sequence[PastTrial] = (),
+    *,
+    cost: Function = lambda _x: math.nan,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PastTrial]:
-    """Return the trials of a search, one after the other."""
+    """Return the trials of a search, one after the other.
+
+    Args:
+        algorithm: Its name.
+        function: Is minimized over the unit cube.
+        seed: Of the search.
+        count: How many trials.
+        earlier: Trials of other experiments.
+        cost: How many seconds a trial takes; NaN where that is unknown.
+        settings: Of the algorithm, beside the seed.
+    """
     spec = ExperimentSpec(
         parameters=tuple(
             ParameterSpec(name=name, parameter_type="double", feasible_space=FeasibleSpace(min="0", max="1"))
@@ -101,7 +120,11 @@ def search(
         ),
         objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
         algorithm=AlgorithmSpec(
-            algorithm_name=algorithm, algorithm_settings=(AlgorithmSetting(name="random_state", value=str(seed)),)
+            algorithm_name=algorithm,
+            algorithm_settings=tuple(
+                AlgorithmSetting(name=name, value=value)
+                for name, value in {"random_state": str(seed), **settings}.items()
+            ),
         ),
         max_trial_count=count,
         parallel_trial_count=1,
@@ -111,8 +134,8 @@ def search(
     searched, trials = entry.load()(problem), list[PastTrial]()
     for k in range(count):
         (point,) = searched.suggest([*earlier, *trials], first=k, count=1)
-        value = function([float(point[name]) for name in NAMES])
-        trials.append(PastTrial(f"t{k:04}", Outcome.MEASURED, problem.space.format(point), value))
+        x = [float(point[name]) for name in NAMES]
+        trials.append(PastTrial(f"t{k:04}", Outcome.MEASURED, problem.space.format(point), function(x), cost(x)))
     return trials
 
 
