@@ -116,6 +116,7 @@ class Container:
         self._ended: float | None = None
         self._earlier: EarlierEnd | None = None
         self._stopping = False
+        self._asked = signal.SIGTERM  # which signal it was last asked to end with
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
 
     @property
@@ -165,7 +166,7 @@ class Container:
 
     def signal(self, sig: signal.Signals) -> None:
         """Ask the process to end and start none again; a container without one is over at once."""
-        self._stopping = True
+        self._stopping, self._asked = True, sig
         if self._handle is not None:
             self._processes.signal(self._handle, sig)
         elif self._start is not None:
@@ -279,8 +280,10 @@ class Container:
         self.has_run = True
         self._running_since = self._clock.monotonic()
         self._pid, self._ended = handle.pid, None
-        if self._stopping:  # too late to withdraw it
+        if self._stopping and self._asked is signal.SIGKILL:  # too late to withdraw it
             self.kill()
+        elif self._stopping:
+            self._processes.signal(handle, self._asked)
         if self._output is not None:
             self._output.start()
         self._listener.process_started(self.name, handle)
