@@ -35,13 +35,13 @@ class Failures:
     Attributes:
         tests: Ids of the tests that failed, in order.
         outside: Whether something failed that is no test, such as the import of a file.
-        seed: Of everything random in the run; None when it is not set.
+        repeated: Options of the run that the second try needs as well.
     """
 
     def __init__(self) -> None:
         self.tests: list[str] = []
         self.outside = False
-        self.seed: int | None = None
+        self.repeated: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test that failed, be it before, in or after its call."""
@@ -53,8 +53,14 @@ class Failures:
         self.outside = self.outside or report.failed
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Note the seed."""
-        self.seed = session.config.getoption("randomly_seed", None)
+        """Note the seed, that nothing runs side by side, and whether `conftest.py` files were left out."""
+        config = session.config
+        seed = config.getoption("randomly_seed", None)
+        self.repeated = [
+            *([] if seed is None else [f"--randomly-seed={seed}"]),
+            *(["-n", "0"] if config.pluginmanager.hasplugin("xdist") else []),
+            *(["--noconftest"] if config.getoption("noconftest") else []),
+        ]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,8 +92,7 @@ def _list_saved(tests: Sequence[str]) -> None:
 
 
 def _fail_again(failures: Failures) -> bool:
-    seed = [] if failures.seed is None else [f"--randomly-seed={failures.seed}"]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *seed, *failures.tests]
+    command = [sys.executable, "-m", "pytest", "-q", *failures.repeated, *failures.tests]
     return subprocess.run(command, check=False).returncode != 0
 
 

@@ -52,7 +52,12 @@ def test_always_fails():
 BROKEN = "import nowhere\n"
 
 
-def run(directory: Path, *arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
+SIDE_BY_SIDE = "-p xdist -p pytest_randomly"
+
+
+def run(
+    directory: Path, *arguments: str, plugins: str = SIDE_BY_SIDE, **files: str
+) -> subprocess.CompletedProcess[str]:
     (directory / "pytest.ini").write_text("[pytest]\n")
     for name, text in files.items():
         (directory / f"test_{name}.py").write_text(text)
@@ -63,8 +68,7 @@ def run(directory: Path, *arguments: str, **files: str) -> subprocess.CompletedP
         VARIABLE: "1",
         "SAVED_TESTS": str(directory / "saved.txt"),
     }
-    plugins = {"PYTEST_ADDOPTS": "-p xdist -p pytest_randomly -p no:cacheprovider"}
-    environment = {**os.environ, **variables, **plugins}
+    environment = {**os.environ, **variables, "PYTEST_ADDOPTS": f"{plugins} -p no:cacheprovider"}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -80,6 +84,15 @@ def test_a_few_that_fail_once_are_named_and_forgiven(tmp_path: Path) -> None:
         "test_once.py::test_fails_before_its_call",
     ]
     assert (tmp_path / "saved.txt").read_text().splitlines() == saved
+
+
+def test_the_second_try_leaves_out_what_the_first_left_out(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(BROKEN)
+
+    done = run(tmp_path, "--noconftest", plugins="-p pytest_randomly", once=ONCE.replace("os._exit(1)", "assert False"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len((tmp_path / "saved.txt").read_text().splitlines()) == 3
 
 
 def test_one_that_fails_again_with_the_same_seed_fails_the_run(tmp_path: Path) -> None:
