@@ -125,6 +125,10 @@ class Engine:
         orphan_seconds: How long programs of trials wait for the next engine, as for `katib.local.open_engine`.
         slurm: Options of `sbatch` where trials run as jobs of Slurm; None: they run on this machine.
 
+    Attributes:
+        in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
+            before, and elsewhere.
+
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
             is to run images does not answer.
@@ -153,7 +157,8 @@ class Engine:
         self._clock = SystemClock()
         self._orphan_seconds = orphan_seconds
         self._slurm_options = slurm
-        self._leaves = False
+        self._leaves = self._interrupted = False
+        self.in_slurm: tuple[int, int] | None = None
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
@@ -252,9 +257,13 @@ class Engine:
             self._jobs.start()
             self._running = stack.pop_all()
 
-    def stop(self) -> None:
-        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
-        self._stopped = True
+    def stop(self, *, interrupted: bool = False) -> None:
+        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine.
+
+        Args:
+            interrupted: Whether trials in Slurm, which go on otherwise, end where they keep a checkpoint.
+        """
+        self._stopped, self._interrupted = True, interrupted
         if self._started and not self._leaves:
             self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
@@ -276,7 +285,11 @@ class Engine:
         self.stop()
 
     def _stop_jobs(self) -> None:
-        self._jobs.stop(leaves=self._leaves or not self._started or self._slurm_options is not None)
+        in_slurm = self._slurm_options is not None
+        leaves = self._leaves or not self._started or in_slurm
+        counts = self._jobs.stop(leaves=leaves, leaves_checkpointed=not self._interrupted)
+        if in_slurm:
+            self.in_slurm = counts
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
