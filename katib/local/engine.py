@@ -66,6 +66,7 @@ from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
+from katib.local.slurm.images import NodeImages, node_images
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE
@@ -310,6 +311,11 @@ class Engine:
         return Slurm.found(os.environ), checked_options(self._slurm_options, "--slurm-option")
 
     @cached_property
+    def _node_images(self) -> NodeImages | None:
+        """What runs the images of trials on nodes of Slurm; None: they run as processes."""
+        return None if self._slurm is None else node_images(self._containers, self._slurm[0])
+
+    @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
         if self._slurm is None:
             return None
@@ -324,7 +330,7 @@ class Engine:
     def _host(self) -> HostCapacity:
         images, host = self._images, HostCapacity.detect()
         if self._slurm_options is not None:
-            return of_slurm(host)
+            return replace(of_slurm(host), runs_images=self._node_images is not None)
         return replace(
             host,
             runs_images=images is not None,
@@ -353,7 +359,7 @@ class Engine:
             stack.enter_context(processes.executing_last(["/bin/sh", "-c", script], images.environment))
         note = self._layout.run / NOTE_FILE
         stack.enter_context(keep_clean(note, self._layout.root, images, os.environ))
-        return Machine(processes, self._clock, capacity, images, leases, self._place())
+        return Machine(processes, self._clock, capacity, images, leases, self._place(), self._node_images)
 
     def _place(self) -> Callable[[Loop, SteadyTime], SlurmPods] | None:
         """Return what makes pods that run in Slurm; None where they run on this machine.
@@ -397,7 +403,7 @@ class Engine:
             self._recorder,
             self._clock,
             self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
-            python_path({} if machine.images is not None else os.environ),
+            python_path({} if machine.runs_images else os.environ),
             HOST_FILE if self._slurm_options is not None else "",
         )
         self._reporter.on_refusal = self._monitors.readings_wait

@@ -373,7 +373,7 @@ def test_a_trial_goes_on_from_its_checkpoint_after_ctrl_c_once_or_twice(
     assert (process.returncode, done.returncode) == (130, 0), done.stdout
     if times == 1:
         assert (len(saved), "their checkpoints are kept (1)" in said) == (1, True)
-    assert [len(words_of(tmp_path / name)) for name in ("asked", "ended", "began")] == [1, 1, 2]
+    assert [len(words_of(tmp_path / name)) for name in ("ended", "began")] == [1, 2]
     assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
 
 
@@ -608,6 +608,75 @@ def test_inside_an_allocation_trials_are_steps_on_its_nodes_and_outlive_katib(
     assert (len(words_of(tmp_path / "ran")), len(set(words_of(tmp_path / "ran")))) == (30, 30)
     assert set(words_of(tmp_path / "nodes")) == {"n1", "n2", "n3"}
     assert len(cluster.command("squeue", "-h", "-o", "%i").split()) == 1
+
+
+STAND_IN = """#!/usr/bin/env python3
+import os, pathlib, sys
+
+name, words, found = pathlib.Path(sys.argv[0]).name, sys.argv[1:], {"mounts": [], "other": []}
+if words == ["--help"]:
+    sys.exit(print("  --container-image=IMAGE"))
+if name == "apptainer":
+    found["other"].append(words.pop(0))
+    while words[0].startswith("-"):
+        option = words.pop(0)
+        found["mounts" if option == "--bind" else "other"].append(words.pop(0) if option == "--bind" else option)
+    found["image"] = words.pop(0)
+    os.environ.update({n.split("_", 1)[1]: v for n, v in os.environ.items() if n.startswith("APPTAINERENV_")})
+else:
+    given = dict(word[12:].split("=", 1) for word in words if word.startswith("--container-"))
+    found |= {"image": given.get("image"), "mounts": given.get("mounts", "").split(",")}
+    words = ["@srun@", *(word for word in words if not word.startswith("--container-"))]
+for source, target in (mount.split(":") for mount in found["mounts"] if mount):
+    if not os.path.exists(target):
+        os.symlink(source, target)
+os.environ["USED"] = f"{found['image']} {' '.join(found['other'])}".strip() if found["image"] else ""
+os.execvp(words[0], words)
+"""
+"""Takes the options of Apptainer, or of srun with pyxis, and executes the command with the files of this machine."""
+
+
+@pytest.mark.parametrize(
+    ("tool", "inside", "image"),
+    [
+        ("apptainer", False, "docker://ghcr.io/org/train:1 exec --nv"),
+        ("srun", False, "ghcr.io#org/train:1"),
+        ("srun", True, "ghcr.io#org/train:1"),
+    ],
+    ids=["apptainer", "pyxis-jobs", "pyxis-steps"],
+)
+def test_images_are_run_by_what_the_cluster_has_for_them(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, tool: str, inside: bool, image: str
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    path = environment()["PATH"]
+    program = tmp_path / "bin" / tool
+    program.parent.mkdir()
+    program.write_text(STAND_IN.replace("@srun@", shutil.which("srun") or ""))
+    program.chmod(0o755)
+    mounted = tmp_path / "mounted"
+    command = f"echo $USED $A >{mounted}/file; cat {mounted}/file; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
+    raw = json.loads(file.read_text())
+    spec = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    spec["volumes"] = [{"name": "v", "emptyDir": {}}]
+    spec["containers"][0] |= {
+        "image": "ghcr.io/org/train:1",
+        "env": [{"name": "A", "value": "x, y"}],
+        "volumeMounts": [{"name": "v", "mountPath": str(mounted)}],
+        "resources": {"limits": {"nvidia.com/gpu": "1"} if tool == "apptainer" else {"cpu": "1"}},
+    }
+    file.write_text(json.dumps(raw))
+    options = ["run", file, "--on", "slurm", "--containers", "auto"]
+    refused = katib(*options, cwd=tmp_path, **variables)
+    done = katib(*options, cwd=tmp_path, **{**variables, "PATH": f"{program.parent}:{path}"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    (log,) = (tmp_path / ".katib/trials").rglob("training.log")
+
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    assert "(pyxis)" in refused.stderr
+    assert log.read_text().splitlines()[0] == f"{image} x, y"
+    assert mounted.readlink().is_relative_to(tmp_path / ".katib/trials")
 
 
 STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; echo loss=5; while :; do sleep 0.1; done"
