@@ -7,9 +7,9 @@ never touches the store and no reconcile waits for a pod: pods change their reco
 reconciled.
 
 Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
-once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
-job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
-and no failure is counted.
+once. A crash between the start of a process and that write is noticed by the pod's note, which is begun first: a job
+that is not over and has a pod with a note, or has a start time, was cut off. It starts from scratch, without its
+earlier metrics, and no failure is counted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
-    begin_directory,
     begun_by,
+    clear_directory,
     impossible_pod,
     prepare_pod,
 )
@@ -49,6 +49,7 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.machine_pods import MachinePods
+from katib.local.pods.note import begin_note
 from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
@@ -466,7 +467,7 @@ class JobController:
         try:
             for start in starts:
                 if not run.pods and not pods:
-                    begin_directory(self._settings.root, run.job)
+                    clear_directory(self._settings.root, run.job)
                 pods.append(self._new_pod(key, run, self._prepare(run, start)))
         except UnavailableError as error:
             run.waiting = str(error)
@@ -510,7 +511,10 @@ class JobController:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
         if run.is_kept:
             plan = replace(plan, group=run.uid)
-        return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
+        if run.has_several:
+            plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
+        begin_note(plan, run.uid)
+        return plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
         retries = 0

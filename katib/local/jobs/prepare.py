@@ -6,6 +6,7 @@ has a directory with a number behind it, so that what the earlier one printed st
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -27,6 +28,7 @@ from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.images import HOST_NETWORK
+from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
@@ -38,7 +40,8 @@ from katib.runtime.objects import Key, Object, ObjectStore
 DEFAULT_GRACE_SECONDS = 30
 TRIAL_KIND = "Trial"
 
-_JOB_FILE = "job.json"
+_EARLIER_NOTE = "job.json"
+"""In the directory of a job, where earlier versions kept its uid."""
 _SUFFIX_LENGTH = 5
 _OWN_WORKSPACE = "workspace"
 _WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
@@ -63,15 +66,17 @@ def job_directory(root: Path, namespace: str, name: str) -> Path:
 
 def begun_by(root: Path, job: Object) -> str | None:
     """Return the uid of the job that last began to run under this name; None when none did, or its files are gone."""
-    try:
-        uid = json.loads((job_directory(root, *Key.of(job)) / _JOB_FILE).read_text())["uid"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return str(uid)
+    directory = job_directory(root, *Key.of(job))
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return str(json.loads((directory / _EARLIER_NOTE).read_text())["uid"])
+    for pod in directory.glob("*/"):
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return str(read_note(pod)["job"])
+    return None
 
 
-def begin_directory(root: Path, job: Object) -> None:
-    """Make an empty directory for a job, in place of what an earlier run or an older job of that name left.
+def clear_directory(root: Path, job: Object) -> None:
+    """Remove what an earlier run or an older job of that name left.
 
     Raises:
         UnavailableError: The disk cannot be written.
@@ -80,8 +85,6 @@ def begin_directory(root: Path, job: Object) -> None:
     try:
         if directory.exists():
             shutil.rmtree(directory)
-        directory.mkdir(parents=True)
-        (directory / _JOB_FILE).write_text(json.dumps({"uid": job["metadata"]["uid"]}))
     except OSError as error:
         cause = f"cannot write {directory}: {error.strerror}"
         raise UnavailableError(f"{cause}; free space or change its rights") from error

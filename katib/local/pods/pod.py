@@ -20,7 +20,8 @@ from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import PodPlan, write_note
+from katib.local.pods.note import note_end, note_processes
+from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import OpenMonitor
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
@@ -65,7 +66,6 @@ class Pod:
         self._changed = changed
         self._on_pull = pulled
         self._containers: list[Container] = []
-        self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
         self._free_cards: tuple[str, ...] = ()
         self._ticket = ""
@@ -153,7 +153,7 @@ class Pod:
         if self._tools.tokens.capacity.gpus and not lease.gpus:
             self._free_cards = self._tools.tokens.free_gpus()
         if self.plan.role:
-            self._write_note()  # so that its peers are known by their names, whichever starts first
+            note_processes(self.plan)  # so that its peers are known by their names, whichever starts first
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
@@ -193,8 +193,8 @@ class Pod:
 
     def process_started(self, container: str, handle: ProcessHandle) -> None:
         """Write down what runs, for people and for cleaning up by hand."""
-        self._handles.append((container, handle))
-        self._write_note()
+        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
+        note_processes(self.plan, {"container": container, **known})
 
     def container_changed(self) -> None:
         """Do what follows from the start or the end of a process."""
@@ -335,7 +335,7 @@ class Pod:
             "finished_at": self._tools.steady.now(),
         }
         if self.plan.role or self.plan.replica:
-            self._write_note(replace(self.record, **changes), is_measured=is_measured)
+            note_end(self.plan, replace(self.record, **changes), self._tools.steady, is_measured=is_measured)
         self._note(**changes)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
@@ -415,13 +415,6 @@ class Pod:
             waiting, self._when_started = self._when_started, []
             for then in waiting:
                 then()
-
-    def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
-        """Write down which pod it is, what it runs, and how it ended where that is given."""
-        processes = [
-            {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
-        ]
-        write_note(self.plan, processes, self._tools.steady, end, is_measured=is_measured)
 
 
 def _succeeded(container: Container) -> bool:
