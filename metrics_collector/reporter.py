@@ -255,7 +255,9 @@ class Reporter:
         """Store what is under way, however long it takes; False when the time to close was up before that."""
         failures = 0
         while True:
-            batch = self._begin()
+            with self._changed:
+                self._calling = True
+                batch = {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
             names = list(batch)
             try:
                 self._store(batch)
@@ -271,11 +273,6 @@ class Reporter:
             failures += 1
             if not self._rest(self._pauses.pause_seconds(failures)):
                 return False
-
-    def _begin(self) -> dict[str, list[MetricLog]]:
-        with self._changed:
-            self._calling = True
-            return {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
 
     def _end(self, unsettled: Mapping[str, object]) -> list[Done]:
         """Forget what is settled and return its flushes."""
@@ -303,7 +300,7 @@ class Reporter:
         Raises:
             UnavailableError: What is left in the batch is to be tried again.
         """
-        if self._report_all is not None and len(batch) > 1:
+        if self._report_all is not None and batch:
             try:
                 self._report_all(batch)
             except UnavailableError:

@@ -88,9 +88,11 @@ class CandidateLines:
         """Return the candidate lines that end in this chunk."""
         if not data:
             return []
-        self._count(data)
-        lines: list[Line] = []
-        start = 0
+        notes, lines, start = self.notes, list[Line](), 0
+        notes.size_bytes += len(data)
+        notes.lines += data.count(b"\n") - self._line_open
+        self._line_open = not data.endswith(b"\n")
+        notes.lines += self._line_open
         if self._pending_size:
             end = _line_end(data, 0, len(data))
             self._hold(data, 0, end)
@@ -102,19 +104,13 @@ class CandidateLines:
         if last >= start:
             lines += self._scan(data, start, last)
             start = last + 1
-        self._hold(data, start, len(data))
+        if start < len(data):
+            self._hold(data, start, len(data))
         return lines
 
     def finish(self) -> list[Line]:
         """Return the last line, when it has no line end and is a candidate."""
-        return self._release()
-
-    def _count(self, data: bytes) -> None:
-        notes = self.notes
-        notes.size_bytes += len(data)
-        notes.lines += data.count(b"\n") - self._line_open
-        self._line_open = not data.endswith(b"\n")
-        notes.lines += self._line_open
+        return self._release() if self._pending_size else []
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
         room = max(0, self._limit - self._pending_size)
