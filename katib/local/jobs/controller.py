@@ -19,6 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -339,13 +340,10 @@ class JobController:
     def _begin_run(self, job: Object) -> JobRun:
         kind = self._kinds[Kind.of(job)]
         templates = kind.templates(job).values()
-        network = network_of(
-            job,
-            kind.kind,
-            [template for template, _ in templates],
-            self._machine.images,
-            needs_machine=self._metrics.needs_machine(job),
-        )
+        network = HOST_NETWORK
+        if (images := self._machine.images) is not None:
+            needs_machine = self._metrics.needs_machine(job)
+            network = network_of(job, kind.kind, [found for found, _ in templates], images, needs_machine=needs_machine)
         wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
         if self._machine.place is not None:
             wiring = PlacedWiring()
@@ -406,7 +404,8 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._objects.finish(key)
-        return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
+        wake_at = decision.wake_at
+        return Result(earliest(wait, self._tell(run), None if wake_at is None else self._seconds_until(wake_at)))
 
     def _begin_log(self, run: JobRun) -> None:
         """Have the pods that start next begin the log of a trial again, or continue it."""
@@ -478,14 +477,16 @@ class JobController:
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
             for gang in [pods] if pods and starts[0].role else [[pod] for pod in pods]:
-                self._loop.call_soon(partial(self._connect, run, gang, partial(self._place.start, gang)))
+                start_gang = partial(self._place.start, gang)
+                has_network = run.network != HOST_NETWORK
+                self._loop.call_soon(partial(self._connect, run, gang, start_gang) if has_network else start_gang)
             if pods:
                 self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[AnyPod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
         images = self._machine.images
-        if run.network == HOST_NETWORK or run.is_connected or images is None:
+        if run.is_connected or images is None:
             start()
             return
         run.unconnected.append((pods, start))
@@ -560,11 +561,9 @@ class JobController:
             self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE
 
-    def _seconds_until(self, decision: Plan) -> float | None:
-        if decision.wake_at is None:
-            return None
+    def _seconds_until(self, wake_at: datetime) -> float:
         # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (decision.wake_at - self._pods.steady.now()).total_seconds() + 0.001)
+        return max(0.001, (wake_at - self._pods.steady.now()).total_seconds() + 0.001)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

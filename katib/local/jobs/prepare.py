@@ -32,7 +32,7 @@ from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import Rewriter
+from katib.local.pods.texts import AS_WRITTEN, Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -120,7 +120,8 @@ def prepare_pod(
     spec = wanted.template.get("spec") or {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _write_files(wanted.files, directory)
+        if wanted.files:
+            _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.machine.capacity)
         containers = _containers(job, wanted, identity, directory, tools, network, provision)
     except OSError as error:
@@ -201,7 +202,7 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
         raise invalid(
             f"{path}.resources", str(error), "write quantities such as 500m or 2Gi, and whole GPUs", "quantity"
         ) from error
-    if excess := request.excess_over(capacity):
+    if not request.is_empty and (excess := request.excess_over(capacity)):
         raise invalid(f"{path}.containers", excess, "lower the resource requests", "resources-exceed-machine")
     return request
 
@@ -266,11 +267,14 @@ def _containers(
     errors: list[FieldError] = []
     for container, path, role in placed:
         try:
-            mounted, image, start = volumes.mounted(container, path), None, workspace
+            mounts = bool(container.get("volumeMounts"))
+            mounted, outside = volumes.mounted(container, path) if mounts else ({}, ())
+            image, start = None, workspace
             if in_images:
                 command, image = image_container(container, path, context, images, mounted)
             else:
-                command = container_command(container, path, context, Rewriter({**further, **mounted}))
+                paths = {**further, **mounted}
+                command = container_command(container, path, context, Rewriter(paths) if paths else AS_WRITTEN)
                 start = _start(container, workspace, directory)
             plans.append(
                 ContainerPlan(
@@ -279,7 +283,7 @@ def _containers(
                     directory=start / command.working_directory,
                     restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
-                    volumes=volumes.outside(container),
+                    volumes=outside,
                     image=image,
                 )
             )

@@ -163,8 +163,8 @@ class Pod:
         for container in self._containers:
             if processes := kept.get(container.name):
                 container.take_over(processes)
-        if any(c.monitor for c in self._containers):
-            self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
+            if container.monitor is not None and self._poll_timer is None:
+                self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
         self._advance()
 
     def _container(self, plan: ContainerPlan) -> Container:
@@ -264,7 +264,9 @@ class Pod:
             self._poll_timer.cancel()
         containers, self._containers = self._containers, []
         if containers or self._lease is None:
-            self._kill_remains(containers)
+            remains = [handle for container in containers for handle in container.remains]
+            killed = [self._tools.processes.kill_tree(handle) for handle in remains] if remains else []
+            self._when_all(killed, partial(self._close_monitors, containers))
 
     def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
@@ -274,10 +276,6 @@ class Pod:
                 container.monitor.hasten()
             container.signal(signal.SIGTERM)
 
-    def _kill_remains(self, containers: list[Container]) -> None:
-        futures = [future for container in containers for future in container.kill_remains()]
-        self._when_all(futures, partial(self._close_monitors, containers))
-
     def _close_monitors(self, containers: list[Container]) -> None:
         if self._evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
@@ -286,12 +284,12 @@ class Pod:
         self.is_storing = True
         self._changed()
         closed: list[Future[MonitorReport]] = []
-        for monitor in (c.monitor for c in containers if c.monitor is not None):
-            monitor.poll()
-            future: Future[MonitorReport] = Future()
-            closed.append(future)
-            monitor.close(future.set_result)
-        self._when_all(closed, lambda: self._conclude(containers, [f.result().explanation for f in closed]))
+        for container in containers:
+            if container.monitor is not None:
+                container.monitor.poll()
+                closed.append(Future())
+                container.monitor.close(closed[-1].set_result)
+        self._when_all(closed, partial(self._conclude, containers, closed))
 
     def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
         """Call `then` on the loop once all futures are done, at once when they are."""
@@ -300,22 +298,28 @@ class Pod:
             then()
             return
         rest = waiting[1:]
-        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(rest, then)))
+        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(partial(self._when_all, rest, then)))
 
-    def _conclude(self, containers: list[Container], explanations: list[str]) -> None:
-        monitors = [c.monitor for c in containers if c.monitor is not None]
-        self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
-        self._explanations = list(filter(None, explanations))
-        ends = [_succeeded(c) for c in containers if c.plan.role is Role.MAIN]
-        failures = [c.failure for c in containers if c.failure is not None]
-        outputs = [c.last_output for c in containers if c.exit is not None and c.exit.code != 0]
+    def _conclude(self, containers: list[Container], reports: list[Future[MonitorReport]]) -> None:
+        self._explanations = [text for report in reports if (text := report.result().explanation)]
+        ends: list[bool] = []  # of main containers: whether they succeeded
+        failure: KatibError | None = None
+        failed: Container | None = None
+        for container in containers:
+            if container.monitor is not None:
+                self._verdict = self._verdict or container.monitor.verdict
+            if container.plan.role is Role.MAIN:
+                ends.append(_succeeded(container))
+            failure = failure or container.failure
+            if container.exit is not None and container.exit.code:
+                failed = failed or container
         message = self._message(containers)
         self._finish(
             Phase.SUCCEEDED if ends and all(ends) and not self._evicted else Phase.FAILED,
             self._evicted or message,
-            last_output=outputs[0] if outputs else "",
-            cannot_start=message if failures and isinstance(failures[0], SpawnError) else "",
-            is_measured=bool(monitors) and not self._explanations,
+            last_output="" if failed is None else failed.last_output,
+            cannot_start=message if isinstance(failure, SpawnError) else "",
+            is_measured=bool(reports) and not self._explanations,
         )
 
     def _finish(
@@ -351,7 +355,9 @@ class Pod:
         """End the pod when a monitor says that its trial is to be stopped early."""
         if self._verdict or self._stopping:
             return
-        self._verdict = next((c.monitor.verdict for c in self._containers if c.monitor and c.monitor.verdict), "")
+        for container in self._containers:
+            if container.monitor is not None:
+                self._verdict = self._verdict or container.monitor.verdict
         if self._verdict:
             self._note(verdict=self._verdict)
             self.stop()

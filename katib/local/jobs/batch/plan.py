@@ -55,7 +55,8 @@ def plan(observed: Observed) -> Plan:
         return done
     counts = PodCounts(spec, observed.pods)
     conditions = conditions_of(observed.job.get("status") or {})
-    outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
+    outcome = _noted_outcome(conditions) if conditions else None
+    outcome = outcome or _decide(spec, counts, moment.steady, started_at)
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
     if spec.suspend:
@@ -92,10 +93,11 @@ def _go_on(
     spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime, delays: Delays
 ) -> Plan:
     now = moment.wall
-    conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
-    if text := _retry_message(spec, counts, delays):
+    if conditions:
+        conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
+    if counts.pods and (text := _retry_message(spec, counts, delays)):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    surplus = _surplus(spec, counts)
+    surplus = _surplus(spec, counts) if counts.active else ()
     starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
     return Plan(
         _status(_stopped(counts, surplus), conditions, started_at),
@@ -103,8 +105,8 @@ def _go_on(
         stop=tuple([p.name for p in surplus]),
         started_at=started_at,
         wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
-        waiting=_waiting(counts, starts),
-        restarts_log=bool(starts.pods) and counts.is_lost,
+        waiting=_waiting(counts, starts) if counts.pods else "",
+        restarts_log=bool(starts.pods and counts.pods) and counts.is_lost,
     )
 
 
@@ -134,10 +136,11 @@ def _noted_outcome(conditions: Conditions) -> Outcome | None:
 
 def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
     has_failures = bool(counts.all_failures or counts.restarts)
+    has_deadline = spec.active_deadline_seconds is not None and not spec.suspend
     return (
-        early_outcome(counts.pods)
+        (early_outcome(counts.pods) if counts.pods else None)
         or (_failure_policy(counts) or _backoff_limit(spec, counts) if has_failures else None)
-        or (None if spec.suspend else overdue(spec.active_deadline_seconds, started_at, now))
+        or (overdue(spec.active_deadline_seconds, started_at, now) if has_deadline else None)
         or (_index_limits(spec, counts) if has_failures else None)
         or _success(spec, counts)
     )
@@ -203,7 +206,7 @@ def _wanted(spec: JobSpec, counts: PodCounts) -> int:
     """Return how many pods should be active."""
     if spec.completions is None:
         return len(counts.active) if counts.succeeded else spec.parallelism
-    open_ = spec.completions - counts.success_count - len(counts.failed_indexes)
+    open_ = spec.completions - counts.success_count - (len(counts.failed_indexes) if counts.all_failures else 0)
     return max(0, min(spec.parallelism, open_))
 
 
@@ -220,7 +223,8 @@ def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> 
     room = _wanted(spec, counts) - len(occupied)
     if room <= 0:
         return _Starts()
-    if spec.backoff_limit_per_index is None and (retry_at := counts.retry_at(delays)) and retry_at > now:
+    backs_off = counts.all_failures and spec.backoff_limit_per_index is None
+    if backs_off and (retry_at := counts.retry_at(delays)) and retry_at > now:
         return _Starts(wake_at=retry_at)
     if not spec.indexed:
         return _Starts((PodStart(),) * room)
