@@ -160,7 +160,7 @@ def output_parser(
 
 def wanted_names(metrics: Sequence[str], rules: Sequence[EarlyStoppingRule]) -> list[str]:
     """Return the names to look for: the metrics, the objective first, and what only rules look at."""
-    return list(dict.fromkeys([*metrics, *(rule.name for rule in rules)]))
+    return list(dict.fromkeys([*metrics, *[rule.name for rule in rules]] if rules else metrics))
 
 
 def collector_for(

@@ -124,7 +124,8 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
         ConflictError, NotFoundError, InvalidError: As `ObjectStore.update`.
     """
     _require_same(stored, obj)
-    _require_no_new_finalizers(stored, obj)
+    if "deletionTimestamp" in stored["metadata"]:
+        _require_no_new_finalizers(stored, obj)
     if has_status:
         obj.pop("status", None)
         if "status" in stored:
@@ -333,8 +334,6 @@ def _require_same(stored: Object, obj: Json) -> None:
 
 
 def _require_no_new_finalizers(stored: Object, obj: Json) -> None:
-    if "deletionTimestamp" not in stored["metadata"]:
-        return
     known = stored["metadata"].get("finalizers") or []
     for finalizer in obj["metadata"].get("finalizers") or []:
         if finalizer not in known:

@@ -163,7 +163,8 @@ class Parser(ABC):
 
     def finish(self) -> list[MetricLog]:
         """Return the readings of a last line without line end."""
-        return [reading for line in self._lines.finish() for reading in self._read(line)]
+        last = self._lines.finish()
+        return [reading for line in last for reading in self._read(line)] if last else []
 
     @abstractmethod
     def _read(self, line: Line) -> Iterator[MetricLog]:

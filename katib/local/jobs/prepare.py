@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -237,8 +237,9 @@ def _containers(
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
-    # Which of this machine's cards a pod sees is known when it starts.
-    inherited = {n: v for n, v in tools.settings.inherited.items() if n != VISIBLE_CARDS or not capacity.gpus}
+    inherited = tools.settings.inherited
+    if capacity.gpus:  # which of them a pod sees is known when it starts
+        inherited = {name: value for name, value in inherited.items() if name != VISIBLE_CARDS}
     context = PodContext(
         identity=identity,
         objects=objects,
@@ -249,10 +250,6 @@ def _containers(
         containers=(*init, *mains),
         processes=wanted.processes,
     )
-    placed = [(c, f"{spec_path}.initContainers[{i}]", Role.INIT) for i, c in enumerate(init)]
-    placed = [(c, path, Role.SIDECAR if c.get("restartPolicy") == "Always" else role) for c, path, role in placed]
-    placed += [(c, path, Role.SIDECAR) for path, c in collection.companions]
-    placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     images = PodInImages(
         spec=spec,
         uid=identity.uid,
@@ -265,7 +262,7 @@ def _containers(
     )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
-    for container, path, role in placed:
+    for container, path, role in _in_order(spec, spec_path, collection.companions):
         try:
             mounts = bool(container.get("volumeMounts"))
             mounted, outside = volumes.mounted(container, path) if mounts else ({}, ())
@@ -294,6 +291,19 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
+
+
+def _in_order(
+    spec: Mapping[str, Any], spec_path: str, companions: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[tuple[Mapping[str, Any], str, Role]]:
+    """Yield the containers of a pod in the order in which they start, with where each is described, and its role."""
+    for i, container in enumerate(spec.get("initContainers") or ()):
+        is_sidecar = container.get("restartPolicy") == "Always"
+        yield container, f"{spec_path}.initContainers[{i}]", Role.SIDECAR if is_sidecar else Role.INIT
+    for path, container in companions:
+        yield container, path, Role.SIDECAR
+    for i, container in enumerate(spec.get("containers") or ()):
+        yield container, f"{spec_path}.containers[{i}]", Role.MAIN
 
 
 def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:

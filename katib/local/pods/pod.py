@@ -19,7 +19,7 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
+from katib.local.pods.monitor import MonitorReport, ShieldedMonitor
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import OpenMonitor
@@ -89,7 +89,8 @@ class Pod:
         elif not self._stopping:
             waits = partial(self.wait_for, self.plan.uid)
             self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
-            waits()
+            if self._lease is None:
+                waits()
 
     def refuse(self, cause: str) -> None:
         """Fail: it can never start on this machine."""
@@ -176,18 +177,16 @@ class Pod:
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
         limits, disk_full = self._tools.logs.limits, self._tools.logs.evictions.disk_full
+        is_main, labels = plan.role is Role.MAIN, self.plan.labels
+        monitor = self._make_monitor(labels, name, self.plan.directory) if is_main else None
         return Container(
             plan,
             self._tools,
             LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
-            self._open_monitor(name) if plan.role is Role.MAIN else None,
+            None if monitor is None else ShieldedMonitor(monitor, self.plan.name),
             self,
             KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
         )
-
-    def _open_monitor(self, container: str) -> Monitor | None:
-        monitor = self._make_monitor(self.plan.labels, container, self.plan.directory)
-        return None if monitor is None else ShieldedMonitor(monitor, self.plan.name)
 
     # --- what containers say ------------------------------------------------------------------------------------------
 
@@ -201,8 +200,15 @@ class Pod:
         self._advance()
 
     def output_read(self) -> None:
-        """Do what follows from what a monitor has read."""
-        self._judge()
+        """End the pod when a monitor says that its trial is to be stopped early."""
+        if self._verdict or self._stopping:
+            return
+        for container in self._containers:
+            if container.monitor is not None:
+                self._verdict = self._verdict or container.monitor.verdict
+        if self._verdict:
+            self._note(verdict=self._verdict)
+            self.stop()
 
     def pulled(self, news: PullNews) -> None:
         """Pass on that an image has to be fetched, or that this has ended."""
@@ -348,19 +354,8 @@ class Pod:
         for container in self._containers:
             if container.monitor is not None and container.is_running:
                 container.monitor.poll()
-        self._judge()
+        self.output_read()
         self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
-
-    def _judge(self) -> None:
-        """End the pod when a monitor says that its trial is to be stopped early."""
-        if self._verdict or self._stopping:
-            return
-        for container in self._containers:
-            if container.monitor is not None:
-                self._verdict = self._verdict or container.monitor.verdict
-        if self._verdict:
-            self._note(verdict=self._verdict)
-            self.stop()
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
