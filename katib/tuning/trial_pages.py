@@ -58,10 +58,6 @@ def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Objec
 
 
 def _facts_of(obj: Object) -> Facts:
-    if not obj.get("status"):  # it was created this moment, and nothing else has to be read of it
-        (namespace, name), labels = Key.of(obj), obj["metadata"].get("labels") or {}
-        scope = str(Key(namespace, labels.get(EXPERIMENT_LABEL, "")))
-        return Facts(scope, types.TrialState.PENDING.value, name, math.inf, 0.0)
     trial = types.Trial.read_once(obj)
     metadata, status = trial.metadata, trial.status
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
@@ -165,7 +166,7 @@ class SuggestionReconciler:
             self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
         if step.call is not None and client is not None:
             asked, service = step.call, client
-            self._calls.ask(key, asked, lambda: self._start(seen, step.status, service, asked, earlier))
+            self._calls.ask(key, asked, partial(self._start, seen, step.status, service, asked, earlier))
         return Result(requeue_after_seconds=step.retry_after_seconds)
 
     def _start(
