@@ -278,10 +278,14 @@ class Reporter:
         """Forget what is settled and return its flushes."""
         with self._changed:
             self._calling = False
-            settled = [self._under_way.pop(name) for name in list(self._under_way) if name not in unsettled]
-            self._waiting -= sum(len(entry.logs) for entry in settled)
+            flushes: list[Done] = []
+            for name in list(self._under_way):
+                if name not in unsettled:
+                    entry = self._under_way.pop(name)
+                    self._waiting -= len(entry.logs)
+                    flushes += entry.done
             self._changed.notify_all()
-            return [done for entry in settled for done in entry.done]
+            return flushes
 
     def _rest(self, pause: float) -> bool:
         """Wait before the next attempt; False when the time to close is up."""

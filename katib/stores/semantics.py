@@ -181,9 +181,8 @@ def require_patch(changes: Any) -> Json:
     if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
         raise invalid("patch", "not a map of fields", "name the fields to change, such as spec", "patch-type")
     metadata = copy.get("metadata", {})
-    named = [name for name in ("apiVersion", "kind", "status") if name in copy]
-    named += [f"metadata.{name}" for name in (*_SET_BY_STORE, "name", "namespace") if name in metadata]
-    if named:
+    fixed = sorted(metadata.keys() & {*_SET_BY_STORE, "name", "namespace"})
+    if named := [*sorted(copy.keys() & {"apiVersion", "kind", "status"}), *map("metadata.".__add__, fixed)]:
         raise invalid(named[0], "cannot be changed by a patch", "leave it out", "patch-field")
     return copy
 

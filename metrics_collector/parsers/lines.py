@@ -147,15 +147,14 @@ class Parser(ABC):
 
     Args:
         lines: Cuts the lines out.
+
+    Attributes:
+        notes: What was seen so far.
     """
 
     def __init__(self, lines: CandidateLines) -> None:
         self._lines = lines
-
-    @property
-    def notes(self) -> Notes:
-        """What was seen so far."""
-        return self._lines.notes
+        self.notes = lines.notes
 
     def feed(self, data: bytes) -> list[MetricLog]:
         """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""

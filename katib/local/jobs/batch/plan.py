@@ -78,7 +78,7 @@ def _finish(
     if over:
         final = JobCondition.COMPLETE if outcome.success else JobCondition.FAILED
         conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
-    stopped = _stopped(counts, counts.active)
+    stopped = _stopped(counts, counts.active) if counts.active else counts
     status = _status(stopped, conditions, started_at, completed_at=now if over and outcome.success else None)
     return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
 
@@ -98,13 +98,14 @@ def _go_on(
     if counts.pods and (text := _retry_message(spec, counts, delays)):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
     surplus = _surplus(spec, counts) if counts.active else ()
+    deadline = spec.active_deadline_seconds
     starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
     return Plan(
-        _status(_stopped(counts, surplus), conditions, started_at),
+        _status(_stopped(counts, surplus) if surplus else counts, conditions, started_at),
         start=starts.pods,
         stop=tuple([p.name for p in surplus]),
         started_at=started_at,
-        wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
+        wake_at=starts.wake_at if deadline is None else earliest(starts.wake_at, deadline_of(deadline, started_at)),
         waiting=_waiting(counts, starts) if counts.pods else "",
         restarts_log=bool(starts.pods and counts.pods) and counts.is_lost,
     )
@@ -135,7 +136,7 @@ def _noted_outcome(conditions: Conditions) -> Outcome | None:
 
 
 def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
-    has_failures = bool(counts.all_failures or counts.restarts)
+    has_failures = bool(counts.all_failures or (counts.active and counts.restarts))
     has_deadline = spec.active_deadline_seconds is not None and not spec.suspend
     return (
         (early_outcome(counts.pods) if counts.pods else None)
@@ -252,8 +253,6 @@ def _waiting(counts: PodCounts, starts: _Starts) -> str:
 
 def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
     """Return the counts as they are once these pods were asked to end."""
-    if not pods:
-        return counts
     names = {p.name for p in pods}
     return PodCounts(counts.spec, [replace(p, stopping=True) if p.name in names else p for p in counts.pods])
 
@@ -270,7 +269,7 @@ def _status(
         "ready": len([p for p in counts.active if p.phase is Phase.RUNNING]),
         "terminating": len(counts.terminating),
         "succeeded": counts.success_count,
-        "failed": len(counts.failures),
+        "failed": len(counts.failures) if counts.all_failures else 0,
         "completedIndexes": format_indexes(counts.succeeded_indexes) if counts.spec.indexed else "",
         "failedIndexes": format_indexes(counts.failed_indexes) if counts.all_failures else "",
     }
