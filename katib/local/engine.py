@@ -48,7 +48,7 @@ from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.jobset.runtimes import shipped_documents
-from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.kinds import job_kinds, spec_structures
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
@@ -524,6 +524,7 @@ class Engine:
             self._files,
             self._events.newest,
             shipped_documents(),
+            spec_structures(),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:

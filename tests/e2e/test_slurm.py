@@ -82,7 +82,7 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
 
     assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 3
     assert len(set(cluster.jobs()) - before) == 3
-    assert files_of_trials(tmp_path) == ["job.json", "training.log"]
+    assert files_of_trials(tmp_path) == ["pod.json", "training.log"]
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 

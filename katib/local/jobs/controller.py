@@ -7,9 +7,9 @@ never touches the store and no reconcile waits for a pod: pods change their reco
 reconciled.
 
 Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
-once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
-job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
-and no failure is counted.
+once. A crash between the start of a process and that write is noticed by the pod's note, which is begun first: a job
+that is not over and has a pod with a note, or has a start time, was cut off. It starts from scratch, without its
+earlier metrics, and no failure is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -39,8 +40,8 @@ from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
-    begin_directory,
     begun_by,
+    clear_directory,
     impossible_pod,
     prepare_pod,
 )
@@ -49,6 +50,7 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.machine_pods import MachinePods
+from katib.local.pods.note import begin_note
 from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
@@ -362,13 +364,10 @@ class JobController:
     def _begin_run(self, job: Object) -> JobRun:
         kind = self._kinds[Kind.of(job)]
         templates = kind.templates(job).values()
-        network = network_of(
-            job,
-            kind.kind,
-            [template for template, _ in templates],
-            self._machine.images,
-            needs_machine=self._metrics.needs_machine(job),
-        )
+        network = HOST_NETWORK
+        if (images := self._machine.images) is not None:
+            needs_machine = self._metrics.needs_machine(job)
+            network = network_of(job, kind.kind, [found for found, _ in templates], images, needs_machine=needs_machine)
         wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
         if self._machine.place is not None:
             wiring = PlacedWiring()
@@ -429,7 +428,8 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._objects.finish(key)
-        return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
+        wake_at = decision.wake_at
+        return Result(earliest(wait, self._tell(run), None if wake_at is None else self._seconds_until(wake_at)))
 
     def _begin_log(self, run: JobRun) -> None:
         """Have the pods that start next begin the log of a trial again, or continue it."""
@@ -490,7 +490,7 @@ class JobController:
         try:
             for start in starts:
                 if not run.pods and not pods:
-                    begin_directory(self._settings.root, run.job)
+                    clear_directory(self._settings.root, run.job)
                 pods.append(self._new_pod(key, run, self._prepare(run, start)))
         except UnavailableError as error:
             run.waiting = str(error)
@@ -501,14 +501,16 @@ class JobController:
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
             for gang in [pods] if pods and starts[0].role else [[pod] for pod in pods]:
-                self._loop.call_soon(partial(self._connect, run, gang, partial(self._place.start, gang)))
+                start_gang = partial(self._place.start, gang)
+                has_network = run.network != HOST_NETWORK
+                self._loop.call_soon(partial(self._connect, run, gang, start_gang) if has_network else start_gang)
             if pods:
                 self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[AnyPod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
         images = self._machine.images
-        if run.network == HOST_NETWORK or run.is_connected or images is None:
+        if run.is_connected or images is None:
             start()
             return
         run.unconnected.append((pods, start))
@@ -534,7 +536,10 @@ class JobController:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
         if run.is_kept:
             plan = replace(plan, group=run.uid)
-        return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
+        if run.has_several:
+            plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
+        begin_note(plan, run.uid)
+        return plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
         retries = 0
@@ -580,11 +585,9 @@ class JobController:
             self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE
 
-    def _seconds_until(self, decision: Plan) -> float | None:
-        if decision.wake_at is None:
-            return None
+    def _seconds_until(self, wake_at: datetime) -> float:
         # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (decision.wake_at - self._pods.steady.now()).total_seconds() + 0.001)
+        return max(0.001, (wake_at - self._pods.steady.now()).total_seconds() + 0.001)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

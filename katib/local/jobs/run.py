@@ -127,10 +127,17 @@ class JobRun:
     @property
     def standing(self) -> Standing:
         """How it stands now."""
-        unfinished = [record for record in self.records if not record.is_finished]
-        if running := [record for record in unfinished if record.is_running]:
-            return Standing(runs=True, place=", ".join(dict.fromkeys(filter(None, (r.place for r in running)))))
-        return Standing(waiting=next((r.waiting for r in unfinished if r.waiting), self.waiting))
+        runs, waiting = False, ""
+        places: dict[str, None] = {}
+        for record in self.records:
+            if record.is_running:
+                runs = True
+                places[record.place] = None
+            elif not record.is_finished:
+                waiting = waiting or record.waiting
+        if runs:
+            return Standing(runs=True, place=", ".join(filter(None, places)))
+        return Standing(waiting=waiting or self.waiting)
 
     def take_status(self, status: dict[str, Any]) -> None:
         """Set the status that the job should have."""
