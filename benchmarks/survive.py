@@ -2,9 +2,9 @@
 
 `python -m benchmarks.survive [--algorithm NAME]... [--kills 20]` runs 30 short trials with each algorithm of the
 product in a directory of its own, three at a time. At random moments, some of them within its start, `katib run` is
-killed (SIGKILL) and started again, or only its services are killed; now and then a running trial is paused first and
-goes on later. Trials of algorithms that promote or exploit keep checkpoints of many files, which every program checks
-before it goes on.
+killed (SIGKILL) and started again, or only its services are killed; now and then a running trial, or the experiment
+with all that run, is paused first and goes on later. Trials of algorithms that promote or exploit keep checkpoints of
+many files, which every program checks before it goes on.
 
 At the end it reads the store, the directories and the processes, and prints for each algorithm what is not as it would
 be without a kill: the trials, their names, assignments and readings, whose checkpoint they went on from and at which
@@ -39,7 +39,7 @@ from tests.support.cli import KATIB, environment, katib_here, katib_json, marked
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment, an_int
 from tests.support.warm import popen
 
-TRIALS, PARALLEL, KILLS, FILES, SEED = 30, 3, 20, 60, 1
+TRIALS, PARALLEL, KILLS, FILES, SEED = 30, 3, 20, 300, 1
 LONGEST_SECONDS = 300.0
 _NAME = "demo"
 _SERVICES = "suggestion_services"
@@ -65,7 +65,7 @@ STOPPING: dict[str, dict[str, object]] = {
     "asha": {"min_resource": 1, "reduction_factor": 2},
     "hyperband": {"min_resource": 1, "max_resource": 4, "reduction_factor": 2},
     "median": {"n_startup_trials": 3},
-    "patience": {"patience": 2, "min_delta": 0.2},
+    "patience": {"patience": 1, "min_delta": 0.3},
     "threshold": {"bound": 3, "step": 4},
 }
 
@@ -262,7 +262,7 @@ class Run:
                 if time.monotonic() > until:
                     return
                 time.sleep(0.01)
-                if number % 3 == 0:
+                if number % 3 == 0 or _NAME in self.paused:
                     self.resume()
             is_late = len({end["trial"] for end in self.noted("ends")}) > number * self.case.trials // (kills + 2)
             if what == "katib and pause":
@@ -295,14 +295,20 @@ class Run:
         return katib_here(what, name, "--data-dir", ".katib", cwd=self.directory)
 
     def pause(self) -> None:
-        """Pause the trial that began last, if it runs."""
+        """Pause the trial that began last, if it runs, and every second time the experiment with all that run."""
         ended = {end["trial"] for end in self.noted("ends")} | self.paused
         running = [start["trial"] for start in self.noted("starts") if start["trial"] not in ended]
-        if running:
-            name = running[-1]
-            if self.ask("pause", name).returncode == 0:
+        if not running:
+            return
+        name = _NAME if self.done["pauses"] % 2 else running[-1]
+        for _ in range(20):
+            asked = self.ask("pause", name)
+            if asked.returncode == 0:
                 self.paused.add(name)
                 self.done["pauses"] += 1
+            if asked.returncode == 0 or "has ended" in asked.stderr:
+                return
+            time.sleep(0.05)  # a `katib run` that has just started answers a moment after its programs run
 
     def resume(self) -> None:
         """Let trials that are paused go on, as far as a `katib run` answers."""

@@ -292,7 +292,7 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
 def test_kills_and_pauses_of_a_run_lose_no_promoted_trial_and_no_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--algorithm", "asha", "--algorithm", "pbt", "--kills", "3", "--trials", "8", "--keep"]
+    options = ["--algorithm", "asha", "--algorithm", "pbt", "--kills", "2", "--trials", "7", "--keep"]
 
     code = survive.main([*options, str(tmp_path)])
 
