@@ -377,13 +377,14 @@ class Engine:
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
         stack.callback(self._reporter.close, CLOSE_SECONDS)
+        is_here = machine.images is None and self._slurm_options is None  # programs see this machine as we do
         self._monitors = TrialMonitors(
             self._caches.trials,
             self._reporter,
             self._observations,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
+            self._log_servers.variables_of if is_here else self._variables_elsewhere,
             python_path({} if machine.images is not None else os.environ),
             HOST_FILE if self._slurm_options is not None else "",
         )
@@ -530,10 +531,6 @@ class Engine:
             if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
-
-    def _reaches_all(self, machine: Machine) -> bool:
-        """Return whether programs of trials see all files and addresses of this machine."""
-        return machine.images is None and self._slurm_options is None
 
     def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""
