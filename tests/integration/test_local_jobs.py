@@ -239,7 +239,7 @@ class TestOutcome:
         with home(tmp_path) as h:
             h.submit(job(shell(script), completions=3, parallelism=2))
             eventually(lambda: h.status().get("ready") == 2)
-            assert (tmp_path / "starts").read_text() == "x\nx\n"
+            eventually(lambda: (tmp_path / "starts").exists() and (tmp_path / "starts").read_text() == "x\nx\n")
 
             (tmp_path / "go").touch()
 

@@ -147,20 +147,34 @@ class JobController:
         self._objects.start()
         self._controller.start()
 
-    def stop(self, grace_seconds: float = 5.0, *, leaves: bool = False) -> None:
+    def stop(
+        self, grace_seconds: float = 5.0, *, leaves: bool = False, leaves_checkpointed: bool = True
+    ) -> tuple[int, int]:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
 
         Args:
             grace_seconds: The grace period; that of its pods, where a trial keeps its checkpoint, if that is longer.
             leaves: Whether pods that can outlive this engine go on.
+            leaves_checkpointed: Whether they do where their trial keeps a checkpoint, from which it can go on.
+
+        Returns:
+            How many jobs end whose trials keep a checkpoint, and how many go on.
         """
         if self._stopping:
-            return
+            return 0, 0
         self._stopping = True
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        ending = [run for run in self._runs.values() if not (leaves and self._place.is_kept(run.uid))]
+        active = [run for run in self._runs.values() if run.unfinished_pods()]
+        left = [run for run in active if leaves and self._place.is_kept(run.uid)]
+        for run in left if not leaves_checkpointed else ():
+            if self._keeps_checkpoint(run.job):
+                run.is_interrupted = True
+                run.stopped.update(pod.record.name for pod in run.pods)
+                self._keep(run)
+        left = [run for run in left if not run.is_interrupted]
+        ending = [run for run in active if run not in left]
         graces = {run.uid: self._grace_of(run, grace_seconds) for run in ending}
         pods = [pod for run in ending for pod in run.unfinished_pods()]
         for run in ending:
@@ -170,11 +184,15 @@ class JobController:
         with self._ended:
             self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), longest)
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
+        for run in ending:
+            if run.is_interrupted and not run.unfinished_pods():
+                self._place.forget(run.uid)
         self._objects.stop()
         self._place.close()
         self._loop.stop()
         if self._pods.logs.peek is not None:
             self._pods.logs.peek.close()
+        return sum(self._keeps_checkpoint(run.job) for run in ending), len(left)
 
     def _grace_of(self, run: JobRun, least: float) -> float:
         """Return how long the pods of a job have to end: as long as they want where they keep a checkpoint."""
@@ -214,6 +232,7 @@ class JobController:
         except (NotFoundError, UnavailableError):
             return False
         run.is_kept, run.memory, run.stopped = self._place.keeps, note.memory, set(note.stopped)
+        run.is_interrupted = note.interrupted
         run.started_at = None if note.began is None else self._pods.steady.at(note.began)
         run.wiring.restore(note.addresses)
         run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
@@ -226,7 +245,10 @@ class JobController:
         """Leave for the next engine what it has to know to go on with a job."""
         if not run.is_kept or not run.pods or not is_plain(run.memory):
             return
-        now = (run.started_at, dict(run.memory), len(run.pods), frozenset(run.stopped), run.wiring.ports())
+        now = (
+            *(run.started_at, dict(run.memory), len(run.pods)),
+            *(frozenset(run.stopped), run.is_interrupted, run.wiring.ports()),
+        )
         if now != run.kept:
             run.kept = now
             note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
@@ -296,7 +318,9 @@ class JobController:
         # Pods have their directories under the name of their job: one of each name runs, of any kind.
         jobs, run = self._present.get(key, {}), self._runs.get(key)
         job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
-        if job is None or "deletionTimestamp" in job["metadata"] or (run is None and not self._owner.may_start(job)):
+        if job is not None and "deletionTimestamp" in job["metadata"]:
+            job = None
+        if job is None or (run.is_interrupted if run is not None else not self._owner.may_start(job)):
             self._objects.forget(key)
             self._queue.cancel(key)
             return DONE if run is None else self._let_go(key, run)
@@ -359,7 +383,7 @@ class JobController:
             execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
-        """End the pods of a job that was deleted; forget it when they are gone."""
+        """End the pods of a job that was deleted or interrupted; forget it when they are gone."""
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)

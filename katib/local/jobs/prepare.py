@@ -218,13 +218,14 @@ def _containers(
 ) -> tuple[ContainerPlan, ...]:
     collection, (workspace, checkpoint, _) = tools.metrics.collection(job, identity.labels), provision
     objects = LocalObjects(tools.store, identity.namespace)
-    capacity, in_images = tools.machine.capacity, tools.machine.images is not None
+    capacity, in_images = tools.machine.capacity, tools.machine.runs_images
+    any_user = tools.machine.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
-    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=in_images)
+    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
-    for target in (directory, *further.values()) if in_images else ():
+    for target in (directory, *further.values()) if any_user else ():
         target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     trial = trial_name(job)
     ours = {
@@ -264,11 +265,12 @@ def _containers(
     errors: list[FieldError] = []
     for container, path, role in _in_order(spec, spec_path, collection.companions):
         try:
-            mounts = bool(container.get("volumeMounts"))
-            mounted, outside = volumes.mounted(container, path) if mounts else ({}, ())
+            mounted, outside = volumes.mounted(container, path)
             image, start = None, workspace
             if in_images:
                 command, image = image_container(container, path, context, images, mounted)
+                if (node_images := tools.machine.node_images) is not None:
+                    command, image = node_images(image, inherited, container), None
             else:
                 paths = {**further, **mounted}
                 command = container_command(container, path, context, Rewriter(paths) if paths else AS_WRITTEN)

@@ -63,6 +63,7 @@ class JobRun:
             they reported was thrown away, or stays as it is.
         kept: What the next engine was left to know, to see when that changes.
         stopped: Names of pods that it ended.
+        is_interrupted: Whether its pods end so that it begins again from its checkpoint, also by the next engine.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -87,6 +88,7 @@ class JobRun:
     first_kept: int = 0
     kept: tuple[object, ...] = ()
     stopped: set[str] = field(default_factory=set)
+    is_interrupted: bool = False
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)
