@@ -32,7 +32,7 @@ from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import AS_WRITTEN, Rewriter
+from katib.local.pods.texts import Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -272,8 +272,7 @@ def _containers(
                 if (node_images := tools.machine.node_images) is not None:
                     command, image = node_images(image, inherited, container), None
             else:
-                paths = {**further, **mounted}
-                command = container_command(container, path, context, Rewriter(paths) if paths else AS_WRITTEN)
+                command = container_command(container, path, context, Rewriter({**further, **mounted}))
                 start = _start(container, workspace, directory)
             plans.append(
                 ContainerPlan(
