@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,10 +223,7 @@ def _containers(
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
-    for target in further.values():
-        target.mkdir(parents=True, exist_ok=True)
-    for target in (directory, *further.values()) if any_user else ():
-        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    _make_directories(directory, further.values(), any_user=any_user)
     trial = trial_name(job)
     ours = {
         **wanted.defaults,
@@ -292,6 +289,13 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
+
+
+def _make_directories(directory: Path, further: Collection[Path], *, any_user: bool) -> None:
+    for target in further:
+        target.mkdir(parents=True, exist_ok=True)
+    for target in (directory, *further) if any_user else ():
+        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
 
 
 def _in_order(
