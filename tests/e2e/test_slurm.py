@@ -684,7 +684,7 @@ def test_images_are_run_by_what_the_cluster_has_for_them(
     assert mounted.readlink().is_relative_to(tmp_path / ".katib/trials")
 
 
-STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; echo loss=5; while :; do sleep 0.1; done"
+STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; touch began-$KATIB_TRIAL_NAME; echo loss=5"
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
@@ -692,7 +692,8 @@ def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
     tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
 ) -> None:
     variables = request.getfixturevalue("allocation") if inside else cluster.environment
-    command = f"if mkdir first; then sleep 3; {LOSS}; else {STOPPED}; fi"
+    both_began = "until set -- began-*; [ $# = 2 ]; do sleep 0.1; done"
+    command = f"if mkdir first; then {both_began}; {LOSS}; else {STOPPED}; while :; do sleep 0.1; done; fi"
     goal = {"type": "minimize", "objectiveMetricName": "loss", "goal": 1.0}
     file = write(tmp_path, command, maxTrialCount=4, parallelTrialCount=3, objective=goal)
     done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
