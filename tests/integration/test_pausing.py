@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,10 @@ def steps(directory: Path, trial: str) -> list[int]:
 
 
 @contextmanager
-def started(directory: Path) -> Iterator[WarmPopen]:
-    with WarmPopen([*KATIB, *COMMAND], cwd=directory, env=environment(), text=True) as process:
+def started(directory: Path, *options: str) -> Iterator[WarmPopen]:
+    at = COMMAND.index("--")
+    argv = [*KATIB, *COMMAND[:at], *options, *COMMAND[at:]]
+    with WarmPopen(argv, cwd=directory, env=environment(), text=True) as process:
         try:
             yield process
         finally:
@@ -102,6 +105,45 @@ def test_a_paused_trial_gives_its_place_away_and_trials_go_on_from_their_checkpo
     assert begun[second] == ["0", "6" if end == signal.SIGINT else "2"]
     for trial in (first, second):
         assert steps(tmp_path, trial) == list(range(1, STEPS + 1))
+
+
+LAST_MOMENT = """
+import os, time
+from pathlib import Path
+import katib
+
+file = Path(os.environ["KATIB_CHECKPOINT_DIR"], "step")
+step = int(file.read_text()) if file.exists() else 0
+if step:
+    raise SystemExit  # all is done
+katib.report(loss=1, step=1)
+while not Path("go").exists():
+    time.sleep(0.02)
+katib.report(loss=2, step=2)
+print("loss=", end="", flush=True)  # of a line that is never whole
+file.write_text("2")
+time.sleep(600)
+"""
+
+
+def test_what_a_program_reports_in_the_last_moment_before_a_kill_is_stored_before_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LAST_MOMENT)
+    with started(tmp_path, "--trials", "1") as process:
+        eventually(lambda: states(tmp_path), "the trial")
+        (trial,) = states(tmp_path)
+        eventually(lambda: steps(tmp_path, trial) == [1], "the first step")
+        with closing(sqlite3.connect(tmp_path / ".katib/katib.db", isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")  # nothing can be stored
+            (tmp_path / "go").touch()
+            (log,) = (tmp_path / ".katib/trials").rglob("main.log")
+            eventually(lambda: "step=2" in log.read_text(), "the second step")
+            process.kill()
+            process.wait(30)
+    with started(tmp_path, "--trials", "1") as process:
+        assert process.wait(60) == 0
+
+    assert states(tmp_path) == {trial: "Succeeded"}
+    assert steps(tmp_path, trial) == [1, 2]
 
 
 def test_an_experiment_is_paused_with_all_that_runs(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from katib.local.jobs.prepare import (
     begun_by,
     clear_directory,
     impossible_pod,
+    job_directory,
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, Standing
@@ -348,7 +349,7 @@ class JobController:
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
         keeps_checkpoint = cut_off and self._keeps_checkpoint(job)
         if keeps_checkpoint:
-            self._metrics.go_on(job)
+            self._metrics.go_on(job, job_directory(self._settings.root, *Key.of(job)))
         elif cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:

@@ -94,10 +94,15 @@ class PodMetrics(Protocol):
     def resume(self, job: Object) -> None:
         """Prepare for pods that went on without an engine: their monitors find everything that they reported again."""
 
-    def go_on(self, job: Object) -> None:
+    def go_on(self, job: Object, cut_off: Path | None = None) -> None:
         """Keep what an earlier run of this job reported: the next one continues it from a checkpoint.
 
         What that reports of a step again takes the place of what is there of this step and of later ones.
+
+        Args:
+            job: The job object as stored.
+            cut_off: Of a run that an end of the engine cut off, where its pods have their directories: what they wrote
+                in the last moment before is stored first.
         """
 
     def discard(self, job: Object) -> None:

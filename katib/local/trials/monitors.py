@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +17,11 @@ from katib.api.metrics import MetricLog
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
-from katib.errors import KatibError
+from katib.errors import KatibError, UnavailableError
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.jobs.owner import Collection as PodCollection
 from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.local.pods.note import read_note
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
@@ -37,7 +40,10 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 _IN_FILES = frozenset({CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM})
-_LASTING = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE})
+_READ_AGAIN = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT})
+_LASTING = _READ_AGAIN | {CollectorKind.NONE}
+
+_STORE_SECONDS = 10.0
 
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
@@ -206,12 +212,39 @@ class TrialMonitors:
         if (trial := self._trial_of(job)) is not None:
             self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
 
-    def go_on(self, job: Object) -> None:
-        """Note which steps are stored of a run that the next one continues."""
+    def go_on(self, job: Object, cut_off: Path | None = None) -> None:
+        """Note which steps are stored of a run that the next one continues, and store the rest of one that was cut off.
+
+        Raises:
+            UnavailableError: The rest cannot be stored now.
+        """
         if (trial := self._trial_of(job)) is not None:
             self._stored.pop(trial.name, None)
+            if cut_off is not None and trial.spec.objective is not None:
+                self._store_rest(trial, trial.spec.objective, cut_off)
             steps = [reading.step for reading in self._log.read(trial.name) if reading.step is not None]
             self._reached[trial.name] = max(steps, default=None)
+
+    def _store_rest(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> None:
+        """Store what the last primary pod had written when the engine was killed, but for a line without an end."""
+        pod = _last_primary_pod(trial, directory)
+        if pod is None or trial.spec.metrics_collector.kind not in _READ_AGAIN:
+            return
+        log = FileTail(pod / f"{trial.spec.primary_container_name}.log")
+        is_printed = trial.spec.metrics_collector.kind == CollectorKind.STDOUT
+        source: Source | None = FileSource(log, self._parser(trial, objective)) if is_printed else None
+        source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
+        if source is None:
+            return
+        self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
+        readings, stored = self._readings(trial, objective, source), threading.Event()
+        with closing(source):
+            for found in source.poll():
+                readings.report(found)
+        self._stored.pop(trial.name)
+        self._reporter.flush(trial.name, stored.set)
+        if not stored.wait(_STORE_SECONDS):
+            raise UnavailableError(f"readings of {trial.name} cannot be stored; it goes on when they can")
 
     def discard(self, job: Object) -> None:
         """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
@@ -285,6 +318,16 @@ def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
 
 def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
     return trial.spec.primary_pod_labels.items() <= pod_labels.items()
+
+
+def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
+    """Return the directory of the newest primary pod of a job; None where there was none."""
+    found = []
+    for pod in directory.glob("*/"):
+        with suppress(OSError, ValueError):
+            if _is_primary(trial, read_note(pod).get("labels") or {}):
+                found.append((pod.stat().st_ctime, pod))
+    return max(found)[1] if found else None
 
 
 def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
