@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
+.PHONY: help setup demo collection $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -61,7 +61,11 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
-	@$(PYTEST) -q -m "slow and not cluster" -n 3 --dist worksteal
+	@$(PYTEST) -q -m "slow and not cluster" -n 4 --dist worksteal
+
+# In a fresh clone: processes that run tests side by side would each compile all of them, and what they import.
+collection: $(STAMP)
+	@found=$$($(BIN)/python -m pytest -q --collect-only) || { echo "$$found" | tail -n 50; exit 1; }
 
 setup-doors:
 	@test -x $(VENV)-doors/bin/python || $(PYTHON) -m venv $(VENV)-doors

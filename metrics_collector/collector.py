@@ -59,7 +59,7 @@ class Collector:
         self._objective = objective
         self._counts = {name: _ReadingCounts() for name in (objective, *metrics)}
         self._evidence = evidence
-        self._rules = RuleBook(rules, objective, objective_type)
+        self._rules = RuleBook(rules, objective, objective_type) if rules else None
         self._clock = clock
         self._last_stamp: datetime | None = None
         self._is_complete = False  # every metric had a usable reading: nothing is left to be explained
@@ -72,7 +72,7 @@ class Collector:
             readings = self._stamped(readings, self._clock())
         if not self._is_complete:
             self._tally(readings)
-        if watched := self._rules.metrics:
+        if self._rules is not None and (watched := self._rules.metrics):
             for reading in readings:
                 if reading.name in watched:
                     self._rules.observe(reading)
@@ -81,7 +81,7 @@ class Collector:
     @property
     def verdict(self) -> str:
         """Why the trial is to be stopped early; empty while it may go on."""
-        return self._rules.verdict
+        return "" if self._rules is None else self._rules.verdict
 
     def explanation(self) -> str:
         """Return one sentence on why the objective metric has no usable reading; empty when it has one."""
@@ -106,6 +106,8 @@ class Collector:
 
         That is additional metrics without any reading, and values that were not taken.
         """
+        if self._is_complete:
+            return self.refused()
         others = [name for name, counts in self._counts.items() if not counts.readings and name != self._objective]
         missing = [name for name in others if not self._evidence.refused(name)]
         if not missing:
@@ -158,7 +160,7 @@ def output_parser(
 
 def wanted_names(metrics: Sequence[str], rules: Sequence[EarlyStoppingRule]) -> list[str]:
     """Return the names to look for: the metrics, the objective first, and what only rules look at."""
-    return list(dict.fromkeys([*metrics, *(rule.name for rule in rules)]))
+    return list(dict.fromkeys([*metrics, *[rule.name for rule in rules]] if rules else metrics))
 
 
 def collector_for(

@@ -255,7 +255,9 @@ class Reporter:
         """Store what is under way, however long it takes; False when the time to close was up before that."""
         failures = 0
         while True:
-            batch = self._begin()
+            with self._changed:
+                self._calling = True
+                batch = {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
             names = list(batch)
             try:
                 self._store(batch)
@@ -272,19 +274,18 @@ class Reporter:
             if not self._rest(self._pauses.pause_seconds(failures)):
                 return False
 
-    def _begin(self) -> dict[str, list[MetricLog]]:
-        with self._changed:
-            self._calling = True
-            return {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
-
     def _end(self, unsettled: Mapping[str, object]) -> list[Done]:
         """Forget what is settled and return its flushes."""
         with self._changed:
             self._calling = False
-            settled = [self._under_way.pop(name) for name in list(self._under_way) if name not in unsettled]
-            self._waiting -= sum(len(entry.logs) for entry in settled)
+            flushes: list[Done] = []
+            for name in list(self._under_way):
+                if name not in unsettled:
+                    entry = self._under_way.pop(name)
+                    self._waiting -= len(entry.logs)
+                    flushes += entry.done
             self._changed.notify_all()
-            return [done for entry in settled for done in entry.done]
+            return flushes
 
     def _rest(self, pause: float) -> bool:
         """Wait before the next attempt; False when the time to close is up."""
@@ -303,7 +304,7 @@ class Reporter:
         Raises:
             UnavailableError: What is left in the batch is to be tried again.
         """
-        if self._report_all is not None and len(batch) > 1:
+        if self._report_all is not None and batch:
             try:
                 self._report_all(batch)
             except UnavailableError:

@@ -44,9 +44,10 @@ def is_shared_directory(place: str) -> bool:
 
 def checkpoint_directory(algorithm: AlgorithmSpec | None) -> str:
     """Return where a container finds the checkpoint of its trial; empty where nothing is provided."""
-    settings = algorithm.algorithm_settings if algorithm is not None else ()
-    place = next((setting.value for setting in settings if setting.name == TRIAL_DIRECTORY_SETTING), "")
-    return place if is_shared_directory(place) else ""
+    for setting in algorithm.algorithm_settings if algorithm is not None else ():
+        if setting.name == TRIAL_DIRECTORY_SETTING:
+            return setting.value if is_shared_directory(setting.value) else ""
+    return ""
 
 
 def keeps_all(algorithm: AlgorithmSpec | None) -> bool:

@@ -122,8 +122,10 @@ def suspended_at(job: Mapping[str, Any]) -> tuple[str, ...]:
     Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
     """
     field = suspend_field(job)
-    paths = (field,) if field else (_SPEC, _RUN_POLICY)
-    return next((path for path in paths if value_at(job, path) is True), ())
+    for path in (field,) if field else (_SPEC, _RUN_POLICY):
+        if value_at(job, path) is True:
+            return path
+    return ()
 
 
 def nested(path: tuple[str, ...], value: Any) -> Any:

@@ -40,6 +40,8 @@ def learned_experiments(experiment: Experiment) -> tuple[str, ...]:
     """Return the names of the experiments whose trials are history for this one."""
     start = experiment.spec.warm_start
     noted = experiment.metadata.annotations.get(LEARNS_FROM_ANNOTATION, NOTHING)
+    if start is None and noted == NOTHING:
+        return ()
     found = (name.strip() for name in ("" if noted.strip() == NOTHING else noted).split(","))
     named = start.experiments if start is not None else ()
     return tuple(dict.fromkeys((*named, *(name for name in found if name not in ("", experiment.name)))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container
-from itertools import count
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
 TRIAL_LABEL = "katib.kubeflow.org/trial"
@@ -176,8 +175,10 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
     The suffix looks random, as Katib's does, but is a hash: the same experiment gets the same names on every run, a
     repeated create is a conflict and not a twin, and equally named experiments of two namespaces do not share names.
     """
-    names = (_trial_name(experiment, f"{namespace}/{experiment}/{index}" + "+" * repeat) for repeat in count())
-    return next(name for name in names if name not in taken)
+    text = f"{namespace}/{experiment}/{index}"
+    while (name := _trial_name(experiment, text)) in taken:
+        text += "+"
+    return name
 
 
 def name_of_title(title: str) -> str:

@@ -104,7 +104,7 @@ def is_available(objective: ObjectiveSpec | None, observation: Observation | Non
 
 def missing_objectives(objective: ObjectiveSpec | None, observation: Observation | None) -> tuple[str, ...]:
     """Return the names of the objective metrics that were not read."""
-    names = objective_names(objective)
+    names = ("",) if objective is None else objective.objective_names
     if objective is None or observation is None:
         return names
     return tuple(name for name in names if (m := observation.metric(name)) is None or m.latest in _NOTHING)

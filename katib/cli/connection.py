@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -33,26 +34,36 @@ class Connected(NamedTuple):
 
 @contextmanager
 def connect(
-    target: Target, *, read_only: bool, nothing_to_run: bool = False, callers_only: bool = False
+    target: Target,
+    *,
+    read_only: bool,
+    nothing_to_run: bool = False,
+    callers_only: bool = False,
+    deleted: Collection[str] = (),
 ) -> Iterator[Connected]:
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
     opened, or the server or the `katib run` asked that works in it; without any, the default server is asked, and when
     none of ours runs, a command that only reads opens the default data directory. So does one that only stores what no
-    engine has to run, and one that is about trials of callers: for that one, an engine works in the data directory
-    meanwhile.
+    engine has to run, one that is about trials of callers, and one that deletes experiments: for the last two, an
+    engine works in the data directory meanwhile.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
-        UnavailableError: No server answers, and there is no data directory.
+        UnavailableError: No server answers, and there is no data directory; or trials of an experiment that is not
+            deleted would run meanwhile.
     """
     if target.cluster:
         with open_cluster(target.cluster) as opened:
             yield Connected(opened.service, target.namespace or opened.namespace)
         return
-    here = nothing_to_run or callers_only
-    with _open_service(target, read_only=read_only, here=here, at_work=callers_only) as service:
+    here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
+    if deleted and (target.data_dir or default_data_dir()).is_dir():
+        here = partial(_engine_that_deletes, namespace=target.namespace or DEFAULT_NAMESPACE, names=deleted)
+    elif nothing_to_run or callers_only:
+        here = partial(_engine_here, starts=callers_only)
+    with _open_service(target, read_only=read_only, here=here) as service:
         yield Connected(service, target.namespace or DEFAULT_NAMESPACE)
 
 
@@ -102,7 +113,10 @@ def _explained() -> Iterator[None]:
 
 
 @contextmanager
-def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool) -> Iterator[TuningService]:
+def _open_service(
+    target: Target, *, read_only: bool, here: Callable[[Path], AbstractContextManager[TuningService]] | None
+) -> Iterator[TuningService]:
+    """Open a service; `here` opens one in a data directory in which none works."""
     server, data_dir = target.server, target.data_dir
     directory = data_dir or default_data_dir()
     if server is None and read_only:
@@ -118,13 +132,9 @@ def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool)
         if server is None and running is None and (run := stack.enter_context(_run_at_work(directory))) is not None:
             yield run
             return
-    if server is None and running is None and here and (data_dir is not None or not _is_ours(url, target)):
-        from katib.local import open_engine
-
-        with open_engine(data_dir=directory, own_process=not at_work) as engine:
-            if at_work:
-                engine.start()
-            yield engine.service
+    if server is None and running is None and here is not None and (data_dir is not None or not _is_ours(url, target)):
+        with here(directory) as service:
+            yield service
         return
     if running is not None:
         url = running.url
@@ -137,6 +147,34 @@ def _open_service(target: Target, *, read_only: bool, here: bool, at_work: bool)
         url, token = note.url, note.token
     with HttpTuningService(url, token) as service:
         yield service
+
+
+@contextmanager
+def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
+    from katib.local import open_engine
+
+    with open_engine(data_dir=directory, own_process=False) as engine:
+        if starts:
+            engine.start()
+        yield engine.service
+
+
+@contextmanager
+def _engine_that_deletes(directory: Path, *, namespace: str, names: Collection[str]) -> Iterator[TuningService]:
+    """Open an engine at work, where it has nothing to run but trials of experiments that are to be deleted."""
+    from katib.local import open_engine
+    from katib.tuning.reading import is_completed
+
+    with open_engine(data_dir=directory, own_process=False) as engine:
+        for experiment in engine.service.experiments():
+            is_run = experiment.spec.trial_template is not None and not is_completed(experiment)
+            if is_run and not (experiment.namespace == namespace and experiment.name in names):
+                raise UnavailableError(
+                    f"experiment {experiment.name} is unfinished, and its trials would run meanwhile; "
+                    "delete it as well, or start `katib serve`, which goes on with it"
+                )
+        engine.start()
+        yield engine.service
 
 
 @contextmanager

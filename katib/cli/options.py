@@ -65,8 +65,9 @@ config = click.option(
 containers = click.option(
     "--containers",
     envvar="KATIB_CONTAINERS",
-    type=click.Choice(("auto", "never", "podman", "docker")),
-    help="What runs the images of trials; with never they are processes.  [env: KATIB_CONTAINERS; default: never]",
+    type=click.Choice(("auto", "never", "podman", "docker", "pyxis", "apptainer")),
+    help="What runs the images of trials, the last two in Slurm; with never they are processes.  "
+    "[env: KATIB_CONTAINERS; default: never]",
 )
 _PLACE = (
     click.option(

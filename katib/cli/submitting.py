@@ -165,11 +165,15 @@ def delete(
     names: tuple[str, ...],
     target: options.Target,
 ) -> int:
-    """Delete experiments with their trials, running processes, metrics and logs."""
+    """Delete experiments with their trials, running processes, metrics and logs.
+
+    Where no server runs, they are deleted from the data directory.
+    """
     from katib.cli.connection import connect
 
+    options.set_up_logging(target.verbose, quiet=True)  # a trial that was cut off begins before it goes
     code = 0
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, deleted=names) as (service, namespace):
         for name in names:
             try:
                 service.delete(namespace, name)

@@ -22,6 +22,7 @@ from katib.tuning.drafting import (
     Search,
     command_template,
     draft,
+    few_combinations,
     latest,
     name_of_command,
     next_name,
@@ -164,6 +165,8 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
+        if few := few_combinations(space, trials):
+            click.echo(f"note: {few}", err=True)
     file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     if server is not None:
         return run_at_server(server, target, file, choice, form=form, quiet=quiet)

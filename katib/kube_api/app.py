@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -19,11 +19,12 @@ from starlette.routing import Route
 
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
-from katib.kube_api import discovery, openapi, openapi_v2_wire
+from katib.kube_api import discovery, openapi_v2_wire
 from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
 from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Options, Target
+from katib.kube_api.openapi import Descriptions
 from katib.kube_api.patches import APPLY_PATCH
 from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
@@ -65,7 +66,7 @@ def create_app(
         pages: What monitoring reads; `/readyz` is asked.
         resources: The kinds that are served.
     """
-    api = _Api(Objects(home), closing, by_path(resources))
+    api, described = _Api(Objects(home), closing, by_path(resources)), Descriptions(home.structures)
     routes = [
         Route("/version", _answering(lambda _request: discovery.version())),
         Route("/api", _answering(partial(_groups, resources, core=True))),
@@ -73,9 +74,9 @@ def create_app(
         Route("/api/v1", _answering(lambda _request: discovery.resource_list(resources, "v1"))),
         Route("/apis/{group}", _answering(lambda request: discovery.group(resources, request.path_params["group"]))),
         Route("/apis/{group}/{version}", _answering(partial(_resource_list, resources))),
-        Route("/openapi/v2", _swagger),
-        Route("/openapi/v3", _openapi_index),
-        Route("/openapi/v3/{path:path}", _openapi),
+        Route("/openapi/v2", partial(_swagger, described)),
+        Route("/openapi/v3", partial(_openapi_index, described)),
+        Route("/openapi/v3/{path:path}", partial(_openapi, described)),
         Route("/api/v1/{path:path}", api.answer, methods=_METHODS),
         Route("/apis/{group}/{version}/{path:path}", api.answer, methods=_METHODS),
         *(Route(path, _health(pages)) for path in ("/healthz", "/livez", "/readyz")),
@@ -296,27 +297,23 @@ def _resource_list(resources: Sequence[Resource], request: Request) -> Json | No
     return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
 
 
-async def _swagger(request: Request) -> Response:
+async def _swagger(described: Descriptions, request: Request) -> Response:
     if "protobuf" in request.headers.get("accept", ""):
-        return Response(await run_in_threadpool(_swagger_bytes), media_type=openapi_v2_wire.MEDIA_TYPE)
-    return respond(await run_in_threadpool(openapi.swagger))
+        content = await run_in_threadpool(lambda: described.swagger_bytes)
+        return Response(content, media_type=openapi_v2_wire.MEDIA_TYPE)
+    return respond(await run_in_threadpool(lambda: described.swagger))
 
 
-@cache
-def _swagger_bytes() -> bytes:
-    return openapi_v2_wire.document(openapi.swagger())
+async def _openapi_index(described: Descriptions, _request: Request) -> Response:
+    return Response(await run_in_threadpool(lambda: described.index), media_type="application/json")
 
 
-async def _openapi_index(_request: Request) -> Response:
-    return Response(await run_in_threadpool(openapi.index), media_type="application/json")
-
-
-async def _openapi(request: Request) -> Response:
+async def _openapi(described: Descriptions, request: Request) -> Response:
     root, _, api_version = request.path_params["path"].partition("/")
-    found = await run_in_threadpool(openapi.document, api_version) if root in ("api", "apis") else None
-    if found is None:
+    documents = await run_in_threadpool(lambda: described.documents)
+    if root not in ("api", "apis") or api_version not in documents:
         raise StatusError(404, "the server could not find the requested resource")
-    return Response(found, media_type="application/json")
+    return Response(documents[api_version], media_type="application/json")
 
 
 def _health(pages: Mapping[str, Page]) -> Callable[[Request], Awaitable[Response]]:

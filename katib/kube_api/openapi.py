@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
+from katib.kube_api import openapi_v2_wire
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
 from katib.stores.semantics import encode
@@ -36,7 +37,18 @@ _SCALARS: Mapping[str, Json] = {
     "integer-or-text": {"type": "string", "format": "int-or-string"},
     "quantity": {"type": "string", "format": "int-or-string"},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "map": _ANYTHING,
+    "list": {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}},
 }
+_WRITTEN_AS: Mapping[str, Any] = {
+    "texts": "[]text",
+    "env": "[]V1EnvVar",
+    "pod": "V1PodTemplateSpec",
+    "job": {"metadata": "V1ObjectMeta", "spec": "V1JobSpec"},
+}
+"""Types of fields of training jobs, as types of fields of a Job, or by their fields."""
+
+_ANY_NAME = "*"
 _TIME: Json = {"type": "string", "format": "date-time"}
 _TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
 _FIELDS: Mapping[str, Json] = {
@@ -83,58 +95,75 @@ _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """By verb, the method and the parameters."""
 
 
-@cache
-def index() -> bytes:
-    """Return where the descriptions of all groups are, as JSON text."""
-    paths = {}
-    for api_version in dict.fromkeys(resource.kind.api_version for resource in RESOURCES):
-        digest = hashlib.sha256(document(api_version) or b"").hexdigest()[:32].upper()
-        root = _root(api_version)
-        paths[root.lstrip("/")] = {"serverRelativeURL": f"/openapi/v3{root}?hash={digest}"}
-    return encode({"paths": paths}).encode()
+Structures = Mapping[Kind, Mapping[str, Any]]
 
 
-@cache
-def document(api_version: str) -> bytes | None:
-    """Return the description of a group's version by OpenAPI 3, as JSON text; None where there is none."""
-    resources = [resource for resource in RESOURCES if resource.kind.api_version == api_version]
-    if not resources:
-        return None
-    found: Json = {
-        "openapi": "3.0.0",
-        "info": {"title": "Katib", "version": __version__},
-        "paths": {path: item for resource in resources for path, item in _paths(resource, is_v3=True)},
-        "components": {"schemas": _wrapped(_definitions(resources, _V3))},
-    }
-    return encode(found).encode()
+class Descriptions:
+    """The descriptions of everything that is served. They are made when they are first asked for.
 
+    Args:
+        structures: The fields of the specs of kinds that have no type here, as `ObjectHome` gives them.
+    """
 
-@cache
-def swagger() -> Json:
-    """Return the description of everything by OpenAPI 2."""
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Katib", "version": __version__},
-        "paths": {path: item for resource in RESOURCES for path, item in _paths(resource, is_v3=False)},
-        "definitions": _definitions(RESOURCES, _V2),
-    }
+    def __init__(self, structures: Structures) -> None:
+        self._structures = structures
+
+    @cached_property
+    def index(self) -> bytes:
+        """Where the descriptions of all groups are, as JSON text."""
+        paths = {}
+        for api_version, document in self.documents.items():
+            digest = hashlib.sha256(document).hexdigest()[:32].upper()
+            root = _root(api_version)
+            paths[root.lstrip("/")] = {"serverRelativeURL": f"/openapi/v3{root}?hash={digest}"}
+        return encode({"paths": paths}).encode()
+
+    @cached_property
+    def documents(self) -> Mapping[str, bytes]:
+        """By group and version, the description by OpenAPI 3, as JSON text."""
+        found = {}
+        for api_version in dict.fromkeys(resource.kind.api_version for resource in RESOURCES):
+            resources = [resource for resource in RESOURCES if resource.kind.api_version == api_version]
+            document: Json = {
+                "openapi": "3.0.0",
+                "info": {"title": "Katib", "version": __version__},
+                "paths": {path: item for resource in resources for path, item in _paths(resource, is_v3=True)},
+                "components": {"schemas": _wrapped(_definitions(resources, _V3, self._structures))},
+            }
+            found[api_version] = encode(document).encode()
+        return found
+
+    @cached_property
+    def swagger(self) -> Json:
+        """The description of everything by OpenAPI 2."""
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Katib", "version": __version__},
+            "paths": {path: item for resource in RESOURCES for path, item in _paths(resource, is_v3=False)},
+            "definitions": _definitions(RESOURCES, _V2, self._structures),
+        }
+
+    @cached_property
+    def swagger_bytes(self) -> bytes:
+        """The same as protobuf."""
+        return openapi_v2_wire.document(self.swagger)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _definitions(resources: Any, prefix: str) -> Json:
+def _definitions(resources: Any, prefix: str, structures: Structures) -> Json:
     found: Json = {_META: _object({name: {"description": d, **s} for name, (d, s) in _METADATA.items()})}
     for resource in resources:
-        found[_name_of(resource.kind)] = _described(resource, prefix)
-    if any(resource.kind in (JOB, POD) for resource in resources):
+        found[_name_of(resource.kind)] = _described(resource, prefix, structures)
+    if any(resource.kind in (JOB, POD, *structures) for resource in resources):
         found |= {_pod_name(key): _modelled(key, prefix) for key in job_schema().models}
     return found
 
 
-def _described(resource: Resource, prefix: str) -> Json:
+def _described(resource: Resource, prefix: str, structures: Structures) -> Json:
     kind = resource.kind
-    schema = dict(_schema(kind, prefix))
+    schema = dict(_schema(kind, prefix, structures))
     own = {
         "apiVersion": {"description": f"Always {kind.api_version}.", "type": "string"},
         "kind": {"description": f"Always {kind.kind}.", "type": "string"},
@@ -145,13 +174,15 @@ def _described(resource: Resource, prefix: str) -> Json:
     return {**schema, _GROUP_VERSION_KIND: [group_version_kind]}
 
 
-def _schema(kind: Kind, prefix: str) -> Json:
+def _schema(kind: Kind, prefix: str, structures: Structures) -> Json:
     if kind.kind in _MODELS:
         return kind_schema(_MODELS[kind.kind])
     if kind == JOB:
         return _modelled(job_schema().root, prefix)
     if kind == POD:
         return _object({"spec": {"$ref": prefix + _pod_name("V1PodSpec")}, "status": _ANYTHING})
+    if kind in structures:
+        return _object({"spec": _part(structures[kind], prefix), "status": _ANYTHING})
     return _object(_FIELDS.get(kind.kind, {"spec": _ANYTHING, "status": _ANYTHING}))
 
 
@@ -167,6 +198,17 @@ def _modelled(key: str, prefix: str) -> Json:
         if text := DESCRIPTIONS.get(f"{key}.{name}"):
             schema["properties"][name] = {"description": text, **field}
     return {**schema, "required": list(model.required)} if model.required else schema
+
+
+def _part(part: Any, prefix: str) -> Json:
+    """Return the schema of a part of a training job."""
+    if isinstance(part, list):
+        return {"type": "array", "items": _part(part[0], prefix)}
+    if not isinstance(part, Mapping):
+        return _part(_WRITTEN_AS[part], prefix) if part in _WRITTEN_AS else _typed(part, prefix)
+    if _ANY_NAME in part:
+        return {"type": "object", "additionalProperties": _part(part[_ANY_NAME], prefix)}
+    return _object({name: _part(field, prefix) for name, field in sorted(part.items())})
 
 
 def _typed(kind: str, prefix: str) -> Json:

@@ -25,7 +25,7 @@ _MESSAGES: Mapping[str, Fields] = {
     message: {int(number): (name, kind) for number, name, kind in map(str.split, fields.split(","))}
     for message, fields in {
         "ObjectMeta": "1 name text, 2 generateName text, 3 namespace text, 5 uid text, 6 resourceVersion text, "
-        "7 generation number, 8 creationTimestamp skipped, 11 labels {}text, 12 annotations {}text, "
+        "7 generation skipped, 8 creationTimestamp skipped, 11 labels {}text, 12 annotations {}text, "
         "14 finalizers []text",
         "Namespace": "1 metadata ObjectMeta, 2 spec skipped, 3 status skipped",
         "ConfigMap": "1 metadata ObjectMeta, 2 data {}text, 3 binaryData {}bytes, 4 immutable flag",

@@ -102,14 +102,16 @@ def validate_document(
     from katib.algorithm_services.catalog import Catalog
     from katib.algorithm_services.config import ServicesConfig, read_config
     from katib.local.admission import HostCapacity
-    from katib.local.containers import chosen, runs_images
+    from katib.local.admission.host import of_slurm
+    from katib.local.containers import Choice, chosen, runs_images
     from katib.local.submission import LocalHome
     from katib.tuning.service import DEFAULT_NAMESPACE
     from katib.tuning.submission import Gate, StoredObjects
 
     settings = ServicesConfig() if config is None else read_config(config)
-    in_images = runs_images(chosen(containers, settings), os.environ)
-    host = replace(HostCapacity.detect(), runs_images=in_images, names_pods=in_images)
+    choice, host = chosen(containers, settings), HostCapacity.detect()
+    in_images, in_slurm = runs_images(choice, os.environ), choice in {Choice.PYXIS, Choice.APPTAINER}
+    host = replace(of_slurm(host) if in_slurm else host, runs_images=in_images, names_pods=in_images and not in_slurm)
     gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None, knows_experiments=False))
     admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
     return () if admitted is None else admitted.notices

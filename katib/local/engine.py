@@ -48,7 +48,7 @@ from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.jobset.runtimes import shipped_documents
-from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.kinds import job_kinds, spec_structures
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
@@ -66,6 +66,7 @@ from katib.local.services.host import ServiceHost
 from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
+from katib.local.slurm.images import NodeImages, node_images
 from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE
@@ -125,6 +126,10 @@ class Engine:
         orphan_seconds: How long programs of trials wait for the next engine, as for `katib.local.open_engine`.
         slurm: Options of `sbatch` where trials run as jobs of Slurm; None: they run on this machine.
 
+    Attributes:
+        in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
+            before, and elsewhere.
+
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
             is to run images does not answer.
@@ -153,7 +158,8 @@ class Engine:
         self._clock = SystemClock()
         self._orphan_seconds = orphan_seconds
         self._slurm_options = slurm
-        self._leaves = False
+        self._leaves = self._interrupted = False
+        self.in_slurm: tuple[int, int] | None = None
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
@@ -252,9 +258,13 @@ class Engine:
             self._jobs.start()
             self._running = stack.pop_all()
 
-    def stop(self) -> None:
-        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
-        self._stopped = True
+    def stop(self, *, interrupted: bool = False) -> None:
+        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine.
+
+        Args:
+            interrupted: Whether trials in Slurm, which go on otherwise, end where they keep a checkpoint.
+        """
+        self._stopped, self._interrupted = True, interrupted
         if self._started and not self._leaves:
             self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
@@ -276,7 +286,11 @@ class Engine:
         self.stop()
 
     def _stop_jobs(self) -> None:
-        self._jobs.stop(leaves=self._leaves or not self._started or self._slurm_options is not None)
+        in_slurm = self._slurm_options is not None
+        leaves = self._leaves or not self._started or in_slurm
+        counts = self._jobs.stop(leaves=leaves, leaves_checkpointed=not self._interrupted)
+        if in_slurm:
+            self.in_slurm = counts
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -297,6 +311,11 @@ class Engine:
         return Slurm.found(os.environ), checked_options(self._slurm_options, "--slurm-option")
 
     @cached_property
+    def _node_images(self) -> NodeImages | None:
+        """What runs the images of trials on nodes of Slurm; None: they run as processes."""
+        return None if self._slurm is None else node_images(self._containers, self._slurm[0])
+
+    @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
         if self._slurm is None:
             return None
@@ -311,7 +330,7 @@ class Engine:
     def _host(self) -> HostCapacity:
         images, host = self._images, HostCapacity.detect()
         if self._slurm_options is not None:
-            return of_slurm(host)
+            return replace(of_slurm(host), runs_images=self._node_images is not None)
         return replace(
             host,
             runs_images=images is not None,
@@ -340,7 +359,7 @@ class Engine:
             stack.enter_context(processes.executing_last(["/bin/sh", "-c", script], images.environment))
         note = self._layout.run / NOTE_FILE
         stack.enter_context(keep_clean(note, self._layout.root, images, os.environ))
-        return Machine(processes, self._clock, capacity, images, leases, self._place())
+        return Machine(processes, self._clock, capacity, images, leases, self._place(), self._node_images)
 
     def _place(self) -> Callable[[Loop, SteadyTime], SlurmPods] | None:
         """Return what makes pods that run in Slurm; None where they run on this machine.
@@ -384,7 +403,7 @@ class Engine:
             self._recorder,
             self._clock,
             self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
-            python_path({} if machine.images is not None else os.environ),
+            python_path({} if machine.runs_images else os.environ),
             HOST_FILE if self._slurm_options is not None else "",
         )
         self._reporter.on_refusal = self._monitors.readings_wait
@@ -503,6 +522,7 @@ class Engine:
             self._files,
             self._events.newest,
             shipped_documents(),
+            spec_structures(),
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:

@@ -6,20 +6,18 @@ opened when it is asked for: the observation log and the events, what explains, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from katib.api.marks import MarkChanges
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.databases.sqlite import Database, OutdatedError, open_copy, open_database
-from katib.errors import InvalidError, NotFoundError, invalid
+from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
 from katib.tuning.ports import Records
-from katib.tuning.service import NO_CHOICE, Choice
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.trial_pages import TRIAL_FACTS
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from katib.local.trials.files import TrialFiles
     from katib.observations.sql import SqlObservationLog
     from katib.tuning.ports import EventReader
-    from katib.tuning.service import Diagnosis, Document, EndedTrial, TuningService
+    from katib.tuning.service import Diagnosis, TuningService
 
 T = TypeVar("T")
 
@@ -50,113 +48,12 @@ def open_offline(data_dir: Path) -> TuningService:
 class OfflineService(ObjectReadingService):
     """Fits `katib.tuning.service.TuningService`, and refuses whatever would change something."""
 
-    def validate(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse: checking needs no data directory."""
-        raise _read_only()
+    def _refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        raise invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
 
-    def submit(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse."""
-        raise _read_only()
-
-    def run(
-        self,
-        _document: Document,
-        *,
-        source: str,  # noqa: ARG002 - of the protocol
-        namespace: str | None = None,  # noqa: ARG002 - of the protocol
-        choice: Choice = NO_CHOICE,  # noqa: ARG002 - of the protocol
-        command: str = "",  # noqa: ARG002 - of the protocol
-    ) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def preview(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse: that needs no data directory."""
-        raise _read_only()
-
-    def store_runtimes(self, _document: Document, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse."""
-        raise _read_only()
-
-    def add_trial(self, _namespace: str, _experiment: str, _assignments: Mapping[str, str]) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def edit(
-        self,
-        _namespace: str,
-        _experiment: str,
-        *,
-        counts: Mapping[str, int | None],  # noqa: ARG002 - of the protocol
-        stopped: bool | None = None,  # noqa: ARG002 - of the protocol
-        marks: MarkChanges | None = None,  # noqa: ARG002 - of the protocol
-    ) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def mark(self, _namespace: str, _trial: str, _marks: MarkChanges) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def suspend(self, _namespace: str, _trial: str, *, suspended: bool) -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse."""
-        raise _read_only()
-
-    def ask(
-        self,
-        _namespace: str,
-        _experiment: str,
-        *,
-        request_id: str,  # noqa: ARG002 - of the protocol
-        client: str = "",  # noqa: ARG002 - of the protocol
-        lease_seconds: float = 0.0,  # noqa: ARG002 - of the protocol
-        wait_seconds: float = 0.0,  # noqa: ARG002 - of the protocol
-    ) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def report(
-        self,
-        _namespace: str,
-        _trial: str,
-        _values: Mapping[str, float | str],
-        *,
-        step: int | None = None,  # noqa: ARG002 - of the protocol
-        request_id: str = "",  # noqa: ARG002 - of the protocol
-        ask_id: str = "",  # noqa: ARG002 - of the protocol
-    ) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def tell(
-        self,
-        _namespace: str,
-        _trial: str,
-        _values: Mapping[str, float | str],
-        *,
-        failure: str | None = None,  # noqa: ARG002 - of the protocol
-        stopped: bool = False,  # noqa: ARG002 - of the protocol
-        request_id: str = "",  # noqa: ARG002 - of the protocol
-        ask_id: str = "",  # noqa: ARG002 - of the protocol
-    ) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def renew(self, _namespace: str, _trial: str, *, ask_id: str = "") -> NoReturn:  # noqa: ARG002 - of the protocol
-        """Refuse."""
-        raise _read_only()
-
-    def add_ended_trials(self, _namespace: str, _experiment: str, _trials: Sequence[EndedTrial]) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-    def delete(self, _namespace: str, _experiment: str) -> NoReturn:
-        """Refuse."""
-        raise _read_only()
-
-
-def _read_only() -> InvalidError:
-    return invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
+    validate = submit = run = preview = store_runtimes = add_trial = _refuse
+    edit = mark = suspend = ask = report = tell = _refuse
+    renew = add_ended_trials = delete = _refuse
 
 
 class _WhenAsked:

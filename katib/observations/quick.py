@@ -1,13 +1,13 @@
-"""A small report to SQLite, by its driver: SQLAlchemy takes four times as long for the same statements.
+"""Small reports to SQLite and summaries of small logs, by its driver: SQLAlchemy takes four times as long for the same.
 
-It stores exactly what `SqlObservationLog.report` does otherwise; where more is needed than a few rows of one trial, it
-says so and changes nothing.
+They store and return exactly what `SqlObservationLog` does otherwise; where more is needed than a few rows, they say so
+and change nothing.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from katib.api.metrics import BatchId, MetricLog
 from katib.observations.dialects import bound_row, rows_of
@@ -15,6 +15,10 @@ from katib.observations.extremes import Extremes, extremes_of
 from katib.observations.tables import observation_extremes, observation_logs, observation_reporters
 
 MOST_READINGS = 100
+"""In one report."""
+
+MOST_VALUES = 10_000
+"""In one summary."""
 
 _REPORTERS, _EXTREMES, _LOGS = observation_reporters.name, observation_extremes.name, observation_logs.name
 _STORED = f"SELECT stored_to FROM {_REPORTERS} WHERE trial_name = ? AND reporter = ?"  # noqa: S608 - constants, as below
@@ -28,8 +32,12 @@ _HAS_READINGS = f"SELECT 1 FROM {_LOGS} WHERE trial_name = ? AND metric_name = ?
 _APPEND = f"INSERT INTO {_LOGS} (trial_name, time, metric_name, value, step) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 
 
+_VALUES = f"SELECT metric_name, value FROM {_LOGS} WHERE trial_name = ? AND metric_name IN ({{}})"  # noqa: S608
+_IN_ORDER = " ORDER BY metric_name, step, time, id LIMIT ?"
+
+
 class NotQuickError(Exception):
-    """A report needs more than is done here."""
+    """A report, or a summary, needs more than is done here."""
 
 
 def report(driver: sqlite3.Connection, trial_name: str, logs: Sequence[MetricLog], batch: BatchId) -> None:
@@ -42,13 +50,35 @@ def report(driver: sqlite3.Connection, trial_name: str, logs: Sequence[MetricLog
     stored, end = 0 if row is None else int(row[0]), batch.first + len(logs)
     if row is None or end > stored:
         driver.execute(_NOTE, (trial_name, batch.reporter, end))
-    logs = logs[min(len(logs), max(0, stored - batch.first)) :]
-    known = {name: Extremes(*extremes) for name, *extremes in driver.execute(_KNOWN, (trial_name,))}
-    for name, extremes in extremes_of(logs).items():
-        before = known.get(name)
-        if before is None and driver.execute(_HAS_READINGS, (trial_name, name)).fetchone() is not None:
-            raise NotQuickError
-        merged = extremes if before is None else before.with_later(extremes)
-        if merged != before:
-            driver.execute(_KEEP, (trial_name, name, *merged))
-    driver.executemany(_APPEND, [bound_row(row) for row in rows_of({trial_name: logs})])
+    append(driver, {trial_name: logs[min(len(logs), max(0, stored - batch.first)) :]})
+
+
+def append(driver: sqlite3.Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
+    """Append readings by trial name, inside a transaction that writes.
+
+    Raises:
+        NotQuickError: The readings of a metric have to be summarized first.
+    """
+    for trial_name, logs in batch.items():
+        known = {name: Extremes(*extremes) for name, *extremes in driver.execute(_KNOWN, (trial_name,))}
+        for name, extremes in extremes_of(logs).items():
+            before = known.get(name)
+            if before is None and driver.execute(_HAS_READINGS, (trial_name, name)).fetchone() is not None:
+                raise NotQuickError
+            merged = extremes if before is None else before.with_later(extremes)
+            if merged != before:
+                driver.execute(_KEEP, (trial_name, name, *merged))
+    driver.executemany(_APPEND, map(bound_row, rows_of(batch)))
+
+
+def values(driver: sqlite3.Connection, trial_name: str, metrics: Sequence[str]) -> list[tuple[str, str]]:
+    """Return names and values of the readings of these metrics, each metric's in the order of its curve.
+
+    Raises:
+        NotQuickError: There are too many.
+    """
+    query = _VALUES.format(", ".join("?" * len(metrics))) + _IN_ORDER
+    found = driver.execute(query, (trial_name, *metrics, MOST_VALUES + 1)).fetchall()
+    if len(found) > MOST_VALUES:
+        raise NotQuickError
+    return found

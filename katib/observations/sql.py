@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Self
 
@@ -53,6 +54,8 @@ class SqlObservationLog:
         self._unconfirmed = Unconfirmed(database)
         self._layout = prepare(database) if initialize else probe(database)
         self._statements = Statements(self._layout)
+        has_all = self._layout.has_steps and self._layout.has_companions
+        self._file = database if isinstance(database, Database) and has_all else None
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         """Append readings, those of a numbered batch once; all or none."""
@@ -61,9 +64,9 @@ class SqlObservationLog:
             return
         if not logs:
             return
-        if isinstance(self._database, Database) and len(logs) <= quick.MOST_READINGS:
+        if self._file is not None and len(logs) <= quick.MOST_READINGS:
             with suppress(quick.NotQuickError):
-                self._database.transact(lambda driver: quick.report(driver, trial_name, logs, batch))
+                self._file.transact(lambda driver: quick.report(driver, trial_name, logs, batch))
                 return
         with self._database.write() as connection:
             reporting.lock(connection, [trial_name])
@@ -82,7 +85,13 @@ class SqlObservationLog:
         the same batch is reported again.
         """
         batch = {trial_name: logs for trial_name, logs in batch.items() if logs}
-        if not batch or self._unconfirmed.turned_out_stored(batch):
+        if not batch:
+            return
+        if self._file is not None and sum(map(len, batch.values())) <= quick.MOST_READINGS:
+            with suppress(quick.NotQuickError):
+                self._file.transact(partial(quick.append, batch=batch))
+                return
+        if self._unconfirmed.turned_out_stored(batch):
             return
         receipt = None
         try:
@@ -105,6 +114,9 @@ class SqlObservationLog:
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
+        if self._file is not None:
+            with suppress(quick.NotQuickError), self._file.snapshot() as driver:
+                return observation_of(metrics, quick.values(driver, trial_name, metrics))
         with self._database.read() as connection:
             return self._summarize(connection, trial_name, metrics)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -82,7 +83,7 @@ class Connection:
         try:
             known = self._open().unary_unary(method)
             if not self._waiter.take(
-                lambda: self._settle(future, lambda: answered(*self._wait(known, request, timeout)))
+                partial(self._settle, future, lambda: answered(*self._wait(known, request, timeout)))
             ):
                 pending = known.future(request, timeout=timeout)
                 pending.add_done_callback(lambda done: self._settle(future, lambda: answered(*_outcome(done))))

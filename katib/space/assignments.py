@@ -29,7 +29,9 @@ def check_assignments(
     """
     specs = {spec.name: spec for spec in parameters}
     counts = Counter(assignment.name for assignment in assignments)
-    absent = _absent(specs, {assignment.name: assignment.value for assignment in assignments})
+    absent: AbstractSet[str] = frozenset()
+    if conditional := [spec for spec in parameters if spec.when is not None]:
+        absent = _absent(specs, conditional, {assignment.name: assignment.value for assignment in assignments})
     errors = [_missing(name) for name in specs if name not in counts and name not in absent]
     if len(counts) < len(assignments):
         errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
@@ -42,11 +44,10 @@ def check_assignments(
     return errors
 
 
-def _absent(specs: Mapping[str, ParameterSpec], texts: Mapping[str, str]) -> AbstractSet[str]:
+def _absent(
+    specs: Mapping[str, ParameterSpec], conditional: Sequence[ParameterSpec], texts: Mapping[str, str]
+) -> AbstractSet[str]:
     """Return the parameters that may have no value; none where the conditions themselves are wrong."""
-    conditional = [spec for spec in specs.values() if spec.when is not None]
-    if not conditional:
-        return frozenset()
     parents = {
         spec.when.parameter: parameter
         for spec in conditional

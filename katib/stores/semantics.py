@@ -124,7 +124,8 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
         ConflictError, NotFoundError, InvalidError: As `ObjectStore.update`.
     """
     _require_same(stored, obj)
-    _require_no_new_finalizers(stored, obj)
+    if "deletionTimestamp" in stored["metadata"]:
+        _require_no_new_finalizers(stored, obj)
     if has_status:
         obj.pop("status", None)
         if "status" in stored:
@@ -180,9 +181,8 @@ def require_patch(changes: Any) -> Json:
     if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
         raise invalid("patch", "not a map of fields", "name the fields to change, such as spec", "patch-type")
     metadata = copy.get("metadata", {})
-    named = [name for name in ("apiVersion", "kind", "status") if name in copy]
-    named += [f"metadata.{name}" for name in (*_SET_BY_STORE, "name", "namespace") if name in metadata]
-    if named:
+    fixed = sorted(metadata.keys() & {*_SET_BY_STORE, "name", "namespace"})
+    if named := [*sorted(copy.keys() & {"apiVersion", "kind", "status"}), *map("metadata.".__add__, fixed)]:
         raise invalid(named[0], "cannot be changed by a patch", "leave it out", "patch-field")
     return copy
 
@@ -333,8 +333,6 @@ def _require_same(stored: Object, obj: Json) -> None:
 
 
 def _require_no_new_finalizers(stored: Object, obj: Json) -> None:
-    if "deletionTimestamp" not in stored["metadata"]:
-        return
     known = stored["metadata"].get("finalizers") or []
     for finalizer in obj["metadata"].get("finalizers") or []:
         if finalizer not in known:

@@ -60,6 +60,24 @@ def parse_parameter(text: str) -> Json:
     return {"name": name, "parameterType": kind, "feasibleSpace": space}
 
 
+def few_combinations(parameters: Sequence[Json], trials: int) -> str:
+    """Return what to say where a range of whole numbers leaves fewer combinations than trials; else an empty text."""
+    count, ranges = 1, []
+    for parameter in parameters:
+        space = parameter["feasibleSpace"]
+        if parameter["parameterType"] == "int" and "step" not in space:
+            ranges.append(f"{parameter['name']}={space['min']}..{space['max']}")
+            count *= int(space["max"]) - int(space["min"]) + 1
+        elif "list" in space:
+            count *= len(space["list"])
+        else:
+            return ""
+    if count >= trials or not ranges:
+        return ""
+    reals = ", ".join(f"{text.replace('..', '.0..')}.0" for text in ranges)
+    return f"there are only {count} combinations, since {', '.join(ranges)} are whole numbers; for real ones: {reals}"
+
+
 def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
     low_text, high_text = found["low"].strip(), found["high"].strip()
     low, high = _number(where, low_text), _number(where, high_text)

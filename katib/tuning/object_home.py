@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -95,6 +95,7 @@ class ObjectHome:
             moment where one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
+        structures: By kind of job, the fields of its spec as `katib.local.jobs.structure` writes them.
     """
 
     objects: SlicedObjects
@@ -105,6 +106,7 @@ class ObjectHome:
     output: TimedOutput
     events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
+    structures: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class ObjectAdmission:

@@ -88,9 +88,11 @@ class CandidateLines:
         """Return the candidate lines that end in this chunk."""
         if not data:
             return []
-        self._count(data)
-        lines: list[Line] = []
-        start = 0
+        notes, lines, start = self.notes, list[Line](), 0
+        notes.size_bytes += len(data)
+        notes.lines += data.count(b"\n") - self._line_open
+        self._line_open = not data.endswith(b"\n")
+        notes.lines += self._line_open
         if self._pending_size:
             end = _line_end(data, 0, len(data))
             self._hold(data, 0, end)
@@ -102,19 +104,13 @@ class CandidateLines:
         if last >= start:
             lines += self._scan(data, start, last)
             start = last + 1
-        self._hold(data, start, len(data))
+        if start < len(data):
+            self._hold(data, start, len(data))
         return lines
 
     def finish(self) -> list[Line]:
         """Return the last line, when it has no line end and is a candidate."""
-        return self._release()
-
-    def _count(self, data: bytes) -> None:
-        notes = self.notes
-        notes.size_bytes += len(data)
-        notes.lines += data.count(b"\n") - self._line_open
-        self._line_open = not data.endswith(b"\n")
-        notes.lines += self._line_open
+        return self._release() if self._pending_size else []
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
         room = max(0, self._limit - self._pending_size)
@@ -151,15 +147,14 @@ class Parser(ABC):
 
     Args:
         lines: Cuts the lines out.
+
+    Attributes:
+        notes: What was seen so far.
     """
 
     def __init__(self, lines: CandidateLines) -> None:
         self._lines = lines
-
-    @property
-    def notes(self) -> Notes:
-        """What was seen so far."""
-        return self._lines.notes
+        self.notes = lines.notes
 
     def feed(self, data: bytes) -> list[MetricLog]:
         """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
@@ -167,7 +162,8 @@ class Parser(ABC):
 
     def finish(self) -> list[MetricLog]:
         """Return the readings of a last line without line end."""
-        return [reading for line in self._lines.finish() for reading in self._read(line)]
+        last = self._lines.finish()
+        return [reading for line in last for reading in self._read(line)] if last else []
 
     @abstractmethod
     def _read(self, line: Line) -> Iterator[MetricLog]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -83,10 +84,8 @@ class TextParser(Parser):
             path, cause = "source.fileSystemPath.format", f"unknown format {file_format!r}"
             raise invalid(path, cause, "use TEXT or JSON", "file-format")
         self._names = {name.encode(): name for name in names}
-        patterns = tuple(filters) or _default_filters(self._names.values())
-        self._is_default = patterns == (DEFAULT_FILTER,)
         self._takes_text = bool(filters)
-        self._filters = _compile(patterns)
+        self._is_default, self._filters = _filters(tuple(filters), tuple(self._names.values()))
         super().__init__(CandidateLines(self._names, limit))
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
@@ -148,6 +147,13 @@ def _time_of(line: bytes) -> datetime:
 def _step_of(line: bytes) -> int | None:
     match = _STEP.search(line)
     return None if match is None else int(match[1])
+
+
+@lru_cache(maxsize=64)
+def _filters(given: tuple[str, ...], names: tuple[str, ...]) -> tuple[bool, Sequence[Any]]:
+    """Return whether the default filter is all, and the compiled filters; trials of one experiment share them."""
+    patterns = given or _default_filters(names)
+    return patterns == (DEFAULT_FILTER,), _compile(patterns)
 
 
 def _default_filters(names: Iterable[str]) -> tuple[str, ...]:

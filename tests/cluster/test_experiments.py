@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.pod_cluster import (
-    CORE,
     GONE_SECONDS,
     OURS,
     Room,
@@ -178,27 +177,6 @@ def test_nothing_is_left_of_an_experiment_that_is_deleted_while_it_runs(room: Ro
     room.delete("gone")
 
     wait_for(lambda: not room.left_over(), "everything to be gone", GONE_SECONDS, room.picture)
-
-
-@pytest.mark.alone
-def test_the_database_is_not_needed_to_delete_an_experiment(room: Room) -> None:
-    room.apply(experiment("alone", python_job(SLOW), trials=4, parallel=2))
-    wait_for(lambda: running(room, "alone") == 2, "two trials to run", 60, room.picture)
-    scale = ("scale", "deployment", "katib-db-manager", "-n", CORE)
-    room.cluster.run(*scale, "--replicas=0")
-    try:
-        wait_for(lambda: not manager_pods(room), "the DB manager to be gone", GONE_SECONDS)
-
-        room.delete("alone")
-
-        wait_for(lambda: not room.left_over(), "everything to be gone", GONE_SECONDS, room.picture)
-    finally:
-        room.cluster.run(*scale, "--replicas=1")
-        room.cluster.run("rollout", "status", "deployment/katib-db-manager", "-n", CORE, "--timeout=180s")
-
-
-def manager_pods(room: Room) -> list[dict[str, Any]]:
-    return room.cluster.items("pods", CORE, "katib.kubeflow.org/component=db-manager")
 
 
 def test_every_mistake_of_an_experiment_is_named_at_once(room: Room) -> None:

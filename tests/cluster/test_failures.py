@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from katib.api.names import TRIAL_LABEL
 from katib.cluster.version import ClusterVersion, native_sidecars_work, oldest_node
 from tests.support.pod_cluster import (
     CORE,
+    GONE_SECONDS,
     IMAGE,
     Json,
     Room,
@@ -182,14 +184,38 @@ def test_a_controller_that_is_killed_again_and_again_loses_no_trial(room: Room) 
     assert len(readings(room, "stubborn")) == 6
 
 
+@pytest.fixture
+def other_room(room: Room) -> Iterator[Room]:
+    """A second namespace, which may hold experiments."""
+    other = room.cluster.make_namespace(f"{room.namespace}-2")
+    yield other
+    room.cluster.run("delete", "namespace", other.namespace, "--wait=false", "--ignore-not-found")
+
+
+def two_run(room: Room, name: str) -> None:
+    """Wait until two trials run."""
+    wait_for(lambda: sum(is_true(t, "Running") for t in room.trials(name)) == 2, "two trials to run", 60, room.picture)
+
+
 @pytest.mark.alone
-def test_readings_wait_for_a_database_that_is_away(room: Room) -> None:
+def test_while_the_database_is_away_readings_wait_and_an_experiment_can_be_deleted(
+    room: Room, other_room: Room
+) -> None:
+    endless = "import time\nprint('loss=1', flush=True)\ntime.sleep(600)"
+    other_room.apply(experiment("alone", python_job(endless), trials=4, parallel=2))
+    two_run(other_room, "alone")
     room.apply(experiment("patient", python_job(STEPS), trials=2, parallel=2))
-    wait_for(lambda: sum(is_true(t, "Running") for t in room.trials("patient")) == 2, "two trials to run", 60)
+    two_run(room, "patient")
     scale = ("scale", "deployment", "katib-db-manager", "-n", CORE)
     room.cluster.run(*scale, "--replicas=0")
+    began = time.monotonic()
     try:
-        time.sleep(60)  # the programs end meanwhile, and their pods wait
+        wait_for(lambda: not core_pods(room, "db-manager"), "the DB manager to be gone", GONE_SECONDS)
+
+        other_room.delete("alone")
+
+        wait_for(lambda: not other_room.left_over(), "everything to be gone", GONE_SECONDS, other_room.picture)
+        time.sleep(max(0.0, 60 - (time.monotonic() - began)))  # the programs end meanwhile, and their pods wait
     finally:
         room.cluster.run(*scale, "--replicas=1")
 

@@ -82,7 +82,7 @@ def test_each_trial_is_a_job_and_leaves_two_files(tmp_path: Path, cluster: Slurm
 
     assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 3
     assert len(set(cluster.jobs()) - before) == 3
-    assert files_of_trials(tmp_path) == ["job.json", "training.log"]
+    assert files_of_trials(tmp_path) == ["pod.json", "training.log"]
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 
@@ -238,12 +238,13 @@ def test_scancel_by_hand_fails_the_trial_and_says_so(
     assert "was cancelled in Slurm by another program or user (Slurm job" in out
 
 
-def test_a_killed_engine_leaves_jobs_which_the_next_one_goes_on_with(
-    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
+def test_an_engine_that_ends_leaves_jobs_which_the_next_one_goes_on_with(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str], end: signal.Signals
 ) -> None:
     jobs = set(cluster.command("squeue", "-h", "-o", "%i").split())
-    running.kill()
-    running.wait()
+    running.send_signal(end)
+    _, said = running.communicate(timeout=60)
     refused = katib("run", tmp_path / "experiment.json", cwd=tmp_path)
     with subprocess.Popen(
         [*KATIB, "serve", "--on", "slurm", "--port", "0"],
@@ -259,6 +260,7 @@ def test_a_killed_engine_leaves_jobs_which_the_next_one_goes_on_with(
         eventually(lambda: not cluster.command("squeue", "-h"), "no job")
         server.send_signal(signal.SIGTERM)
 
+    assert ("running trials go on in Slurm (2)" in said) is (end == signal.SIGINT)
     assert "add --on slurm" in refused.stderr
     assert (same, deleted.returncode) == (jobs, 0), deleted.stderr
 
@@ -342,6 +344,37 @@ def test_a_paused_trial_goes_on_in_another_job_which_outlives_katib(tmp_path: Pa
     assert (paused.returncode, resumed.returncode, done.returncode) == (0, 0, 0), done.stdout
     assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
     assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("inside", "times"), [(False, 1), (False, 2), (True, 1), (True, 2)], ids=["job", "job-2", "step", "step-2"]
+)
+def test_a_trial_goes_on_from_its_checkpoint_after_ctrl_c_once_or_twice(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool, times: int
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    saves = "trap 'echo x >>asked; sleep 1; echo x >>ended; asked=yes' TERM; echo x >>began"
+    command = TRAINING.replace("trap asked=yes TERM", saves)
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
+    argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**variables)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True) as process:
+        eventually(lambda: any("loss=4" in log.read_text() for log in tmp_path.rglob("training.log")), "four steps")
+        process.send_signal(signal.SIGINT)
+        if times == 2:
+            eventually(lambda: words_of(tmp_path / "asked"), "a program that is asked to end")
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    saved = words_of(tmp_path / "ended")
+    done = katib("run", file, "--checkpoint", "--on", "slurm", cwd=tmp_path, **variables)
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert (process.returncode, done.returncode) == (130, 0), done.stdout
+    if times == 1:
+        assert (len(saved), "their checkpoints are kept (1)" in said) == (1, True)
+    assert [len(words_of(tmp_path / name)) for name in ("ended", "began")] == [1, 2]
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
 
 
 def test_a_trial_waits_with_slurms_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
@@ -575,6 +608,75 @@ def test_inside_an_allocation_trials_are_steps_on_its_nodes_and_outlive_katib(
     assert (len(words_of(tmp_path / "ran")), len(set(words_of(tmp_path / "ran")))) == (30, 30)
     assert set(words_of(tmp_path / "nodes")) == {"n1", "n2", "n3"}
     assert len(cluster.command("squeue", "-h", "-o", "%i").split()) == 1
+
+
+STAND_IN = """#!/usr/bin/env python3
+import os, pathlib, sys
+
+name, words, found = pathlib.Path(sys.argv[0]).name, sys.argv[1:], {"mounts": [], "other": []}
+if words == ["--help"]:
+    sys.exit(print("  --container-image=IMAGE"))
+if name == "apptainer":
+    found["other"].append(words.pop(0))
+    while words[0].startswith("-"):
+        option = words.pop(0)
+        found["mounts" if option == "--bind" else "other"].append(words.pop(0) if option == "--bind" else option)
+    found["image"] = words.pop(0)
+    os.environ.update({n.split("_", 1)[1]: v for n, v in os.environ.items() if n.startswith("APPTAINERENV_")})
+else:
+    given = dict(word[12:].split("=", 1) for word in words if word.startswith("--container-"))
+    found |= {"image": given.get("image"), "mounts": given.get("mounts", "").split(",")}
+    words = ["@srun@", *(word for word in words if not word.startswith("--container-"))]
+for source, target in (mount.split(":") for mount in found["mounts"] if mount):
+    if not os.path.exists(target):
+        os.symlink(source, target)
+os.environ["USED"] = f"{found['image']} {' '.join(found['other'])}".strip() if found["image"] else ""
+os.execvp(words[0], words)
+"""
+"""Takes the options of Apptainer, or of srun with pyxis, and executes the command with the files of this machine."""
+
+
+@pytest.mark.parametrize(
+    ("tool", "inside", "image"),
+    [
+        ("apptainer", False, "docker://ghcr.io/org/train:1 exec --nv"),
+        ("srun", False, "ghcr.io#org/train:1"),
+        ("srun", True, "ghcr.io#org/train:1"),
+    ],
+    ids=["apptainer", "pyxis-jobs", "pyxis-steps"],
+)
+def test_images_are_run_by_what_the_cluster_has_for_them(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, tool: str, inside: bool, image: str
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    path = environment()["PATH"]
+    program = tmp_path / "bin" / tool
+    program.parent.mkdir()
+    program.write_text(STAND_IN.replace("@srun@", shutil.which("srun") or ""))
+    program.chmod(0o755)
+    mounted = tmp_path / "mounted"
+    command = f"echo $USED $A >{mounted}/file; cat {mounted}/file; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
+    raw = json.loads(file.read_text())
+    spec = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    spec["volumes"] = [{"name": "v", "emptyDir": {}}]
+    spec["containers"][0] |= {
+        "image": "ghcr.io/org/train:1",
+        "env": [{"name": "A", "value": "x, y"}],
+        "volumeMounts": [{"name": "v", "mountPath": str(mounted)}],
+        "resources": {"limits": {"nvidia.com/gpu": "1"} if tool == "apptainer" else {"cpu": "1"}},
+    }
+    file.write_text(json.dumps(raw))
+    options = ["run", file, "--on", "slurm", "--containers", "auto"]
+    refused = katib(*options, cwd=tmp_path, **variables)
+    done = katib(*options, cwd=tmp_path, **{**variables, "PATH": f"{program.parent}:{path}"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    (log,) = (tmp_path / ".katib/trials").rglob("training.log")
+
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    assert "(pyxis)" in refused.stderr
+    assert log.read_text().splitlines()[0] == f"{image} x, y"
+    assert mounted.readlink().is_relative_to(tmp_path / ".katib/trials")
 
 
 STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; echo loss=5; while :; do sleep 0.1; done"

@@ -250,7 +250,7 @@ def check_all_trials(server: str, count: int) -> None:
         eventually(lambda: is_completed(service.get(Experiment, "default", "demo")))
         trials = service.trials("default", "demo", limit=5_000).items
         assert len(trials) == count
-        assert service.get(Experiment, "default", "demo").status.trials_succeeded == count
+        eventually(lambda: service.get(Experiment, "default", "demo").status.trials_succeeded == count)
         for trial in trials:
             assert trial.status.observation is not None
             told = float(assignments_of(trial)["lr"])

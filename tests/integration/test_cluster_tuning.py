@@ -39,7 +39,7 @@ from tests.support.gateway import rules_of_the_server
 from tests.support.observations import MemoryObservationLog
 from tests.support.server_kinds import install_kind, remove_kind
 from tests.support.tuning import document
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [
     pytest.mark.cluster,
@@ -83,6 +83,7 @@ def as_member(server: ApiServer, name: str, rules: list[dict[str, Any]]) -> Iter
     subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     server.create(f"{rbac}/rolebindings", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+    server.await_rights(name, rules, within=NS)
     try:
         with open_cluster(kubeconfig) as opened:
             yield opened.service
@@ -170,7 +171,7 @@ def test_a_stream_survives_an_api_server_that_restarts(
     time.sleep(6)  # long enough for every attempt within the connection to be over
     api_server.start()
     world.stand_in.play(NS, "demo")
-    reader.join(60)
+    reader.join(PATIENCE_SECONDS)
 
     assert seen == ["Succeeded"]
 

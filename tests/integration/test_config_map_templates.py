@@ -41,6 +41,7 @@ def connection(api_server: ApiServer) -> Iterator[Connection]:
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": USER}
     api_server.create(f"{ROLES}/roles", {"metadata": metadata, "rules": OF_CORE})
     api_server.create(f"{ROLES}/rolebindings", {"metadata": metadata, "subjects": [subject], "roleRef": reference})
+    api_server.await_rights(USER, OF_CORE, within=CORE)
     try:
         with api_server.connect(kubeconfig) as connection:
             yield connection

@@ -119,6 +119,9 @@ def test_fields_are_explained(kubectl: Kubectl) -> None:
     assert "parallelTrialCount" in kubectl("explain", "experiment.spec", "--recursive")
     assert "How many failures are tried again" in kubectl("explain", "job.spec")
     assert "Variables of its environment" in kubectl("explain", "pod.spec.containers")
+    in_a_replica = "pytorchjob.spec.pytorchReplicaSpecs.template.spec.containers"
+    assert "Variables of its environment" in kubectl("explain", in_a_replica)
+    assert "numProcPerNode" in kubectl("explain", "trainjob.spec.trainer")
 
 
 def test_a_typing_error_is_refused_before_anything_is_stored(kubectl: Kubectl) -> None:

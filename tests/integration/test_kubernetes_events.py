@@ -85,7 +85,7 @@ def test_what_repeats_is_counted_with_few_writes(
 
     assert sorted(event["count"] for event in kept(connection)) == [1, 1, 50]
     assert writes.count("create") == 3
-    assert writes.count("patch") <= 1
+    assert writes.count("patch") <= 5
 
 
 def test_an_event_that_the_server_forgot_is_written_anew(

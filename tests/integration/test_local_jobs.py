@@ -28,7 +28,9 @@ from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.kind import Observed, Plan
 from katib.local.jobs.owner import Collection
+from katib.local.jobs.prepare import job_directory
 from katib.local.pods.log_file import LogLimits, log_parts
+from katib.local.pods.note import read_note
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import is_running
@@ -237,7 +239,7 @@ class TestOutcome:
         with home(tmp_path) as h:
             h.submit(job(shell(script), completions=3, parallelism=2))
             eventually(lambda: h.status().get("ready") == 2)
-            assert (tmp_path / "starts").read_text() == "x\nx\n"
+            eventually(lambda: (tmp_path / "starts").exists() and (tmp_path / "starts").read_text() == "x\nx\n")
 
             (tmp_path / "go").touch()
 
@@ -377,7 +379,7 @@ class TestPods:
         with home(tmp_path) as h:
             h.run(job(shell(f"echo $$ >{tmp_path}/pid")))
 
-            note = json.loads((h.monitors.opened[0].directory / "pod.json").read_text())
+            note = read_note(h.monitors.opened[0].directory)
             assert note["processes"][0]["container"] == "main"
             assert note["processes"][0]["pid"] == read_pid(tmp_path / "pid")
             assert note["processes"][0]["startTime"] > 0
@@ -617,6 +619,21 @@ class TestDisasters:
             assert h.wait_for_end()["type"] == "Complete"
             assert h.monitors.discarded == ["j"]
             assert "restarted at" in h.get()["metadata"]["annotations"][RESTARTED_ANNOTATION]
+
+    @pytest.mark.parametrize("name", ["job.json", "pod/pod.json"], ids=["an earlier version", "this version"])
+    def test_a_job_that_was_cut_off_before_its_first_status_is_known_by_what_it_left(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        store = MemoryStore({JOB})
+        uid = store.create(job(shell("true")))["metadata"]["uid"]
+        note = job_directory(tmp_path / "trials", "ns", "j") / name
+        note.parent.mkdir(parents=True)
+        note.write_text(json.dumps({"uid": uid}) if name == "job.json" else f'{{"job": "{uid}"}}\n{{"proc')
+
+        with home(tmp_path, store=store) as h:
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.monitors.discarded == ["j"]
+            assert not note.exists()
 
     def test_a_finished_job_is_not_run_again_by_the_next_start(self, tmp_path: Path) -> None:
         store = MemoryStore({JOB})

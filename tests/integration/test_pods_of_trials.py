@@ -172,7 +172,7 @@ def test_a_trial_whose_pods_are_refused_for_what_they_are_says_so_and_fails_afte
 
         assert waiting == f"Trial waits: {words}"
         assert (failed["reason"], failed["message"]) == ("TrialPodsRefused", f"Trial has failed: {words}")
-        assert {"JobWaiting", "JobFailed"} <= reasons(plane, namespace)
+        eventually(lambda: {"JobWaiting", "JobFailed"} <= reasons(plane, namespace))
     finally:
         process.stop()
 

@@ -25,7 +25,7 @@ from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.pods.objects import RECORD_FILE
+from katib.local.pods.note import read_note
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
@@ -167,9 +167,8 @@ class Machine:
 
     def pids(self) -> list[int]:
         """Return the processes that pods had so far."""
-        texts = [record.read_text() for record in self.home.root.glob(f"n/*/*/{RECORD_FILE}")]
-        whole = [json.loads(text) for text in texts if text.endswith("}")]  # one may be written this moment
-        return [process["pid"] for record in whole for process in record["processes"]]
+        notes = [read_note(path.parent) for path in self.home.root.glob("n/*/*/pod.json")]
+        return [process["pid"] for note in notes for process in note.get("processes", ())]
 
     def picture(self) -> str:
         logs = {str(path): path.read_text() for path in self.home.root.rglob("*.log")}

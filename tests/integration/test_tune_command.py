@@ -154,7 +154,54 @@ def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str
     assert not (directory / ".katib").exists()
 
 
+def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path) -> None:
+    line = (
+        "-p",
+        "x=0..1",
+        "-p",
+        "y=a,b",
+        "--minimize",
+        "loss",
+        "--trials",
+        "8",
+        "--",
+        sys.executable,
+        "train.py",
+        "{x}{y}",
+    )
+
+    done = tune(*line, cwd=directory)
+
+    assert done.stderr == (
+        "note: there are only 4 combinations, since x=0..1 are whole numbers; for real ones: x=0.0..1.0\n"
+    )
+
+
 def test_a_parameter_that_the_command_does_not_name_is_mentioned(directory: Path) -> None:
     done = tune(*X, "-p", "y=1..2", "--", sys.executable, "train.py", "{x}", cwd=directory)
 
     assert done.stderr == "note: the command does not name {y}: it is in $KATIB_PARAM_Y only\n"
+
+
+def test_without_a_server_experiments_are_tagged_and_deleted_where_they_are(directory: Path) -> None:
+    (directory / "forever.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+    assert tune(*X, "--", sys.executable, "train.py", "{x}", cwd=directory).returncode == 0
+    line = [*KATIB, "tune", *X, "--", sys.executable, "forever.py", "{x}"]
+    with subprocess.Popen(line, cwd=directory, env=environment(), stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        next(text for text in run.stdout if "started" in text)
+        run.kill()
+
+    assert katib("tag", "train", "baseline", cwd=directory).stdout.startswith("experiment/train: tags baseline")
+    refused = katib("delete", "train", cwd=directory)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "error: experiment forever is unfinished, and its trials would run meanwhile; "
+        "delete it as well, or start `katib serve`, which goes on with it\n"
+    )
+    done = katib("delete", "train", "forever", cwd=directory)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "experiment/train deleted\nexperiment/forever deleted\n"
+    assert katib_json("get", "-o", "json", cwd=directory)["items"] == []
+    assert not any((directory / ".katib" / "trials").rglob("*.log"))

@@ -334,12 +334,10 @@ def test_a_user_is_in_the_groups_that_kubernetes_gives(api_server: ApiServer, re
     body = {"metadata": {"name": "robots"}, "roleRef": reference, "subjects": [group]}
     api_server.create(f"{place}/rolebindings", body)
     try:
-        answer = rest.ask(account, "GET", f"/api/v1/namespaces/{TEAM}/experiments/demo")
+        eventually(lambda: rest.ask(account, "GET", f"/api/v1/namespaces/{TEAM}/experiments/demo").is_success)
     finally:
         api_server.admin.request("DELETE", f"{place}/rolebindings/robots")
         api_server.admin.request("DELETE", f"{place}/roles/robots")
-
-    assert answer.is_success
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

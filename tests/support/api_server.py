@@ -103,14 +103,26 @@ class ApiServer:
         role = self.create(f"{rbac}/clusterroles", {**metadata, "rules": list(rules)})
         self.admin.request("PUT", f"{rbac}/clusterroles/{name}", body={**role, "rules": list(rules)})
         self.create(f"{rbac}/clusterrolebindings", {**metadata, "roleRef": reference, "subjects": [subject]})
-        user = f"system:serviceaccount:{namespace}:{name}"
-        # what decides hears of roles and bindings by watches of its own, so a moment later
-        eventually(lambda: all(self._allows(user, rule) for rule in rules), f"the rights of {user}")
+        self.await_rights(name, rules, namespace)
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = self.admin.request("POST", f"{accounts}/{name}/token", body=request)["status"]["token"]
         return self._kubeconfig_of(name, token)
 
-    def _allows(self, user: str, rule: Mapping[str, Any]) -> bool:
+    def await_rights(
+        self, name: str, rules: Sequence[Mapping[str, Any]], namespace: str = "default", *, within: str = ""
+    ) -> None:
+        """Wait until a service account has rights: what decides gets roles and bindings by watches of its own.
+
+        Args:
+            name: Of the account.
+            rules: As in a Role.
+            namespace: Where the account lives.
+            within: The namespace where it has these rights; empty for the whole cluster.
+        """
+        user = f"system:serviceaccount:{namespace}:{name}"
+        eventually(lambda: all(self._allows(user, rule, within) for rule in rules), f"the rights of {user}")
+
+    def _allows(self, user: str, rule: Mapping[str, Any], namespace: str) -> bool:
         """Whether a user has the first right of a rule."""
         if "resources" not in rule:
             return True
@@ -121,6 +133,7 @@ class ApiServer:
             "subresource": subresource,
             "verb": rule["verbs"][0],
             "name": next(iter(rule.get("resourceNames", ())), ""),
+            "namespace": namespace,
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
         spec = {"user": user, "resourceAttributes": attributes}

@@ -7,15 +7,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
-
-SCREENSHOTS = Path(__file__).parents[2] / ".screenshots"
-"""Pictures for a person to look at; not part of the repository."""
+    from playwright.sync_api import Browser, Page
 
 OPTUNA = 'GrpcStorageProxy(host="unix:/home/me/<work>/.katib/optuna.sock", port=13000)'
 """What the pages have Optuna's users copy."""
@@ -92,20 +88,6 @@ def _note(url: str, foreign: list[str]) -> None:
     host = parts.hostname or ""
     if parts.scheme in ("http", "https", "ws", "wss") and host not in _LOCAL and not host.endswith(".localhost"):
         foreign.append(url)
-
-
-def shoot(context: BrowserContext, url: str, name: str) -> None:
-    """Make pictures of a page at three widths, light and dark, for a person to look at."""
-    SCREENSHOTS.mkdir(exist_ok=True)
-    page = context.new_page()
-    page.goto(url)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # mypy widens the literal
-        for label, width in WIDTHS.items():
-            page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(800)
-            page.screenshot(path=SCREENSHOTS / f"{name}-{label}-{scheme}.png", full_page=True)
-    page.close()
 
 
 def serious_violations(page: Page) -> list[str]:

@@ -38,8 +38,8 @@ class FakeEngine:
         data_dir: Path | None = None,
     ) -> None:
         self.service = service
-        self.chosen_trials = self.objects = None
-        """No client of Optuna or of Kubernetes calls."""
+        self.chosen_trials = self.objects = self.in_slurm = None
+        """No client of Optuna or of Kubernetes calls, and no trial runs in Slurm."""
         self._data_dir = data_dir
         self.can_leave = can_leave
         self.started = self.stopped = self.left = False
@@ -68,7 +68,7 @@ class FakeEngine:
         self.left = True
         self.stop()
 
-    def stop(self) -> None:
+    def stop(self, *, interrupted: bool = False) -> None:
         time.sleep(float(os.environ.get("FAKE_STOP", "0")))
         self.stopped = True
 

@@ -15,7 +15,7 @@ from katib.cli.ui import _forwarding
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis
 from katib.ui import ui_routes
-from tests.support.browser import WIDTHS, Watched, serious_violations, shoot, sideways_scroll
+from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.hostile import hostile_service
 from tests.support.tuning import MemoryTuningService, document
 from tests.support.waiting import eventually
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Page
 
 TOKEN = "correct horse battery staple"
 PAGE = "experiments/default/demo"
@@ -263,9 +263,3 @@ def test_a_script_in_a_name_a_value_or_a_message_is_text(page: Page, watched: Wa
             assert page.evaluate("window.hacked") is None, path
             assert page.locator("img[src=x]").count() == 0, path
         page.goto("about:blank")  # which ends its streams
-
-
-@pytest.mark.slow
-def test_pictures_of_the_way_in_for_people(service: MemoryTuningService, context: BrowserContext) -> None:
-    with guarded(service) as server:
-        shoot(context, f"{server.url}/katib/sign-in", "sign-in")

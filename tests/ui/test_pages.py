@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from katib.tuning.service import Diagnosis
-from tests.support.browser import WIDTHS, serious_violations, shoot, sideways_scroll
+from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_pareto_experiment
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Page
 
 PAGES = {
     "experiments": "",
@@ -39,34 +39,22 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_a_page_keeps_nobody_from_using_it(
+def test_a_page_fits_a_phone_and_keeps_nobody_from_using_it(
     root: str, played: MemoryTuningService, page: Page, name: str, scheme: str
 ) -> None:
+    desktop = page.viewport_size
+    assert desktop is not None
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # mypy widens the literal
-    page.goto(root + PAGES[name])
-    page.wait_for_load_state("load")
-
-    assert serious_violations(page) == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_a_phone(root: str, played: MemoryTuningService, page: Page, name: str) -> None:
     page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
     page.goto(root + PAGES[name])
     page.wait_for_load_state("load")
 
     assert sideways_scroll(page) == 0
+    page.set_viewport_size(desktop)
+    assert serious_violations(page) == []
 
 
 def test_the_history_is_drawn(root: str, played: MemoryTuningService, page: Page) -> None:
     page.goto(root + PAGES["experiment"])
 
     page.locator('[data-figure="history"] .main-svg').first.wait_for()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_a_picture_of_each_page_for_people(
-    root: str, played: MemoryTuningService, context: BrowserContext, name: str
-) -> None:
-    shoot(context, root + PAGES[name], name)

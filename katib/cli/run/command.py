@@ -270,8 +270,9 @@ def _run_in(
             run.follow()
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
-            engine.stop()
-            click.echo(interrupted_line(run.progress.experiment, options.typed_line(), run.progress.done), err=True)
+            engine.stop(interrupted=True)
+            line = interrupted_line(run.progress.experiment, options.typed_line(), run.progress.done, engine.in_slurm)
+            click.echo(line, err=True)
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         if run.was_over and not quiet:

@@ -68,12 +68,23 @@ def _is_cluster(place: str) -> bool:
     return " --context " in place or " --kubeconfig " in place
 
 
-def interrupted_line(experiment: Experiment, command: str, done: int) -> str:
-    """Return what was left and how to go on."""
-    return (
-        f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept; "
-        f"`{command}` goes on from there"
-    )
+def interrupted_line(experiment: Experiment, command: str, done: int, slurm: tuple[int, int] | None) -> str:
+    """Return what was left and how to go on.
+
+    Args:
+        experiment: As it is.
+        command: That goes on with it.
+        done: How many trials have ended.
+        slurm: How many running trials were ended in Slurm, with their checkpoints kept, and how many go on there.
+    """
+    ended, left = slurm or (0, 0)
+    clauses = [
+        f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept",
+        *([f"running trials ended in Slurm and their checkpoints are kept ({ended})"] if ended else ()),
+        *([f"running trials go on in Slurm ({left})"] if left else ()),
+        f"`{command}` goes on from there",
+    ]
+    return "; ".join(clauses)
 
 
 def run_again_line(experiment: Experiment, file: str, place: str) -> str:

@@ -97,7 +97,7 @@ class _Account:
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
-    pareto: ParetoSet = field(default_factory=ParetoSet)
+    pareto: ParetoSet | None = None
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     spending: Spending | None = None
     owners: Counter[str] = field(default_factory=Counter)
@@ -118,7 +118,8 @@ class _Account:
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.paused.discard(name)
-        self.pareto.remove(name)
+        if self.pareto is not None:
+            self.pareto.remove(name)
         return None if place is None else place[0]
 
     def add(self, trial: Trial, order: int) -> None:
@@ -141,7 +142,7 @@ class _Account:
             else:
                 heapq.heappush(self.ranking, entry)
             if objective.has_several:
-                self.pareto.add(name, order, rank)
+                self._compare(name, order, rank)
         elif objective.constraints and not is_feasible(objective, observation):
             if objective_costs(objective, observation) is not None:
                 self.infeasible.add(name)
@@ -149,6 +150,12 @@ class _Account:
             text = metric_text(objective, observation)
             if text is not None and parse_value(text) is None and not objective.has_several:
                 self.texts[name] = order
+
+    def _compare(self, name: str, order: int, rank: Point) -> None:
+        """Take a trial into the set of those of several objectives that no other one is better than."""
+        if self.pareto is None:
+            self.pareto = ParetoSet()
+        self.pareto.add(name, order, rank)
 
     def _count_owners(self, trial: Trial, change: int) -> None:
         """Count a trial for the experiment that controls it, by uid."""
@@ -244,23 +251,20 @@ class TrialLedger:
                 owners=frozenset(account.owners),
             )
             best = account.best()
-            if best:
+            if best and account.pareto is not None:
                 counts = replace(counts, pareto=account.pareto.summary())
             lost = [] if not ELIGIBLE.isdisjoint(filled) else [n for state in LOST for n in counts.names.get(state, ())]
         # Without the lock, which the cache takes under its own.
         if best:
-            return replace(
-                counts,
-                best=self._find(Key(experiment.namespace, best)),
-                pareto_trials=self._shown(experiment.namespace, account, counts.pareto),
-            )
+            if counts.pareto is not None:
+                shown = self._shown(experiment.namespace, account, counts.pareto)
+                counts = replace(counts, pareto_trials=shown)
+            return replace(counts, best=self._find(Key(experiment.namespace, best)))
         found = (self._find(Key(experiment.namespace, name)) for name in lost)
         return replace(counts, lost=tuple(trial for trial in found if trial is not None)) if lost else counts
 
-    def _shown(self, namespace: str, account: _Account, pareto: ParetoSummary | None) -> tuple[Trial, ...]:
+    def _shown(self, namespace: str, account: _Account, pareto: ParetoSummary) -> tuple[Trial, ...]:
         """Return the trials that the summary of a set names, found once as long as it stays the same."""
-        if pareto is None:
-            return ()
         known = account.shown
         if known is None or known[0] is not pareto:
             found = (self._find(Key(namespace, name)) for name in pareto.names)

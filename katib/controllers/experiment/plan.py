@@ -66,6 +66,7 @@ from katib.api.types import (
 )
 from katib.api.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import LOST, TrialCounts
+from katib.controllers.experiment.spending import Uses
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
 from katib.controllers.suggestion.replies import initial_trials_left
 from katib.controllers.suggestion.states import is_closed, is_exhausted, unavailable_cause
@@ -319,22 +320,21 @@ def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
 def _ending(seen: Observed) -> Ending | None:
     """Return how the experiment ends now; the first rule that holds wins, None when it goes on."""
     spec, counts = seen.experiment.spec, seen.counts
-    failed = counts.count(*LOST)
     if _goal_is_reached(seen):
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
-    if spec.max_failed_trial_count is not None and failed and failed >= spec.max_failed_trial_count:
+    if spec.max_failed_trial_count is not None and counts.count(*LOST) >= max(1, spec.max_failed_trial_count):
         return _failed("Experiment has failed because max failed count has reached")
     if spec.max_trial_count is not None and counts.completed >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
-    if first := _first_failures(seen):
+    if counts.lost and (first := _first_failures(seen)):
         return first
-    return _budget_spent(seen) or (None if counts.active else _dead_end(seen))
+    spent = None if counts.uses is None else _budget_spent(seen, counts.uses)
+    return spent or (None if counts.active else _dead_end(seen))
 
 
-def _budget_spent(seen: Observed) -> Ending | None:
+def _budget_spent(seen: Observed, uses: Uses) -> Ending | None:
     """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
-    uses = seen.counts.uses
-    if uses is None or (budget := seen.budget) is None:
+    if (budget := seen.budget) is None:
         return None
     cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
     if not uses.is_spent(budget, seen.now):

@@ -92,6 +92,7 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
     """
     template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
     both = bool(template.success_condition and template.failure_condition)
+    has_budget = BUDGET_ANNOTATION in experiment.metadata.annotations  # what each has while it runs is counted
     spec = TrialSpec(
         objective=experiment.spec.objective,
         parameter_assignments=assignment.parameter_assignments,
@@ -117,7 +118,10 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
             **assignment.labels,
             **({EVALUATED_BY_LABEL: BY_CALLER} if asked else {}),
         },
-        annotations={**(_lost_leases(experiment) if asked else {}), **_holds(experiment, run_spec)},
+        annotations={
+            **(_lost_leases(experiment) if asked else {}),
+            **({HOLDS_ANNOTATION: holds_text(holds_of(run_spec))} if has_budget else {}),
+        },
         owner_references=(owned_by(experiment),),
         finalizers=(TRIAL_FINALIZER,),
     )
@@ -142,12 +146,6 @@ def _queued(run_spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, An
     if not isinstance(given, Mapping):
         return run_spec
     return {**run_spec, "metadata": {**metadata, "labels": {**labels, **given}}}
-
-
-def _holds(experiment: Experiment, run_spec: dict[str, Any] | None) -> dict[str, str]:
-    """Return the annotation of trials whose use is counted: what each has while it runs."""
-    counted = BUDGET_ANNOTATION in experiment.metadata.annotations
-    return {HOLDS_ANNOTATION: holds_text(holds_of(run_spec))} if counted else {}
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:

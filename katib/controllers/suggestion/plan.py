@@ -190,13 +190,14 @@ def _conversation(
 ) -> Step:
     """Return the next step with a service that can be asked now."""
     purpose = _purpose(seen, status)
-    if purpose != "validate" and _has_initial_trials(seen):
+    if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
         suggestion = with_status_of(seen.suggestion, status)
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
         return Step(_with(status, states.answering(states.waiting_no_more(status.conditions))), forgets_call=True)
-    wait = _wait_of(seen, moment)
-    if seen.call is None and isinstance(purpose, Question) and wait is not None:
+    wait = seen.wait
+    asks = seen.call is None and isinstance(purpose, Question)
+    if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
     if seen.call is None or (seen.call.is_done and not _serves(seen.call.purpose, purpose)):
         return Step(status, streak=seen.streak, call=purpose)
@@ -229,12 +230,6 @@ def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
     warnings = (("SuggestionServiceWaiting", seen.waiting_for),) if is_new else ()
     conditions = states.unavailable(conditions, seen.waiting_for, now)
     return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
-
-
-def _wait_of(seen: Seen, moment: float) -> Wait | None:
-    """Return what the service waits for while asking again would only get the same answer."""
-    wait = seen.wait
-    return wait if wait is not None and seen.ended == wait.ended and moment < wait.until else None
 
 
 def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, moment: float) -> Step:

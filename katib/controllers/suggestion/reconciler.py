@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
@@ -106,15 +107,11 @@ class SuggestionReconciler:
         self._earlier.forget(key)
         self._served.pop(key, None)  # after the release, which is tried again if it fails
 
-    def _serve(self, key: Key, experiment: Experiment) -> None:
-        """Begin or go on; what a deleted experiment of this name asked is not answered to the new one."""
+    def _converse(self, key: Key, experiment: Experiment, suggestion: Suggestion) -> Result:
         served = self._served.get(key)
         if served is not None and served.metadata.uid != experiment.metadata.uid:
-            self._close(key)
+            self._close(key)  # what a deleted experiment of this name asked is not answered to the new one
         self._served[key] = experiment
-
-    def _converse(self, key: Key, experiment: Experiment, suggestion: Suggestion) -> Result:
-        self._serve(key, experiment)
         client, waiting_for, failure = None, "", ""
         try:
             client = self._services.service_for(experiment)
@@ -148,7 +145,10 @@ class SuggestionReconciler:
     def _take(
         self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]
     ) -> Result:
-        self._write(seen.suggestion, step.status)  # first: what the store refuses is no failure of the service
+        if step.status != seen.suggestion.status:  # first: what the store refuses is no failure of the service
+            with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+                written = self._store.update_status(with_status(seen.suggestion, step.status))
+                self._fresh.wrote(seen.suggestion, written)
         if step.status.earlier_trials is not None and seen.suggestion.status.earlier_trials is None:
             used = str(step.status.earlier_trials)
             self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=used)
@@ -166,7 +166,7 @@ class SuggestionReconciler:
             self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
         if step.call is not None and client is not None:
             asked, service = step.call, client
-            self._calls.ask(key, asked, lambda: self._start(seen, step.status, service, asked, earlier))
+            self._calls.ask(key, asked, partial(self._start, seen, step.status, service, asked, earlier))
         return Result(requeue_after_seconds=step.retry_after_seconds)
 
     def _start(
@@ -211,11 +211,6 @@ class SuggestionReconciler:
         if len(trials) + len(earlier) < LONG_HISTORY:
             return ask()
         return then(self._pool.submit(ask), lambda answer: answer)
-
-    def _write(self, stored: Suggestion, status: SuggestionStatus) -> None:
-        if status != stored.status:
-            with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
-                self._fresh.wrote(stored, self._store.update_status(with_status(stored, status)))
 
 
 def _seen(call: Call[Purpose] | None) -> SeenCall | None:

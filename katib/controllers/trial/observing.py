@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from katib.api.at_best import POINTS, with_at_best
@@ -141,30 +142,30 @@ class ObservationCalls:
 
     def begin(self, trial: Trial) -> bool:
         """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
-        return self._ask(trial, _BEGIN, lambda: self._logs.begin(trial)) is not None
+        return self._ask(trial, _BEGIN, partial(self._logs.begin, trial)) is not None
 
     def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> bool:
         """Have what the status of a trial's job says stored; return whether it is."""
         what = f"{_STATUS}{[(one.name, one.value, one.step) for one in readings]}"
-        return self._ask(trial, what, lambda: self._logs.take_status(trial, readings)) is not None
+        return self._ask(trial, what, partial(self._logs.take_status, trial, readings)) is not None
 
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport | None:
         """Return what was observed, None while the log is asked; arguments are those of `TrialLogs.summarize`."""
-        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial, from_status))
+        answer = self._ask(trial, _SUMMARIZE, partial(self._logs.summarize, trial, from_status))
         return None if answer is None else answer[0]
 
     def conclude(self, trial: Trial) -> TrialReport | None:
         """Have the last readings of a trial stored; return what was observed, None while the log is asked."""
-        answer = self._ask(trial, _CONCLUDE, lambda: self._logs.conclude(trial))
+        answer = self._ask(trial, _CONCLUDE, partial(self._logs.conclude, trial))
         return None if answer is None else answer[0]
 
     def end(self, trial: Trial) -> bool:
         """Have the log of a trial take no more readings; return whether it takes none."""
-        return self._ask(trial, _END, lambda: self._logs.end(trial)) is not None
+        return self._ask(trial, _END, partial(self._logs.end, trial)) is not None
 
     def delete(self, trial: Trial) -> bool:
         """Have the log of a trial removed; return whether it is."""
-        return self._ask(trial, _DELETE, lambda: self._logs.delete(trial)) is not None
+        return self._ask(trial, _DELETE, partial(self._logs.delete, trial)) is not None
 
     def forget(self, trial: Trial) -> None:
         """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""

@@ -170,8 +170,9 @@ class TrialReconciler:
             self._deleted.pop(trial.metadata.uid, None)
             return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
+        posts = job is not None and "trainerStatus" in (job.get("status") or {})
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
-        report = _NO_REPORT if is_ending else self._report(trial, view, job, now)
+        report = _NO_REPORT if is_ending else self._report(trial, view, job if posts else None, now)
         if report is None:
             return DONE  # the answer wakes us
         is_announced = (
@@ -198,8 +199,10 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
-        if job is not None and view is not None:
-            self._take_status(trial, job, now, is_over=plan.status.completion_time is not None or bool(view.ended_at))
+        if plan.status.completion_time is not None or (view is not None and view.ended_at is not None):
+            self._status_taken.pop(trial.metadata.uid, None)
+        elif job is not None and posts:
+            self._take_status(trial, job, now)
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
@@ -259,13 +262,10 @@ class TrialReconciler:
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
         return self._observations.summarize(trial, from_status)
 
-    def _take_status(self, trial: Trial, job: Object, now: datetime, *, is_over: bool) -> None:
+    def _take_status(self, trial: Trial, job: Object, now: datetime) -> None:
         """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
         uid, objective = trial.metadata.uid, trial.spec.objective
-        if is_over or objective is None:
-            self._status_taken.pop(uid, None)
-            return
-        if "trainerStatus" not in (job.get("status") or {}):
+        if objective is None:
             return
         found = status_readings(job, objective.metric_names, now)
         if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
@@ -304,7 +304,7 @@ class TrialReconciler:
         job = job_of(current)
         if queue_of(job):  # not to run before it is queued, nor to wait where there are no queues
             job = with_suspension(job, suspended=self._pods is not None and self._pods.has_queues())
-        if not self._has_empty_log(trial):
+        if self._settings.discards_before_start and not self._has_empty_log(trial):
             return False  # the answer wakes us
         self._may_have_job.add(trial.metadata.uid)
         try:
@@ -315,8 +315,6 @@ class TrialReconciler:
 
     def _has_empty_log(self, trial: Trial) -> bool:
         """Return whether the job may be created; False while readings under the trial's name are being removed."""
-        if not self._settings.discards_before_start:
-            return True
         is_tried = trial.metadata.uid in self._may_have_job
         if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True

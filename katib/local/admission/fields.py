@@ -267,6 +267,18 @@ IMAGE_FIELDS: Final[Fields] = {
 }
 """Fields with another fate than for a process."""
 
+NODE_IMAGE_FIELDS: Final[Fields] = {
+    "V1Container": {
+        **supported("image"),
+        **ignored("imagePullPolicy", "pyxis and Apptainer keep images as they do"),
+    },
+    "V1VolumeMount": IMAGE_FIELDS["V1VolumeMount"],
+}
+"""The same where nodes of Slurm run the images."""
+
+_OF_NODE_IMAGES: Final[Fields] = {
+    model: {**fields, **NODE_IMAGE_FIELDS.get(model, {})} for model, fields in FIELDS.items()
+}
 _OF_IMAGES: Final[Fields] = {model: {**fields, **IMAGE_FIELDS.get(model, {})} for model, fields in FIELDS.items()}
 
 
@@ -278,7 +290,9 @@ def fields_of(host: HostCapacity, *, addresses: str = "", are_named: bool = Fals
         addresses: The variables that tell programs of a job where to listen; empty when none do.
         are_named: Whether the pods of the job have a network of their own.
     """
-    fields = _OF_IMAGES if host.runs_images else FIELDS
+    fields = FIELDS
+    if host.runs_images:
+        fields = _OF_NODE_IMAGES if host.is_scheduled else _OF_IMAGES
     if are_named:
         ports = supported("ports")
     elif addresses:

@@ -61,7 +61,7 @@ def check_pod_rules(pod: Part, machine: Machine) -> None:
         mounts = check_mounts(container, volumes, are_mounted=host.runs_images)
         _check_restart_policy(container["restartPolicy"], is_first=container in first)
         _check_rights(container["securityContext"], host)
-        if host.runs_images:
+        if host.runs_images and not host.is_scheduled:
             _check_user(container["securityContext"], mapping(pod["securityContext"].value))
         _check_environment(container["env"])
         for port in container["ports"]:
@@ -130,7 +130,7 @@ def _check_user(rights: Part, of_pod: Mapping[str, Any]) -> None:
 
 
 def _check_rights(context: Part, host: HostCapacity) -> None:
-    if host.runs_images:
+    if host.runs_images and not host.is_scheduled:
         context.at_least(runAsUser=0, runAsGroup=0, fsGroup=0)
         for group in context["supplementalGroups"].items:
             group.below(0)

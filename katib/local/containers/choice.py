@@ -55,6 +55,8 @@ class Choice(StrEnum):
     NEVER = "never"
     PODMAN = "podman"
     DOCKER = "docker"
+    PYXIS = "pyxis"
+    APPTAINER = "apptainer"
 
 
 def chosen(said: str | None, config: ServicesConfig) -> Choice:
@@ -82,6 +84,8 @@ def choose(choice: Choice, environ: Mapping[str, str], data_directory: Path) -> 
     """
     if choice is Choice.NEVER:
         return None
+    if choice in {Choice.PYXIS, Choice.APPTAINER}:
+        raise TerminalError(f"--containers {choice} is for nodes of Slurm; add --on slurm, or use podman or docker")
     if choice is not Choice.AUTO:
         return _open(Program(choice.value), environ, data_directory)
     for program in Program:

@@ -7,9 +7,9 @@ never touches the store and no reconcile waits for a pod: pods change their reco
 reconciled.
 
 Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
-once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
-job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
-and no failure is counted.
+once. A crash between the start of a process and that write is noticed by the pod's note, which is begun first: a job
+that is not over and has a pod with a note, or has a start time, was cut off. It starts from scratch, without its
+earlier metrics, and no failure is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -39,8 +40,8 @@ from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
-    begin_directory,
     begun_by,
+    clear_directory,
     impossible_pod,
     prepare_pod,
 )
@@ -49,6 +50,7 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.machine_pods import MachinePods
+from katib.local.pods.note import begin_note
 from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
@@ -145,20 +147,34 @@ class JobController:
         self._objects.start()
         self._controller.start()
 
-    def stop(self, grace_seconds: float = 5.0, *, leaves: bool = False) -> None:
+    def stop(
+        self, grace_seconds: float = 5.0, *, leaves: bool = False, leaves_checkpointed: bool = True
+    ) -> tuple[int, int]:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
 
         Args:
             grace_seconds: The grace period; that of its pods, where a trial keeps its checkpoint, if that is longer.
             leaves: Whether pods that can outlive this engine go on.
+            leaves_checkpointed: Whether they do where their trial keeps a checkpoint, from which it can go on.
+
+        Returns:
+            How many jobs end whose trials keep a checkpoint, and how many go on.
         """
         if self._stopping:
-            return
+            return 0, 0
         self._stopping = True
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        ending = [run for run in self._runs.values() if not (leaves and self._place.is_kept(run.uid))]
+        active = [run for run in self._runs.values() if run.unfinished_pods()]
+        left = [run for run in active if leaves and self._place.is_kept(run.uid)]
+        for run in left if not leaves_checkpointed else ():
+            if self._keeps_checkpoint(run.job):
+                run.is_interrupted = True
+                run.stopped.update(pod.record.name for pod in run.pods)
+                self._keep(run)
+        left = [run for run in left if not run.is_interrupted]
+        ending = [run for run in active if run not in left]
         graces = {run.uid: self._grace_of(run, grace_seconds) for run in ending}
         pods = [pod for run in ending for pod in run.unfinished_pods()]
         for run in ending:
@@ -168,11 +184,15 @@ class JobController:
         with self._ended:
             self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), longest)
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
+        for run in ending:
+            if run.is_interrupted and not run.unfinished_pods():
+                self._place.forget(run.uid)
         self._objects.stop()
         self._place.close()
         self._loop.stop()
         if self._pods.logs.peek is not None:
             self._pods.logs.peek.close()
+        return sum(self._keeps_checkpoint(run.job) for run in ending), len(left)
 
     def _grace_of(self, run: JobRun, least: float) -> float:
         """Return how long the pods of a job have to end: as long as they want where they keep a checkpoint."""
@@ -212,6 +232,7 @@ class JobController:
         except (NotFoundError, UnavailableError):
             return False
         run.is_kept, run.memory, run.stopped = self._place.keeps, note.memory, set(note.stopped)
+        run.is_interrupted = note.interrupted
         run.started_at = None if note.began is None else self._pods.steady.at(note.began)
         run.wiring.restore(note.addresses)
         run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
@@ -224,7 +245,10 @@ class JobController:
         """Leave for the next engine what it has to know to go on with a job."""
         if not run.is_kept or not run.pods or not is_plain(run.memory):
             return
-        now = (run.started_at, dict(run.memory), len(run.pods), frozenset(run.stopped), run.wiring.ports())
+        now = (
+            *(run.started_at, dict(run.memory), len(run.pods)),
+            *(frozenset(run.stopped), run.is_interrupted, run.wiring.ports()),
+        )
         if now != run.kept:
             run.kept = now
             note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
@@ -294,7 +318,9 @@ class JobController:
         # Pods have their directories under the name of their job: one of each name runs, of any kind.
         jobs, run = self._present.get(key, {}), self._runs.get(key)
         job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
-        if job is None or "deletionTimestamp" in job["metadata"] or (run is None and not self._owner.may_start(job)):
+        if job is not None and "deletionTimestamp" in job["metadata"]:
+            job = None
+        if job is None or (run.is_interrupted if run is not None else not self._owner.may_start(job)):
             self._objects.forget(key)
             self._queue.cancel(key)
             return DONE if run is None else self._let_go(key, run)
@@ -338,13 +364,10 @@ class JobController:
     def _begin_run(self, job: Object) -> JobRun:
         kind = self._kinds[Kind.of(job)]
         templates = kind.templates(job).values()
-        network = network_of(
-            job,
-            kind.kind,
-            [template for template, _ in templates],
-            self._machine.images,
-            needs_machine=self._metrics.needs_machine(job),
-        )
+        network = HOST_NETWORK
+        if (images := self._machine.images) is not None:
+            needs_machine = self._metrics.needs_machine(job)
+            network = network_of(job, kind.kind, [found for found, _ in templates], images, needs_machine=needs_machine)
         wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
         if self._machine.place is not None:
             wiring = PlacedWiring()
@@ -360,7 +383,7 @@ class JobController:
             execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
-        """End the pods of a job that was deleted; forget it when they are gone."""
+        """End the pods of a job that was deleted or interrupted; forget it when they are gone."""
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
@@ -405,7 +428,8 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._objects.finish(key)
-        return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
+        wake_at = decision.wake_at
+        return Result(earliest(wait, self._tell(run), None if wake_at is None else self._seconds_until(wake_at)))
 
     def _begin_log(self, run: JobRun) -> None:
         """Have the pods that start next begin the log of a trial again, or continue it."""
@@ -466,7 +490,7 @@ class JobController:
         try:
             for start in starts:
                 if not run.pods and not pods:
-                    begin_directory(self._settings.root, run.job)
+                    clear_directory(self._settings.root, run.job)
                 pods.append(self._new_pod(key, run, self._prepare(run, start)))
         except UnavailableError as error:
             run.waiting = str(error)
@@ -477,14 +501,16 @@ class JobController:
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
             for gang in [pods] if pods and starts[0].role else [[pod] for pod in pods]:
-                self._loop.call_soon(partial(self._connect, run, gang, partial(self._place.start, gang)))
+                start_gang = partial(self._place.start, gang)
+                has_network = run.network != HOST_NETWORK
+                self._loop.call_soon(partial(self._connect, run, gang, start_gang) if has_network else start_gang)
             if pods:
                 self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[AnyPod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
         images = self._machine.images
-        if run.network == HOST_NETWORK or run.is_connected or images is None:
+        if run.is_connected or images is None:
             start()
             return
         run.unconnected.append((pods, start))
@@ -510,7 +536,10 @@ class JobController:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
         if run.is_kept:
             plan = replace(plan, group=run.uid)
-        return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
+        if run.has_several:
+            plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
+        begin_note(plan, run.uid)
+        return plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
         retries = 0
@@ -556,11 +585,9 @@ class JobController:
             self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE
 
-    def _seconds_until(self, decision: Plan) -> float | None:
-        if decision.wake_at is None:
-            return None
+    def _seconds_until(self, wake_at: datetime) -> float:
         # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (decision.wake_at - self._pods.steady.now()).total_seconds() + 0.001)
+        return max(0.001, (wake_at - self._pods.steady.now()).total_seconds() + 0.001)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

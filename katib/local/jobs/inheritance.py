@@ -36,6 +36,7 @@ class RunNote:
         addresses: Ports of its pods.
         pods: Those that it had since its log began or went on, oldest first.
         stopped: Names of pods that it ended.
+        interrupted: Whether it begins again from its checkpoint once they have ended.
     """
 
     api_version: str
@@ -48,6 +49,7 @@ class RunNote:
     addresses: tuple[tuple[str, str, int], ...]
     pods: tuple[PodPlan, ...]
     stopped: frozenset[str] = field(default_factory=frozenset)
+    interrupted: bool = False
 
     @classmethod
     def of(cls, run: JobRun, monotonic: float, steady: datetime) -> RunNote:
@@ -62,7 +64,8 @@ class RunNote:
         began = None if run.started_at is None else monotonic - (steady - run.started_at).total_seconds()
         pods, ports = tuple(pod.plan for pod in run.pods[run.first_kept :]), run.wiring.ports()
         memory, stopped = dict(run.memory), frozenset(run.stopped)
-        return cls(api_version, kind, key.namespace, key.name, run.uid, began, memory, ports, pods, stopped)
+        owner, interrupted = (api_version, kind, key.namespace, key.name, run.uid), run.is_interrupted
+        return cls(*owner, began, memory, ports, pods, stopped, interrupted)
 
     @property
     def key(self) -> Key:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS
+from katib.local.jobs.jobset.structures import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.replicated.jaxjob import JAXJob
@@ -13,12 +15,20 @@ from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from katib.local.jobs.replicated.paddlejob import PaddleJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.rules import spec_structure
 from katib.local.jobs.replicated.tfjob import TFJob
+from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.jobs.replicated.xgboostjob import XGBoostJob
+from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]
 """Finds a stored object; a kind may depend on others, as a TrainJob does on its runtime."""
+
+
+_TRAININGS: tuple[type[TrainingKind], ...] = (
+    *(TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob, MPIJob, MPIOperatorJob),
+)
 
 
 def nothing_stored(_kind: Kind, _key: Key) -> None:
@@ -33,16 +43,20 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """
     return (
         BatchJob(),
-        ReplicatedJob(TFJob()),
-        ReplicatedJob(PyTorchJob()),
-        ReplicatedJob(XGBoostJob()),
-        ReplicatedJob(PaddleJob()),
-        ReplicatedJob(JAXJob()),
-        ReplicatedJob(MPIJob()),
-        ReplicatedJob(MPIOperatorJob()),
+        *(ReplicatedJob(training()) for training in _TRAININGS),
         JobSet(),
         TrainJob(find),
     )
+
+
+def spec_structures() -> Mapping[Kind, Structure]:
+    """Return the structure of the spec of each kind but batch Jobs, which have a schema, and of training runtimes."""
+    return {
+        **{training.kind: spec_structure(training) for training in _TRAININGS},
+        JobSet().kind: JOB_SET_SPEC,
+        TrainJob(nothing_stored).kind: TRAIN_JOB_SPEC,
+        **dict.fromkeys(RUNTIME_KINDS.values(), RUNTIME_SPEC),
+    }
 
 
 def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from katib.local.pods.images import ImageRuntime
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
 from katib.local.pods.place import PodPlace
@@ -33,6 +34,8 @@ class Machine:
         images: Runs containers in their images; None: they are processes of this machine.
         leases: What other engines hold of this machine; None: there are none.
         place: Makes where pods run otherwise than here, from the loop and the time of all pods; None: they run here.
+        node_images: There, what a node executes for an image that is to run, our environment and a container of a
+            template; None: the command is a process of the node.
     """
 
     processes: Processes
@@ -41,6 +44,12 @@ class Machine:
     images: ImageRuntime | None = None
     leases: Table | None = None
     place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
+    node_images: Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand] | None = None
+
+    @property
+    def runs_images(self) -> bool:
+        """Whether containers run in their images."""
+        return self.images is not None or self.node_images is not None
 
 
 @dataclass(frozen=True, slots=True)

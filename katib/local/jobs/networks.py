@@ -35,7 +35,7 @@ def network_of(
     job: Object,
     kind: Kind,
     templates: Sequence[Mapping[str, Any]],
-    images: ImageRuntime | None,
+    images: ImageRuntime,
     *,
     needs_machine: bool,
 ) -> str:
@@ -46,10 +46,10 @@ def network_of(
         kind: Pods of a Job do not know each other.
         templates: Of its pods. Containers of one pod reach each other at 127.0.0.1, and each has a network address of
             its own: so where several run side by side, all are on the machine's network.
-        images: What runs them; None: they are processes.
+        images: What runs them.
         needs_machine: Whether something in the pods calls the engine, or is called by it, at 127.0.0.1.
     """
-    if images is None or not images.has_names or needs_machine or not may_be_named(kind, templates):
+    if not images.has_names or needs_machine or not may_be_named(kind, templates):
         return HOST_NETWORK
     return f"katib-{job['metadata']['name']}-{job['metadata']['uid'][:_UID_DIGITS]}"
 

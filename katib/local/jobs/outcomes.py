@@ -93,8 +93,9 @@ def held_until(failed_at: Iterable[datetime | None]) -> datetime | None:
 def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
     """Return the end that no further pod could change: the trial was stopped early, or a pod can never run here."""
     pods = tuple(pods)
-    if verdicts := [pod.verdict for pod in pods if pod.verdict]:
-        return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdicts[0])
+    for pod in pods:
+        if pod.verdict:
+            return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=pod.verdict)
     for pod in pods:
         if pod.cannot_start:
             return Outcome(success=False, reason=Reason.POD_CANNOT_START, message=pod.cannot_start)

@@ -112,7 +112,7 @@ class PodObjects:
         key = Key.of(job)
         followed = self._followed.get(key)
         if followed is None or followed.job["metadata"]["uid"] != job["metadata"]["uid"]:
-            seconds = CHANGE_SECONDS if any(pod.plan.role for pod in pods) else APPEAR_SECONDS
+            seconds = CHANGE_SECONDS if pods[0].plan.role else APPEAR_SECONDS  # a job has roles or has none
             followed = self._followed[key] = _Followed(job, self._clock.monotonic() + seconds)
             self._queue.add_after(key, seconds)
         else:

@@ -6,13 +6,14 @@ has a directory with a number behind it, so that what the earlier one printed st
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
 import secrets
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.images import HOST_NETWORK
+from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import Rewriter
+from katib.local.pods.texts import AS_WRITTEN, Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -38,7 +40,8 @@ from katib.runtime.objects import Key, Object, ObjectStore
 DEFAULT_GRACE_SECONDS = 30
 TRIAL_KIND = "Trial"
 
-_JOB_FILE = "job.json"
+_EARLIER_NOTE = "job.json"
+"""In the directory of a job, where earlier versions kept its uid."""
 _SUFFIX_LENGTH = 5
 _OWN_WORKSPACE = "workspace"
 _WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
@@ -63,15 +66,17 @@ def job_directory(root: Path, namespace: str, name: str) -> Path:
 
 def begun_by(root: Path, job: Object) -> str | None:
     """Return the uid of the job that last began to run under this name; None when none did, or its files are gone."""
-    try:
-        uid = json.loads((job_directory(root, *Key.of(job)) / _JOB_FILE).read_text())["uid"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return str(uid)
+    directory = job_directory(root, *Key.of(job))
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return str(json.loads((directory / _EARLIER_NOTE).read_text())["uid"])
+    for pod in directory.glob("*/"):
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return str(read_note(pod)["job"])
+    return None
 
 
-def begin_directory(root: Path, job: Object) -> None:
-    """Make an empty directory for a job, in place of what an earlier run or an older job of that name left.
+def clear_directory(root: Path, job: Object) -> None:
+    """Remove what an earlier run or an older job of that name left.
 
     Raises:
         UnavailableError: The disk cannot be written.
@@ -80,8 +85,6 @@ def begin_directory(root: Path, job: Object) -> None:
     try:
         if directory.exists():
             shutil.rmtree(directory)
-        directory.mkdir(parents=True)
-        (directory / _JOB_FILE).write_text(json.dumps({"uid": job["metadata"]["uid"]}))
     except OSError as error:
         cause = f"cannot write {directory}: {error.strerror}"
         raise UnavailableError(f"{cause}; free space or change its rights") from error
@@ -117,7 +120,8 @@ def prepare_pod(
     spec = wanted.template.get("spec") or {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _write_files(wanted.files, directory)
+        if wanted.files:
+            _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.machine.capacity)
         containers = _containers(job, wanted, identity, directory, tools, network, provision)
     except OSError as error:
@@ -198,7 +202,7 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
         raise invalid(
             f"{path}.resources", str(error), "write quantities such as 500m or 2Gi, and whole GPUs", "quantity"
         ) from error
-    if excess := request.excess_over(capacity):
+    if not request.is_empty and (excess := request.excess_over(capacity)):
         raise invalid(f"{path}.containers", excess, "lower the resource requests", "resources-exceed-machine")
     return request
 
@@ -214,13 +218,14 @@ def _containers(
 ) -> tuple[ContainerPlan, ...]:
     collection, (workspace, checkpoint, _) = tools.metrics.collection(job, identity.labels), provision
     objects = LocalObjects(tools.store, identity.namespace)
-    capacity, in_images = tools.machine.capacity, tools.machine.images is not None
+    capacity, in_images = tools.machine.capacity, tools.machine.runs_images
+    any_user = tools.machine.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
-    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=in_images)
+    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
-    for target in (directory, *further.values()) if in_images else ():
+    for target in (directory, *further.values()) if any_user else ():
         target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     trial = trial_name(job)
     ours = {
@@ -233,8 +238,9 @@ def _containers(
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
-    # Which of this machine's cards a pod sees is known when it starts.
-    inherited = {n: v for n, v in tools.settings.inherited.items() if n != VISIBLE_CARDS or not capacity.gpus}
+    inherited = tools.settings.inherited
+    if capacity.gpus:  # which of them a pod sees is known when it starts
+        inherited = {name: value for name, value in inherited.items() if name != VISIBLE_CARDS}
     context = PodContext(
         identity=identity,
         objects=objects,
@@ -245,10 +251,6 @@ def _containers(
         containers=(*init, *mains),
         processes=wanted.processes,
     )
-    placed = [(c, f"{spec_path}.initContainers[{i}]", Role.INIT) for i, c in enumerate(init)]
-    placed = [(c, path, Role.SIDECAR if c.get("restartPolicy") == "Always" else role) for c, path, role in placed]
-    placed += [(c, path, Role.SIDECAR) for path, c in collection.companions]
-    placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     images = PodInImages(
         spec=spec,
         uid=identity.uid,
@@ -261,13 +263,18 @@ def _containers(
     )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
-    for container, path, role in placed:
+    for container, path, role in _in_order(spec, spec_path, collection.companions):
         try:
-            mounted, image, start = volumes.mounted(container, path), None, workspace
+            mounts = bool(container.get("volumeMounts"))
+            mounted, outside = volumes.mounted(container, path) if mounts else ({}, ())
+            image, start = None, workspace
             if in_images:
                 command, image = image_container(container, path, context, images, mounted)
+                if (node_images := tools.machine.node_images) is not None:
+                    command, image = node_images(image, inherited, container), None
             else:
-                command = container_command(container, path, context, Rewriter({**further, **mounted}))
+                paths = {**further, **mounted}
+                command = container_command(container, path, context, Rewriter(paths) if paths else AS_WRITTEN)
                 start = _start(container, workspace, directory)
             plans.append(
                 ContainerPlan(
@@ -276,7 +283,7 @@ def _containers(
                     directory=start / command.working_directory,
                     restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
-                    volumes=volumes.outside(container),
+                    volumes=outside,
                     image=image,
                 )
             )
@@ -287,6 +294,19 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
+
+
+def _in_order(
+    spec: Mapping[str, Any], spec_path: str, companions: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[tuple[Mapping[str, Any], str, Role]]:
+    """Yield the containers of a pod in the order in which they start, with where each is described, and its role."""
+    for i, container in enumerate(spec.get("initContainers") or ()):
+        is_sidecar = container.get("restartPolicy") == "Always"
+        yield container, f"{spec_path}.initContainers[{i}]", Role.SIDECAR if is_sidecar else Role.INIT
+    for path, container in companions:
+        yield container, path, Role.SIDECAR
+    for i, container in enumerate(spec.get("containers") or ()):
+        yield container, f"{spec_path}.containers[{i}]", Role.MAIN
 
 
 def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:

@@ -63,6 +63,7 @@ class JobRun:
             they reported was thrown away, or stays as it is.
         kept: What the next engine was left to know, to see when that changes.
         stopped: Names of pods that it ended.
+        is_interrupted: Whether its pods end so that it begins again from its checkpoint, also by the next engine.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -87,6 +88,7 @@ class JobRun:
     first_kept: int = 0
     kept: tuple[object, ...] = ()
     stopped: set[str] = field(default_factory=set)
+    is_interrupted: bool = False
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)
@@ -125,10 +127,17 @@ class JobRun:
     @property
     def standing(self) -> Standing:
         """How it stands now."""
-        unfinished = [record for record in self.records if not record.is_finished]
-        if running := [record for record in unfinished if record.is_running]:
-            return Standing(runs=True, place=", ".join(dict.fromkeys(filter(None, (r.place for r in running)))))
-        return Standing(waiting=next((r.waiting for r in unfinished if r.waiting), self.waiting))
+        runs, waiting = False, ""
+        places: dict[str, None] = {}
+        for record in self.records:
+            if record.is_running:
+                runs = True
+                places[record.place] = None
+            elif not record.is_finished:
+                waiting = waiting or record.waiting
+        if runs:
+            return Standing(runs=True, place=", ".join(filter(None, places)))
+        return Standing(waiting=waiting or self.waiting)
 
     def take_status(self, status: dict[str, Any]) -> None:
         """Set the status that the job should have."""

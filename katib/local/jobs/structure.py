@@ -15,7 +15,9 @@ from katib.templates import has_placeholder
 from katib.templates.job_schema import check_job_schema
 
 Structure = Mapping[str, Any]
-"""Fields of a part: a type, a part, or a list with a part."""
+"""Fields of a part: a type, a part, or a list with a part. `ANY_NAME` stands for fields of all names."""
+
+ANY_NAME: Final = "*"
 
 _TYPES: Final = {
     "text": (str, "text"),
@@ -26,8 +28,10 @@ _TYPES: Final = {
     "texts": (list, "a list"),
     "any": (object, ""),
     "env": (list, ""),
+    "pod": (Mapping, "a mapping"),
+    "job": (object, ""),
 }
-"""Types of fields. `env` is that of a container; `list` is not looked into."""
+"""Types of fields. `env` is that of a container, `pod` and `job` are templates; `list` is not looked into."""
 
 _CONTAINER: Final = "job.spec.template.spec.containers[0]"
 
@@ -53,7 +57,7 @@ def check_structure(part: Part, wanted: Any, of_what: str) -> None:
         wanted: What it should be.
         of_what: What to call the object that it is a part of.
     """
-    if part.value is None or wanted == "any" or has_placeholder(part.value):
+    if part.value is None or wanted in ("any", "job") or has_placeholder(part.value):
         return
     if wanted == "env":
         check_in_container("env", part)
@@ -61,7 +65,7 @@ def check_structure(part: Part, wanted: Any, of_what: str) -> None:
         for key, child in part.fields.items() if _has_type(part, "map") else ():
             if key in wanted:
                 check_structure(child, wanted[key], of_what)
-            elif not has_placeholder(key):
+            elif ANY_NAME not in wanted and not has_placeholder(key):
                 close = closest(key, wanted)
                 remedy = f"did you mean {close}" if close else f"remove it: a {of_what} has no such field there"
                 child.error("unknown field", remedy, "job-field-unknown")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -70,6 +70,9 @@ class Container:
         monitor: Who reads its output; restarts continue the same stream.
         listener: Its pod.
         kept: By what the next engine knows its processes; None: they end with this one.
+
+    Attributes:
+        remains: Processes that ended and left others running, which end with the pod.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Container:
             self._image = ImageProcess(plan.image, tools.images.runtime, processes=tools.processes, loop=tools.loop)
         self._log_start = 0
         self._handle: ProcessHandle | None = None
-        self._remains: list[ProcessHandle] = []
+        self.remains: list[ProcessHandle] = []
         self._start: Start | None = None
         self._output: Output | None = None
         self._timer: Timer | None = None
@@ -161,7 +164,7 @@ class Container:
         self._output = Output(self._tools, self.log, self.monitor, self._listener.output_read, pipe=last.output)
         self._running_since, self._pid = last.began, last.pid
         self._output.start()
-        self._handle = self._processes.attach(last, self._on_exit(last.ended or None))
+        self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
         self._listener.process_started(self.name, self._handle)
 
     def signal(self, sig: signal.Signals) -> None:
@@ -191,11 +194,6 @@ class Container:
 
     def _kill_tree(self, handle: ProcessHandle) -> None:
         self._processes.kill_tree(handle)
-
-    def kill_remains(self) -> list[Future[None]]:
-        """Kill what ended processes of this container left running; the futures are done when it is gone."""
-        remains, self._remains = self._remains, []
-        return [self._processes.kill_tree(handle) for handle in remains]
 
     def _run(self) -> None:
         """Start the process as soon as its image is here."""
@@ -227,7 +225,7 @@ class Container:
             command = self._image.next_command()
             directory = Path(command.working_directory or self.log.directory)
             made = (*plan.volumes, directory)
-        self._log_start = self.log.size
+            self._log_start = self.log.size
         self.log.note_start()
         try:
             output = Output(self._tools, self.log, self.monitor, self._listener.output_read)
@@ -235,8 +233,10 @@ class Container:
             self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
             return
         self._output = output
-        kept, limit = self._kept, self._tools.logs.limits.total_bytes
-        keep = None if kept is None else kept.keep(self.name, self.log.path, limit, output.pipe)
+        keep = None
+        if self._kept is not None:
+            limit = self._tools.logs.limits.total_bytes
+            keep = self._kept.keep(self.name, self.log.path, limit, output.pipe)
         try:
             self._start = start = self._processes.launch(
                 command.argv,
@@ -245,23 +245,19 @@ class Container:
                 output.write_fd,
                 directories=made,
                 keep=keep,
-                on_exit=self._on_exit(),
+                on_exit=self._process_ended,
             )
         except KatibError as error:
             self._fail(error)
             return
         finally:
             output.handed_over()
-        self._timer = self._loop.call_later(ANSWER_SECONDS, lambda: self._give_up(start))
-        start.answer.add_done_callback(lambda _: self._loop.call_soon(lambda: self._answered(start)))
+        self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
+        start.answer.add_done_callback(lambda _: self._loop.call_soon(partial(self._answered, start)))
 
-    def _on_exit(self, ended: float | None = None) -> Callable[[ProcessHandle, Exit], None]:
-        """Return a callback for the end of a process.
-
-        Args:
-            ended: When it ended, if it has; on the monotonic clock.
-        """
-        return lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_, ended))
+    def _process_ended(self, _handle: ProcessHandle, exit_: Exit, at: float | None = None) -> None:
+        """Take the end of a process, from any thread; on the monotonic clock when it was, None: now."""
+        self._loop.call_soon(partial(self._exited, exit_, at))
 
     def _give_up(self, start: Start) -> None:
         if start.answer.cancel():
@@ -303,7 +299,7 @@ class Container:
         if self._start is not None:  # the end of a short process was reported before its start
             self._answered(self._start)
         if exit_.remains and self._handle is not None:
-            self._remains.append(self._handle)
+            self.remains.append(self._handle)
         self._handle = None
         self._ended = self._clock.monotonic() if ended is None else ended
         text, out_of_memory = str(exit_), False
@@ -311,7 +307,7 @@ class Container:
             text, out_of_memory = self._image.exit_text(exit_), self._image.ran_out_of_memory(exit_)
         self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost, out_of_memory)
         if self._output is not None:
-            self._output.finish(lambda: self._drained(exit_))
+            self._output.finish(partial(self._drained, exit_))
 
     def _drained(self, exit_: Exit) -> None:
         self._output = None
@@ -323,28 +319,22 @@ class Container:
         self._image.clear(exit_, self._conclude)
 
     def _conclude(self) -> None:
-        self.last_output = self.log.last_line() if self._has_failed() else ""
-        self.address_in_use = self._has_failed() and self.log.names_address_in_use()
-        if self._is_final():
+        has_failed = self.exit is not None and self.exit.code != 0
+        self.last_output = self.log.last_line() if has_failed else ""
+        self.address_in_use = has_failed and self.log.names_address_in_use()
+        goes_on = self.plan.restart_always or (self.plan.restart_on_failure and has_failed)
+        if self._stopping or self.failure is not None or not goes_on:
             self._end()
             return
         if self._clock.monotonic() - self._running_since >= self._tools.delays.restart_reset_seconds:
             self._forgiven = self.restarts
             self.failures = 0
-        self.failures += self._has_failed()
+        self.failures += has_failed
         if self.exit is not None:
             self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
         delay = self._tools.delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
         self._listener.container_changed()
-
-    def _is_final(self) -> bool:
-        if self._stopping or self.failure is not None:
-            return True
-        return not (self.plan.restart_always or (self.plan.restart_on_failure and self._has_failed()))
-
-    def _has_failed(self) -> bool:
-        return self.exit is not None and self.exit.code != 0
 
     def _restart(self) -> None:
         self.restarts += 1

@@ -104,7 +104,8 @@ def container_command(
     inherited = {name: value for name, value in context.inherited.items() if name not in _MARKS}
     defaults = {"PYTHONUNBUFFERED": "1"} | inherited | {"HOSTNAME": context.identity.hostname} | dict(context.ours)
     env = defaults | {name: rewriter.rewrite(value) for name, value in seen.items()}
-    env |= thread_variables(container, path, context, env)
+    if container.get("resources"):
+        env |= thread_variables(container, path, context, env)
     return ContainerCommand(
         name=container.get("name", ""),
         argv=tuple([rewriter.rewrite(expand(str(word), seen)) for word in words]),

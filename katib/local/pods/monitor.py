@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVarTuple
+
+Ts = TypeVarTuple("Ts")
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class ShieldedMonitor:
     def feed(self, data: bytes) -> None:
         """Pass a chunk on."""
         if not self._failure:
-            self._guarded(lambda: self._monitor.feed(data))
+            self._guarded(self._monitor.feed, data)
 
     def poll(self) -> None:
         """Pass it on."""
@@ -84,12 +86,12 @@ class ShieldedMonitor:
         def report(found: MonitorReport) -> None:
             done(MonitorReport(self._failure) if self._failure else found)
 
-        if not self._guarded(lambda: self._monitor.close(report)):
+        if not self._guarded(self._monitor.close, report):
             done(MonitorReport(self._failure))
 
-    def _guarded(self, call: Callable[[], None]) -> bool:
+    def _guarded(self, call: Callable[[*Ts], None], *arguments: *Ts) -> bool:
         try:
-            call()
+            call(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
             self._failure = f"reading the metrics failed: {error}"
             _log.exception("Monitor failed", extra={"pod": self._name})

@@ -5,9 +5,7 @@ It is kept small: of the template only the names and images of containers, which
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,6 @@ from katib.local.pods.records import ContainerState, Phase, PodRecord
 from katib.local.pods.references import ADDRESS, NODE
 from katib.local.pods.tokens import Request
 from katib.runtime.clock import SteadyTime
-
-RECORD_FILE = "pod.json"
-"""In the directory of a pod: what it wrote down about itself."""
 
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
@@ -108,43 +103,6 @@ def pod_metadata(plan: PodPlan) -> Json:
 def replica_of(role: str, index: int | None) -> str:
     """Return what a replica is called within its job: `worker-1`; empty for a pod that has neither role nor index."""
     return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
-
-
-def write_note(
-    plan: PodPlan,
-    processes: Sequence[Json],
-    steady: SteadyTime,
-    end: PodRecord | None = None,
-    *,
-    is_measured: bool = False,
-) -> None:
-    """Write into the directory of a pod which pod it is, what it runs, and how it ended where that is given.
-
-    Several replicas are known by it when their pods are gone with the job.
-
-    Args:
-        plan: What was decided about it.
-        processes: Those that it has started on this machine.
-        steady: Where its times were measured.
-        end: How it ended.
-        is_measured: Whether the objective metric was found in what it wrote.
-    """
-    note: Json = {
-        "name": plan.name,
-        "uid": plan.uid,
-        "role": plan.role,
-        "index": plan.index,
-        "replica": plan.replica,
-        "labels": plan.labels,
-        "containers": [container.command.name for container in plan.containers],
-        "processes": processes,
-        "inImage": any(container.image is not None for container in plan.containers),
-    }
-    if end is not None:
-        note["pod"] = pod_object(plan, end, steady)
-        note["isMeasured"] = is_measured
-    with contextlib.suppress(OSError):  # the disk is full; the pod does not need its note
-        (plan.directory / RECORD_FILE).write_text(json.dumps(note))
 
 
 def _container(plan: PodPlan, name: str) -> Json:

@@ -19,8 +19,9 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import PodPlan, write_note
+from katib.local.pods.monitor import MonitorReport, ShieldedMonitor
+from katib.local.pods.note import note_end, note_processes
+from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import OpenMonitor
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
@@ -65,7 +66,6 @@ class Pod:
         self._changed = changed
         self._on_pull = pulled
         self._containers: list[Container] = []
-        self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
         self._free_cards: tuple[str, ...] = ()
         self._ticket = ""
@@ -89,7 +89,8 @@ class Pod:
         elif not self._stopping:
             waits = partial(self.wait_for, self.plan.uid)
             self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
-            waits()
+            if self._lease is None:
+                waits()
 
     def refuse(self, cause: str) -> None:
         """Fail: it can never start on this machine."""
@@ -153,7 +154,7 @@ class Pod:
         if self._tools.tokens.capacity.gpus and not lease.gpus:
             self._free_cards = self._tools.tokens.free_gpus()
         if self.plan.role:
-            self._write_note()  # so that its peers are known by their names, whichever starts first
+            note_processes(self.plan)  # so that its peers are known by their names, whichever starts first
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
@@ -163,8 +164,8 @@ class Pod:
         for container in self._containers:
             if processes := kept.get(container.name):
                 container.take_over(processes)
-        if any(c.monitor for c in self._containers):
-            self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
+            if container.monitor is not None and self._poll_timer is None:
+                self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
         self._advance()
 
     def _container(self, plan: ContainerPlan) -> Container:
@@ -176,33 +177,38 @@ class Pod:
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
         limits, disk_full = self._tools.logs.limits, self._tools.logs.evictions.disk_full
+        is_main, labels = plan.role is Role.MAIN, self.plan.labels
+        monitor = self._make_monitor(labels, name, self.plan.directory) if is_main else None
         return Container(
             plan,
             self._tools,
             LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
-            self._open_monitor(name) if plan.role is Role.MAIN else None,
+            None if monitor is None else ShieldedMonitor(monitor, self.plan.name),
             self,
             KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
         )
-
-    def _open_monitor(self, container: str) -> Monitor | None:
-        monitor = self._make_monitor(self.plan.labels, container, self.plan.directory)
-        return None if monitor is None else ShieldedMonitor(monitor, self.plan.name)
 
     # --- what containers say ------------------------------------------------------------------------------------------
 
     def process_started(self, container: str, handle: ProcessHandle) -> None:
         """Write down what runs, for people and for cleaning up by hand."""
-        self._handles.append((container, handle))
-        self._write_note()
+        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
+        note_processes(self.plan, {"container": container, **known})
 
     def container_changed(self) -> None:
         """Do what follows from the start or the end of a process."""
         self._advance()
 
     def output_read(self) -> None:
-        """Do what follows from what a monitor has read."""
-        self._judge()
+        """End the pod when a monitor says that its trial is to be stopped early."""
+        if self._verdict or self._stopping:
+            return
+        for container in self._containers:
+            if container.monitor is not None:
+                self._verdict = self._verdict or container.monitor.verdict
+        if self._verdict:
+            self._note(verdict=self._verdict)
+            self.stop()
 
     def pulled(self, news: PullNews) -> None:
         """Pass on that an image has to be fetched, or that this has ended."""
@@ -264,7 +270,9 @@ class Pod:
             self._poll_timer.cancel()
         containers, self._containers = self._containers, []
         if containers or self._lease is None:
-            self._kill_remains(containers)
+            remains = [handle for container in containers for handle in container.remains]
+            killed = [self._tools.processes.kill_tree(handle) for handle in remains] if remains else []
+            self._when_all(killed, partial(self._close_monitors, containers))
 
     def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
@@ -274,10 +282,6 @@ class Pod:
                 container.monitor.hasten()
             container.signal(signal.SIGTERM)
 
-    def _kill_remains(self, containers: list[Container]) -> None:
-        futures = [future for container in containers for future in container.kill_remains()]
-        self._when_all(futures, partial(self._close_monitors, containers))
-
     def _close_monitors(self, containers: list[Container]) -> None:
         if self._evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
@@ -286,12 +290,12 @@ class Pod:
         self.is_storing = True
         self._changed()
         closed: list[Future[MonitorReport]] = []
-        for monitor in (c.monitor for c in containers if c.monitor is not None):
-            monitor.poll()
-            future: Future[MonitorReport] = Future()
-            closed.append(future)
-            monitor.close(future.set_result)
-        self._when_all(closed, lambda: self._conclude(containers, [f.result().explanation for f in closed]))
+        for container in containers:
+            if container.monitor is not None:
+                container.monitor.poll()
+                closed.append(Future())
+                container.monitor.close(closed[-1].set_result)
+        self._when_all(closed, partial(self._conclude, containers, closed))
 
     def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
         """Call `then` on the loop once all futures are done, at once when they are."""
@@ -300,22 +304,28 @@ class Pod:
             then()
             return
         rest = waiting[1:]
-        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(rest, then)))
+        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(partial(self._when_all, rest, then)))
 
-    def _conclude(self, containers: list[Container], explanations: list[str]) -> None:
-        monitors = [c.monitor for c in containers if c.monitor is not None]
-        self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
-        self._explanations = list(filter(None, explanations))
-        ends = [_succeeded(c) for c in containers if c.plan.role is Role.MAIN]
-        failures = [c.failure for c in containers if c.failure is not None]
-        outputs = [c.last_output for c in containers if c.exit is not None and c.exit.code != 0]
+    def _conclude(self, containers: list[Container], reports: list[Future[MonitorReport]]) -> None:
+        self._explanations = [text for report in reports if (text := report.result().explanation)]
+        ends: list[bool] = []  # of main containers: whether they succeeded
+        failure: KatibError | None = None
+        failed: Container | None = None
+        for container in containers:
+            if container.monitor is not None:
+                self._verdict = self._verdict or container.monitor.verdict
+            if container.plan.role is Role.MAIN:
+                ends.append(_succeeded(container))
+            failure = failure or container.failure
+            if container.exit is not None and container.exit.code:
+                failed = failed or container
         message = self._message(containers)
         self._finish(
             Phase.SUCCEEDED if ends and all(ends) and not self._evicted else Phase.FAILED,
             self._evicted or message,
-            last_output=outputs[0] if outputs else "",
-            cannot_start=message if failures and isinstance(failures[0], SpawnError) else "",
-            is_measured=bool(monitors) and not self._explanations,
+            last_output="" if failed is None else failed.last_output,
+            cannot_start=message if isinstance(failure, SpawnError) else "",
+            is_measured=bool(reports) and not self._explanations,
         )
 
     def _finish(
@@ -335,7 +345,7 @@ class Pod:
             "finished_at": self._tools.steady.now(),
         }
         if self.plan.role or self.plan.replica:
-            self._write_note(replace(self.record, **changes), is_measured=is_measured)
+            note_end(self.plan, replace(self.record, **changes), self._tools.steady, is_measured=is_measured)
         self._note(**changes)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
@@ -344,17 +354,8 @@ class Pod:
         for container in self._containers:
             if container.monitor is not None and container.is_running:
                 container.monitor.poll()
-        self._judge()
+        self.output_read()
         self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
-
-    def _judge(self) -> None:
-        """End the pod when a monitor says that its trial is to be stopped early."""
-        if self._verdict or self._stopping:
-            return
-        self._verdict = next((c.monitor.verdict for c in self._containers if c.monitor and c.monitor.verdict), "")
-        if self._verdict:
-            self._note(verdict=self._verdict)
-            self.stop()
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
@@ -415,13 +416,6 @@ class Pod:
             waiting, self._when_started = self._when_started, []
             for then in waiting:
                 then()
-
-    def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
-        """Write down which pod it is, what it runs, and how it ended where that is given."""
-        processes = [
-            {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
-        ]
-        write_note(self.plan, processes, self._tools.steady, end, is_measured=is_measured)
 
 
 def _succeeded(container: Container) -> bool:

@@ -103,17 +103,19 @@ class Request:
     @classmethod
     def of_template(cls, template: Object) -> Request:
         """Return what a pod template asks for: the larger of its containers together and its largest init container."""
-        spec = template.get("spec", {})
-        init = spec.get("initContainers") or []
+        spec, share = template.get("spec", {}), share_of(template)
+        init, mains = spec.get("initContainers") or [], spec.get("containers") or []
+        if not any(container.get("resources") for container in (*init, *mains)):
+            return cls(share=share)
         sidecars = [c for c in init if c.get("restartPolicy") == "Always"]
-        together = [_requested(c) for c in (*(spec.get("containers") or []), *sidecars)]
+        together = [_requested(c) for c in (*mains, *sidecars)]
         one_by_one = [_requested(c) for c in init if c not in sidecars]
         total = sum(together, cls())
         return cls(
             max([total.cpu, *(r.cpu for r in one_by_one)]),
             max([total.memory, *(r.memory for r in one_by_one)]),
             max([total.gpus, *(r.gpus for r in one_by_one)]),
-            share_of(template),
+            share,
         )
 
     def excess_over(self, capacity: Capacity) -> str:

@@ -57,13 +57,18 @@ class Volumes:
             except OSError as error:
                 raise UnavailableError(f"{path}: cannot write {target}: {error.strerror}") from error
 
-    def mounted(self, container: Mapping[str, Any], path: str) -> dict[str, Path]:
+    def mounted(self, container: Mapping[str, Any], path: str) -> tuple[dict[str, Path], tuple[Path, ...]]:
         """Return the directories of the volumes that a container mounts, by the paths that it knows them by.
+
+        And those among them that are not the pod's own. They must exist when the container starts, but we do not even
+        look at them: their file system may be one that does not answer. The process that becomes the container makes
+        them.
 
         Raises:
             InvalidError: It mounts a volume that the pod does not have.
         """
         directories: dict[str, Path] = {}
+        outside: list[Path] = []
         for position, mount in enumerate(container.get("volumeMounts") or ()):
             name = mount.get("name", "")
             if name not in self._directories:
@@ -71,18 +76,11 @@ class Volumes:
                 cause = f'the pod has no volume "{name}"'
                 raise invalid(where, cause, "add it to volumes", "volume-unknown")
             directories[mount["mountPath"]] = directory = self._directories[name] / mount.get("subPath", "")
-            if name not in self._outside and not directory.exists():
+            if name in self._outside:
+                outside.append(directory)
+            elif not directory.exists():
                 directory.mkdir(parents=True)
-        return directories
-
-    def outside(self, container: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Return the directories among them that are not the pod's own.
-
-        They must exist when the container starts, but we do not even look at them: their file system may be one
-        that does not answer. The process that becomes the container makes them.
-        """
-        mounts = container.get("volumeMounts") or ()
-        return tuple(self._directories[m["name"]] / m.get("subPath", "") for m in mounts if m["name"] in self._outside)
+        return directories, tuple(outside)
 
     def _create(self, volume: Mapping[str, Any], path: str, target: Path) -> Path:
         if host := volume.get("hostPath"):

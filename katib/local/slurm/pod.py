@@ -26,7 +26,8 @@ from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import PodPlan, write_note
+from katib.local.pods.note import note_end, note_processes
+from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import PodListener
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
@@ -146,7 +147,7 @@ class SlurmPod:
             self._tools.scheduler.end(submission)
             return
         if self.plan.role:
-            write_note(self.plan, [], self._tools.steady)
+            note_processes(self.plan)
         self.look()
 
     def stop(self, grace_seconds: float | None = None) -> None:
@@ -345,7 +346,7 @@ class SlurmPod:
             **changes,
         }
         if self.plan.role or self.plan.replica:
-            write_note(self.plan, [], self._tools.steady, replace(self.record, **end), is_measured=is_measured)
+            note_end(self.plan, replace(self.record, **end), self._tools.steady, is_measured=is_measured)
         self._note(**end)
 
     # --- what is known ------------------------------------------------------------------------------------------------

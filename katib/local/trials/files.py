@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import re
@@ -22,7 +21,8 @@ from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
-from katib.local.pods.objects import RECORD_FILE, replica_of
+from katib.local.pods.note import read_note
+from katib.local.pods.objects import replica_of
 from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
 from katib.tuning.ports import TimedLines
@@ -115,8 +115,9 @@ class TrialFiles:
         """Return what pods wrote down about themselves, the oldest first, each with its directory."""
         key = key_of(trial)
         with contextlib.suppress(FileNotFoundError):  # what an earlier try left is being removed
-            directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
-            return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+            directories = [path for path in self.directory(key).glob("*/") if path.is_dir()]
+            pods = [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+            return [pod for pod in pods if pod is not None]
         return []
 
     def read(
@@ -219,7 +220,7 @@ class TrialFiles:
         if path is None:
             return "", False
         try:
-            note = json.loads((path.parent / RECORD_FILE).read_text())
+            note = read_note(path.parent)
             if note.get("inImage"):
                 return "", True
             found = (str(p["program"]) for p in reversed(note["processes"]) if p["container"] == container)
@@ -376,14 +377,17 @@ def _modified_at(path: Path) -> float:
     return 0.0
 
 
-def _has_begun(directory: Path) -> bool:
-    return (directory / RECORD_FILE).exists() or any(directory.glob("*.log"))
+def _noted_pod(directory: Path, trial: Key) -> Object | None:
+    """Return what is known of a pod from its directory; labels are absent where they were not written down.
 
-
-def _noted_pod(directory: Path, trial: Key) -> Object:
-    """Return what is known of a pod from its directory; labels are absent where they were not written down."""
+    It is None while the pod has not begun.
+    """
+    note: Json = {}
+    with contextlib.suppress(OSError, ValueError):
+        note = read_note(directory)
+    if not note.keys() & {"processes", "pod"} and not any(directory.glob("*.log")):
+        return None
     try:
-        note = json.loads((directory / RECORD_FILE).read_text())
         metadata: dict[str, Any] = {"name": str(note["name"]), "namespace": trial.namespace}
         replica = replica_of(note.get("role") or "", note.get("index"))
         if "labels" in note:
@@ -394,7 +398,7 @@ def _noted_pod(directory: Path, trial: Key) -> Object:
         known = {**ended.get("metadata", {}), **metadata}
         if started := (ended.get("status") or {}).get("startTime"):
             known["creationTimestamp"] = started
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (LookupError, TypeError, AttributeError):
         return {"metadata": {"name": directory.name}, "directory": str(directory)}
     kept = {name: note.get(name) for name in _NOTES}
     return {**ended, **kept, "metadata": known, "directory": str(directory)}

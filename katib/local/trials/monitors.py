@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import MetricLog
@@ -36,10 +36,13 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
+_IN_FILES = frozenset({CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM})
 _LASTING = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE})
 
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
+
+S = TypeVar("S", bound=Evidence)
 
 _log = logging.getLogger(__name__)
 
@@ -119,8 +122,12 @@ class TrialMonitors:
         """
         if (trial := self._trial_of(job)) is None:
             return PodCollection(NO_VARIABLES, {})
+        variables, kind = self._variables(trial), trial.spec.metrics_collector.kind
+        if kind not in _IN_FILES:
+            return PodCollection(variables, {})
         rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
-        return PodCollection(self._variables(trial), rewrites, _companions(trial, pod_labels))
+        companions = _companions(trial, pod_labels) if kind == CollectorKind.CUSTOM else ()
+        return PodCollection(variables, rewrites, companions)
 
     def _variables(self, trial: Trial) -> Mapping[str, str]:
         """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
@@ -153,11 +160,11 @@ class TrialMonitors:
         self._followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
             output = Output(self._parser(trial, trial.spec.objective))
-            return OutputMonitor(self._readings(trial, output), output)
+            return OutputMonitor(output, self._readings(trial, trial.spec.objective, output))
         source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
         if source is None:
             return None
-        return SourceMonitor(self._readings(trial, source), source)
+        return SourceMonitor(source, self._readings(trial, trial.spec.objective, source))
 
     def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
         """Return what is polled beside the output; None for what the monitor leaves to others."""
@@ -254,9 +261,8 @@ class TrialMonitors:
     def _parser(self, trial: Trial, objective: ObjectiveSpec) -> Parser:
         return output_parser(objective, trial.spec.metrics_collector, trial.spec.early_stopping_rules)
 
-    def _readings(self, trial: Trial, evidence: Evidence) -> TrialReadings:
-        assert trial.spec.objective is not None
-        collector = collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
+    def _readings(self, trial: Trial, objective: ObjectiveSpec, evidence: Evidence) -> TrialReadings:
+        collector = collector_for(objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
         reached = self._reached.pop(trial.name, None)
         rewind = None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name))
         return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
@@ -284,9 +290,7 @@ def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
 def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
     """Return the collector that the user brings, for a primary pod."""
     collector = trial.spec.metrics_collector.collector
-    if collector is None or collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
-        return ()
-    if not _is_primary(trial, pod_labels):
+    if collector is None or not collector.custom_collector or not _is_primary(trial, pod_labels):
         return ()
     return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
@@ -298,15 +302,12 @@ def _path(trial: Trial) -> str:
 
 
 def _directory(trial: Trial) -> str:
-    """Return the directory that the template knows metrics to be in; empty when they are not in files."""
-    kind, path = trial.spec.metrics_collector.kind, _path(trial)
+    """Return the directory that the template knows metrics to be in; empty when it names none."""
     source = trial.spec.metrics_collector.source
-    if not path or kind not in {CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM}:
+    place = None if source is None else source.file_system_path
+    if place is None or not place.path:
         return ""
-    assert source is not None
-    assert source.file_system_path is not None
-    is_directory = source.file_system_path.kind == FileSystemKind.DIRECTORY
-    return path if is_directory else str(Path(path).parent)
+    return place.path if place.kind == FileSystemKind.DIRECTORY else str(Path(place.path).parent)
 
 
 @dataclass(slots=True)
@@ -336,10 +337,10 @@ class Rewind:
                 _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
 
 
-class TrialReadings:
+class TrialReadings(NamedTuple):
     """What becomes of the readings of a trial that a monitor finds.
 
-    Args:
+    Attributes:
         trial: Whose readings these are.
         collector: Counts them.
         reporter: Stores them.
@@ -348,59 +349,42 @@ class TrialReadings:
         rewind: What is done before the first ones of a run that goes on; None: it begins.
     """
 
-    def __init__(
-        self,
-        trial: Trial,
-        collector: Collector,
-        reporter: Reporter,
-        events: EventRecorder,
-        stored: StoredReadings | None = None,
-        rewind: Rewind | None = None,
-    ) -> None:
-        self.trial = trial
-        self._rewind = rewind
-        self._collector = collector
-        self._reporter = reporter
-        self._events = events
-        self._stored = stored
-
-    @property
-    def backlogged(self) -> bool:
-        """Whether storing is behind."""
-        return self._reporter.backlogged
-
-    @property
-    def verdict(self) -> str:
-        """Why the trial is to be stopped early."""
-        return self._collector.verdict
+    trial: Trial
+    collector: Collector
+    reporter: Reporter
+    events: EventRecorder
+    stored: StoredReadings | None = None
+    rewind: Rewind | None = None
 
     def report(self, readings: list[MetricLog]) -> None:
         """Count readings, and have those stored that are not stored yet."""
-        taken = self._collector.take(readings)
-        if self._rewind is not None:
-            self._rewind.before(taken)
-        if self._stored is not None:
-            taken = self._stored.without(readings, taken)
-        self._reporter.report(self.trial.name, taken)
+        taken = self.collector.take(readings)
+        if self.rewind is not None:
+            self.rewind.before(taken)
+        if self.stored is not None:
+            taken = self.stored.without(readings, taken)
+        self.reporter.report(self.trial.name, taken)
 
     def end(self, problem: str, done: Callable[[MonitorReport], None]) -> None:
         """Say what was not found, and call back when all is stored."""
-        explanation = self._collector.explanation()
+        explanation = self.collector.explanation()
         report = MonitorReport("; ".join(filter(None, (explanation, problem))))
-        missing = "; ".join(filter(None, (self._collector.missing_metrics(), problem)))
+        missing = "; ".join(filter(None, (self.collector.missing_metrics(), problem)))
         if missing and not explanation:
-            self._events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
-        self._reporter.flush(self.trial.name, lambda: done(report))
+            self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
+        self.reporter.flush(self.trial.name, partial(done, report))
 
 
-class _TrialMonitor:
-    """What every monitor of a trial passes on.
+class _TrialMonitor(Generic[S]):
+    """What every monitor of a trial has.
 
     Args:
-        readings: Takes what it finds.
+        source: Where it finds readings.
+        readings: Takes them.
     """
 
-    def __init__(self, readings: TrialReadings) -> None:
+    def __init__(self, source: S, readings: TrialReadings) -> None:
+        self._source = source
         self._readings = readings
         self._report = readings.report
         self._end = readings.end
@@ -408,24 +392,20 @@ class _TrialMonitor:
     @property
     def backlogged(self) -> bool:
         """Whether storing is behind."""
-        return self._readings.backlogged
+        return self._readings.reporter.backlogged
 
     @property
     def verdict(self) -> str:
         """Why the trial is to be stopped early."""
-        return self._readings.verdict
+        return self._readings.collector.verdict
 
 
-class OutputMonitor(_TrialMonitor):
+class OutputMonitor(_TrialMonitor[Output]):
     """Reads the output of a container."""
-
-    def __init__(self, readings: TrialReadings, output: Output) -> None:
-        super().__init__(readings)
-        self._output = output
 
     def feed(self, data: bytes) -> None:
         """Read a chunk of output."""
-        self._report(self._output.feed(data))
+        self._report(self._source.feed(data))
 
     def poll(self) -> None:
         """Output comes by itself."""
@@ -435,16 +415,12 @@ class OutputMonitor(_TrialMonitor):
 
     def close(self, done: Callable[[MonitorReport], None]) -> None:
         """Read the rest and call back when all is stored."""
-        self._report(self._output.finish())
+        self._report(self._source.finish())
         self._end("", done)
 
 
-class SourceMonitor(_TrialMonitor):
+class SourceMonitor(_TrialMonitor[Source]):
     """Reads what a container writes or offers beside its output."""
-
-    def __init__(self, readings: TrialReadings, source: Source) -> None:
-        super().__init__(readings)
-        self._source = source
 
     def feed(self, data: bytes) -> None:
         """Leave the output alone."""

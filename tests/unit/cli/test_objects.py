@@ -408,7 +408,7 @@ def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Kati
 
 
 def test_a_writing_command_needs_a_server(katib: Katib) -> None:
-    result = katib("delete", "demo")
+    result = katib("stop", "demo")
 
     assert result.code == 1
     assert result.err == (

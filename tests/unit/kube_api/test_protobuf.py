@@ -24,7 +24,7 @@ def body(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"k8s\x00" + field(1, header) + field(2, raw) + field(3, b"") + field(4, b"")
 
 
-META = field(1, field(1, b"one") + field(2, b"") + field(8, b"\x08\x00"))
+META = field(1, field(1, b"one") + field(2, b"") + field(7, 0) + field(8, b"\x08\x00"))
 
 
 @pytest.mark.parametrize(

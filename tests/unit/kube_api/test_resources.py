@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from katib.kube_api.openapi import swagger
+from katib.kube_api.openapi import Descriptions
 from katib.kube_api.resources import RESOURCES, by_path
 from katib.local.engine import STATUS_KINDS
 from katib.local.jobs.kinds import job_kinds
@@ -20,7 +20,7 @@ def test_a_status_is_written_apart_where_the_store_keeps_it_apart() -> None:
 
 
 def test_every_resource_has_a_path_of_its_own_and_a_description() -> None:
-    kinds = [entry for schema in swagger()["definitions"].values() for entry in schema.get(GVK, ())]
+    kinds = [entry for schema in Descriptions({}).swagger["definitions"].values() for entry in schema.get(GVK, ())]
 
     assert len(by_path(RESOURCES)) == len(RESOURCES)
     assert len(kinds) == len(RESOURCES)

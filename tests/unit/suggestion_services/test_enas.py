@@ -93,12 +93,12 @@ def test_an_operation_that_is_rewarded_becomes_frequent(*, maximize: bool) -> No
         return sign * share_of_first_operation([point])
 
     with served_here("enas") as service:
-        before = share_of_first_operation(service.ask(experiment, count=300, first=1000))
+        before = share_of_first_operation(service.ask(experiment, count=100, first=1000))
         points: list[Assignments] = []
         for _ in range(20):
             points += service.ask(experiment, trials, count=2)
             trials = ended(points, reward)
-        after = share_of_first_operation(service.ask(experiment, trials, count=300, first=1000))
+        after = share_of_first_operation(service.ask(experiment, trials, count=100, first=1000))
 
     assert abs(before - 0.5) < 0.1
     assert after > 0.8

@@ -71,9 +71,9 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
         template=template,
         path=TEMPLATE_PATH,
         labels={**owner, **marks},
-        annotations={**marks, **_failure_annotations(start)},
+        annotations={**marks, **(_failure_annotations(start) if start.details else {})},
         hostname="" if index is None else stem,
-        variables=dict.fromkeys(container_names(template, init=True), variables),
+        variables=dict.fromkeys(container_names(template, init=True), variables) if variables else {},
         restarts_on_failure=JobSpec.of(job).restarts_on_failure,
     )
 

@@ -14,7 +14,7 @@ JOB_SET_SPEC: Final[Structure] = structure(
     boolean="suspend",
     any="volumeClaimPolicies",
     replicatedJobs=[
-        structure(text="name groupName", integer="replicas", any="template", dependsOn=[structure(text="name status")])
+        structure(text="name groupName", integer="replicas", job="template", dependsOn=[structure(text="name status")])
     ],
     network=structure(text="subdomain", boolean="enableDNSHostnames publishNotReadyAddresses"),
     successPolicy=structure(text="operator", texts="targetReplicatedJobs"),

@@ -12,7 +12,7 @@ from katib.local.findings import Part
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.spec import OPERATOR
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.structure import check_structure, structure
+from katib.local.jobs.structure import ANY_NAME, Structure, check_structure, structure
 from katib.templates import has_placeholder
 
 MAX_LABEL: Final = 63
@@ -23,14 +23,14 @@ _RUN_POLICY: Final = structure(
     map="schedulingPolicy",
     boolean="suspend",
 )
-_REPLICA: Final = structure(integer="replicas", text="restartPolicy", map="template")
+_REPLICA: Final = structure(integer="replicas", text="restartPolicy", pod="template")
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def check_training_job(kind: TrainingKind, job: Part) -> None:
     """Check a training job but for what is inside its pod templates."""
-    own = structure(map=kind.replicas_field, runPolicy=_RUN_POLICY, **kind.fields)
-    check_structure(job, structure(text="apiVersion kind", map="metadata status", spec=own), kind.kind.kind)
+    whole = structure(text="apiVersion kind", map="metadata status", spec=spec_structure(kind))
+    check_structure(job, whole, kind.kind.kind)
     name, spec = job["metadata.name"], job["spec"]
     if name.text and not _NAME.fullmatch(name.text):
         name.error(*_name_cause(name.text, kind.kind.kind), "replica-name")
@@ -42,6 +42,11 @@ def check_training_job(kind: TrainingKind, job: Part) -> None:
             why = f"without runPolicy.backoffLimit a cluster tries forever; here {UNLIMITED_FAILURES} failures in a row"
             replica["restartPolicy"].notice(f"{why} of a replica end the job")
     kind.check(spec)
+
+
+def spec_structure(kind: type[TrainingKind] | TrainingKind) -> Structure:
+    """Return the structure of the spec of a kind."""
+    return {kind.replicas_field: {ANY_NAME: _REPLICA}, "runPolicy": _RUN_POLICY, **kind.fields}
 
 
 def replicas_of(kind: TrainingKind, spec: Part) -> dict[str, Part]:

@@ -29,7 +29,6 @@ def test_a_job_with_roles_has_a_network_of_its_own() -> None:
     ("kind", "template", "images", "needs_machine"),
     [
         pytest.param(JOB, ALONE, PODMAN, False, id="pods that do not know each other"),
-        pytest.param(ROLES, ALONE, None, False, id="processes"),
         pytest.param(ROLES, ALONE, PODMAN, True, id="metrics by an address of this machine"),
         pytest.param(ROLES, CROWDED, PODMAN, False, id="containers side by side"),
         pytest.param(ROLES, WITH_SIDECAR, PODMAN, False, id="a sidecar"),
@@ -38,7 +37,7 @@ def test_a_job_with_roles_has_a_network_of_its_own() -> None:
     ],
 )
 def test_all_others_are_on_the_network_of_the_machine(
-    kind: Kind, template: dict[str, Any], images: Runtime | None, needs_machine: bool
+    kind: Kind, template: dict[str, Any], images: Runtime, needs_machine: bool
 ) -> None:
     assert network_of(DEMO, kind, [template], images, needs_machine=needs_machine) == HOST_NETWORK
 

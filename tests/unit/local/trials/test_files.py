@@ -16,7 +16,12 @@ from katib.api.types import Trial
 from katib.errors import InvalidError, NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
+from katib.local.pods.note import begin_note, note_end, note_processes
+from katib.local.pods.objects import PodPlan
+from katib.local.pods.records import Phase, PodRecord
+from katib.local.pods.tokens import Request
 from katib.local.trials.files import TrialFiles
+from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.objects import Key
 from katib.tuning.ports import TimedLines
 from tests.support.tuning import condition, make_trial, patched
@@ -200,6 +205,32 @@ def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -
     (path.parent / "pod.json").write_text(json.dumps(note))
 
     assert files.program(OF_MAIN) == ("/usr/bin/python3", False)
+
+
+def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_itself_only(files: TrialFiles) -> None:
+    """An earlier version wrote the first line, without an end of line."""
+    path = write(files, b"x")
+    plan = PodPlan("demo-1-a", 1, "u", {}, path.parent, (), 30.0, Request(), role="Worker")
+    first = {"container": "main", "pid": 1, "startTime": 2, "program": "/bin/old"}
+    (path.parent / "pod.json").write_text(json.dumps({"name": "demo-1-a", "labels": {}, "processes": [first]}))
+    note_processes(plan, {**first, "program": "/bin/new"})
+    with (path.parent / "pod.json").open("a") as file:
+        file.write('\n{"processes": [{"cont')
+    note_end(plan, PodRecord("demo-1-a", 1, Phase.FAILED), SteadyTime(SystemClock()), is_measured=True)
+
+    assert files.program(OF_MAIN) == ("/bin/new", False)
+    assert [pod["status"]["phase"] for pod in files.past_pods(OF_MAIN)] == ["Failed"]
+
+
+def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialFiles) -> None:
+    plan = PodPlan("demo-1-a", 1, "u", {}, files.directory(TRIAL) / "a", (), 30.0, Request(), role="Worker")
+    begin_note(plan, "job")
+    waiting = files.tail(OF_MAIN, 1, "worker-1")
+    note_processes(plan)
+
+    assert waiting == ()
+    with pytest.raises(NotFoundError, match="worker-2"):
+        files.read(OF_MAIN, replica="worker-2")
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
