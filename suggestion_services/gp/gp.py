@@ -50,6 +50,7 @@ from suggestion_services.gp.transfer import (
     Source,
     fit_guided,
     learned_words,
+    most_own,
 )
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
@@ -101,7 +102,7 @@ class GaussianProcess(Algorithm):
         self._reader = Reader(problem, self._encoding)
         self._sources: dict[str, _Source] = {}
         self._weights: dict[str, float] = {}
-        self._ignores_earlier = False
+        self._ignores_earlier = self._has_enough = False
         self._cost_share = 0.0
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
@@ -117,6 +118,7 @@ class GaussianProcess(Algorithm):
         self._ignores_earlier = several and any(trial.is_earlier for trial in trials)
         sources = [] if several else self._read_sources(trials)
         self._weights = dict.fromkeys((source.name for source in sources), 0.0)
+        self._has_enough = len(history.known) > most_own(self._encoding.count)
         believed = list(history.pending)
         taken = history.taken
         promises: tuple[Acquisition, Acquisition | None] | None = None
@@ -141,6 +143,10 @@ class GaussianProcess(Algorithm):
             return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
         costs = f"gp weighs what a trial promises against its duration to the power of {self._cost_share:.2f}"
         learned = learned_words("gp", self._weights)
+        if learned and self._has_enough:
+            learned = (
+                f"gp learned from earlier trials of {', '.join(name or 'the file' for name in self._weights)} at first"
+            )
         return "; ".join(filter(None, (learned, costs if self._cost_share else "")))
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:

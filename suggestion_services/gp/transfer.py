@@ -41,8 +41,9 @@ from suggestion_services.gp.warping import OutcomeTransform
 
 LEAST_TRIALS = 4
 """Trials below which an experiment is no source, and ranks say nothing."""
-LEAST_OWN, _MOST_OWN = 3, 20
-"""Trials of this experiment that can tell what a source is worth; with more it has learned what it needs by itself."""
+LEAST_OWN = 3
+"""Trials of this experiment that can tell what a source is worth."""
+_MOST_OWN, _MOST_PER_PARAMETER = 10, 2  # after these it has learned what there is to learn, or is misled
 _LEAST_EVIDENCE = 3.0
 """In nats, that a guess has to gain: twenty times more probable."""
 _CERTAINTY = 1.5
@@ -164,6 +165,11 @@ class _Explained:
         return self.log_slopes - len(self.rest) * math.log(self.scale)
 
 
+def most_own(parameters: int) -> int:
+    """Return up to how many trials of an experiment its sources count."""
+    return max(_MOST_OWN, _MOST_PER_PARAMETER * parameters)
+
+
 def fit_guided(
     x: FloatArray, values: FloatArray, transform: OutcomeTransform, layout: Layout, sources: Sequence[Source]
 ) -> Learned:
@@ -171,7 +177,7 @@ def fit_guided(
     scores = transform(values)
     own = fit(x, scores, layout)
     alone = Learned(own, None, transform, [0.0] * len(sources))
-    if not sources or not LEAST_OWN <= len(values) <= _MOST_OWN:
+    if not sources or not LEAST_OWN <= len(values) <= most_own(layout.n_scales):
         return alone
     straight = replace(transform, power=1.0, mean=0.0, deviation=1.0)
     guesses = [_explain(x, values, each, sources) for each in (straight, transform)]

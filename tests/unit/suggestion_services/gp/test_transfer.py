@@ -143,12 +143,15 @@ def test_earlier_trials_of_another_scale_help_or_do_little_harm(
 def test_gp_says_from_what_it_learns_and_forgets_a_source_that_disagrees() -> None:
     known = [*earlier(bowl, "alike"), *earlier(lambda p: -bowl(p), "unlike"), *earlier(bowl, "", count=5)]
     algorithm = algorithm_for("gp", PARAMETERS, settings={"random_state": 1})
-    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=8)
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=11)
 
-    texts(algorithm, [*known, *own], first=8)
+    texts(algorithm, [*known, *own[:8]], first=8)
 
     assert algorithm.explain().startswith("gp learns from earlier trials of alike (")
     assert ", unlike (0%), the file (" in algorithm.explain()
+    (next_one,) = texts(algorithm, [*known, *own], first=11)
+    assert algorithm.explain() == "gp learned from earlier trials of alike, unlike, the file at first"
+    assert [next_one] == texts(algorithm_for("gp", PARAMETERS, settings={"random_state": 1}), own, first=11)
 
 
 def test_a_source_that_explains_the_first_points_chooses_the_next_and_others_cost_nothing() -> None:
