@@ -37,7 +37,8 @@ class UncollectedTrials:
         """Return which of the trials of one experiment meet all their rules."""
         if not trials:
             return ()
-        owner = _owner_of(trials[0])
+        owners = trials[0].metadata.owner_references
+        owner = owners[0].uid if owners else trials[0].namespace
         known = self._followed.pop(owner, {})
         followed = {trial.metadata.uid: known.get(trial.metadata.uid) or _Followed(trial) for trial in trials}
         self._followed[owner] = followed
@@ -69,7 +70,3 @@ class _Followed:
         self.trial = trial
         self.rules = RuleBook(trial.spec.early_stopping_rules, name, type_)
         self.cursors: dict[str, int] = {}
-
-
-def _owner_of(trial: Trial) -> str:
-    return trial.metadata.owner_references[0].uid if trial.metadata.owner_references else trial.namespace

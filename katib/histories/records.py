@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -128,8 +128,8 @@ def history_of(source: Source, objectives: Mapping[str, str], given: Sequence[Js
         raise invalid(path, cause, "name a source with trials", "import-empty")
     renamed = _renamed(source, objectives, path)
     directions = objectives or source.objectives
-    metrics = list(dict.fromkeys(name for record in source.records for name in (*record.values, *_names(record))))
-    metrics = list(dict.fromkeys(renamed.get(name, name) for name in metrics))
+    found = [[*record.values, *(reading.name for reading in record.curve)] for record in source.records]
+    metrics = list(dict.fromkeys(renamed.get(name, name) for names in found for name in names))
     if not directions:
         remedy = f"add --minimize METRIC or --maximize METRIC, one of {', '.join(metrics) or 'none'}"
         raise invalid(path, "it does not say which metric was optimized", remedy, "import-objective")
@@ -139,7 +139,7 @@ def history_of(source: Source, objectives: Mapping[str, str], given: Sequence[Js
         raise invalid(path, cause, "name one of these", "import-objective")
     known = {entry["name"]: entry for entry in source.parameters}
     chosen = {entry["name"]: entry for entry in given}
-    names = list(chosen) or list(known) or _parameter_names(source.records)
+    names = list(chosen) or list(known) or list(dict.fromkeys(n for one in source.records for n in one.parameters))
     entries = [_entry(name, chosen.get(name, {}), known.get(name), source.records) for name in names]
     parameters = _with_conditions([entry for entry in entries if entry is not None], source.records)
     if not parameters:
@@ -178,10 +178,6 @@ def moment(seconds: float | None, default: datetime | None = None) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _names(record: Record) -> Iterator[str]:
-    return (reading.name for reading in record.curve)
-
-
 def _renamed(source: Source, objectives: Mapping[str, str], path: str) -> dict[str, str]:
     """Return what the objectives of the source are called by the user."""
     if not objectives or not source.objectives:
@@ -193,10 +189,6 @@ def _renamed(source: Source, objectives: Mapping[str, str], path: str) -> dict[s
 
 
 # --- the search space -------------------------------------------------------------------------------------------------
-
-
-def _parameter_names(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(name for record in records for name in record.parameters))
 
 
 def _entry(name: str, given: Json, known: Json | None, records: Sequence[Record]) -> Json | None:

@@ -35,7 +35,7 @@ def derived_objects(home: ObjectHome, kind: Kind, namespace: str | None) -> list
     found = _namespaces(home)
     if kind == NAMESPACE:
         return list(found.values())
-    return [_service_account(name) for name in found if namespace in (None, name)]
+    return [_header(SERVICE_ACCOUNT, "default", namespace=name) for name in found if namespace in (None, name)]
 
 
 def derived_object(home: ObjectHome, kind: Kind, key: Key) -> Object:
@@ -66,10 +66,6 @@ def _namespaces(home: ObjectHome) -> dict[str, Object]:
 def _namespace(name: str) -> Json:
     labels = {"kubernetes.io/metadata.name": name}
     return {**_header(NAMESPACE, name, labels=labels), "spec": {}, "status": {"phase": "Active"}}
-
-
-def _service_account(namespace: str) -> Json:
-    return _header(SERVICE_ACCOUNT, "default", namespace=namespace)
 
 
 def _header(kind: Kind, name: str, **metadata: Any) -> Json:

@@ -313,7 +313,9 @@ class Engine:
     @cached_property
     def _node_images(self) -> NodeImages | None:
         """What runs the images of trials on nodes of Slurm; None: they run as processes."""
-        return None if self._slurm is None else node_images(self._containers, self._slurm[0])
+        if self._slurm is None:
+            return None
+        return node_images(self._containers, self._slurm[0], is_inside=bool(os.environ.get(ALLOCATION_VARIABLE)))
 
     @cached_property
     def _slurm_gate(self) -> SlurmGate | None:

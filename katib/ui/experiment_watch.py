@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from katib.api.types import Experiment
 from katib.errors import KatibError, UnavailableError
 from katib.rest.streams import Closing
 from katib.tuning.service import TuningService
@@ -49,7 +48,8 @@ def look(service: TuningService, before: Mapping[RowKey, tuple[str, Summary]]) -
     """Return a row for each experiment with its version, and take from `before` what has not changed."""
     found: dict[RowKey, tuple[str, Summary]] = {}
     for experiment in service.experiments():
-        key, version = (experiment.namespace, experiment.name), _version(experiment)
+        key, metadata = (experiment.namespace, experiment.name), experiment.metadata
+        version = f"{metadata.uid} {metadata.resource_version}"
         known = before.get(key)
         found[key] = known if known is not None and known[0] == version else (version, experiment_summary(experiment))
     return found
@@ -164,10 +164,6 @@ class Watches:
                 pause = ALONE_SECONDS if user is None else SHARED_SECONDS
                 self._kept[user] = ExperimentWatch(service, pause, self.closing)
             return self._kept[user]
-
-
-def _version(experiment: Experiment) -> str:
-    return f"{experiment.metadata.uid} {experiment.metadata.resource_version}"
 
 
 def _differ(before: Look, after: Look) -> bool:

@@ -127,7 +127,7 @@ class Hyperband(Algorithm):
                 f"r_l {resource.largest:g} is less than eta times {least:g}, the least value of {resource.name}: "
                 f"there is nothing to halve; raise r_l to {least * resource.eta:g} or more"
             )
-            return [LiteralError(f"{_SETTINGS}.r_l", cause, "raise r_l", "halving-room")]
+            return [LiteralError(f"{_SETTINGS}.r_l", cause, f"or lower the least {resource.name}", "halving-room")]
         return ()
 
     @override

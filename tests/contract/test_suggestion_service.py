@@ -220,6 +220,8 @@ STRANGERS = {
     "of-another-service": {"i": "2", "j": "5", "d": "6.0", "c": "sgd", "x": "0.123456"},
     "outside": {"i": "99", "j": "1", "d": "3", "c": "adam", "x": "0.5"},
     "of-an-unknown-category": {"i": "1", "j": "1", "d": "3", "c": "lion", "x": "0.5"},
+    "beyond-the-resource": {"i": "1", "j": "99", "d": "3", "c": "adam", "x": "0.5"},
+    "below-the-resource": {"i": "1", "j": "-9", "d": "3", "c": "adam", "x": "0.5"},
     "incomplete": {"i": "1"},
     "empty": {},
     "no-numbers": {"i": "", "j": "one", "d": "nan", "c": "", "x": "inf"},

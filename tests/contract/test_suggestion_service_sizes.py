@@ -159,9 +159,10 @@ def test_ten_thousand_past_trials_are_taken(here: Callable[[str], Service], algo
 
 
 @pytest.mark.parametrize("algorithm", [name for name in LEARNING if name != "pbt"])  # whose members go on with theirs
-def test_trials_that_are_all_alike_are_survived(here: Callable[[str], Service], algorithm: str) -> None:
+@pytest.mark.parametrize("spread", [0, 0.009], ids=["one-point", "one-value"])
+def test_trials_that_are_all_alike_are_survived(here: Callable[[str], Service], algorithm: str, spread: float) -> None:
     experiment = experiment_of(algorithm, [a_parameter("x"), a_parameter("y")])
-    trials = [a_trial(f"t{i:03}", {"x": "0.5", "y": "0.5"}, 1.0) for i in range(100)]
+    trials = [a_trial(f"t{i:03}", {"x": str(0.05 + i * spread), "y": "0.5"}, 1.0) for i in range(100)]
 
     points = here(algorithm).ask(experiment, trials, count=3)
 

@@ -551,7 +551,11 @@ def test_a_gang_outlives_katib(
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
-def test_a_launcher_of_mpi_starts_its_processes_on_the_nodes_of_its_job(tmp_path: Path, cluster: SlurmCluster) -> None:
+@pytest.mark.parametrize("inside", [False, True], ids=["job", "step"])
+def test_a_launcher_of_mpi_starts_its_processes_on_the_nodes_of_its_job(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
     program = f"echo $OMPI_COMM_WORLD_SIZE on $SLURMD_NODENAME; [ $OMPI_COMM_WORLD_RANK != 0 ] || {LOSS}"
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "sh", "-c", program]
     waits = {"name": "mpi", "image": "x", "resources": {"requests": {"cpu": 2}}}
@@ -571,7 +575,8 @@ def test_a_launcher_of_mpi_starts_its_processes_on_the_nodes_of_its_job(tmp_path
     }
     file = tmp_path / "experiment.json"
     file.write_text(json.dumps(raw))
-    run(file, cluster, "--slurm-option", "ntasks-per-node=2")
+    done = katib("run", file, "--on", "slurm", "--slurm-option", "ntasks-per-node=2", cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
     (log,) = (tmp_path / ".katib/trials").rglob("mpi.log")
     lines = sorted(line for line in log.read_text().splitlines() if " on " in line)
     (hosts,) = (tmp_path / ".katib/trials").rglob("hostfile")
@@ -679,7 +684,7 @@ def test_images_are_run_by_what_the_cluster_has_for_them(
     assert mounted.readlink().is_relative_to(tmp_path / ".katib/trials")
 
 
-STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; echo loss=5; while :; do sleep 0.1; done"
+STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; touch began-$KATIB_TRIAL_NAME; echo loss=5"
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
@@ -687,7 +692,8 @@ def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
     tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
 ) -> None:
     variables = request.getfixturevalue("allocation") if inside else cluster.environment
-    command = f"if mkdir first; then sleep 3; {LOSS}; else {STOPPED}; fi"
+    both_began = "until set -- began-*; [ $# = 2 ]; do sleep 0.1; done"
+    command = f"if mkdir first; then {both_began}; {LOSS}; else {STOPPED}; while :; do sleep 0.1; done; fi"
     goal = {"type": "minimize", "objectiveMetricName": "loss", "goal": 1.0}
     file = write(tmp_path, command, maxTrialCount=4, parallelTrialCount=3, objective=goal)
     done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import survive
 from katib.api.types import Experiment
 from katib.local.processes.remains import EngineRecord
 from katib.rest.client import HttpTuningService
@@ -285,3 +286,14 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
     ports = {int(port) for port in (tmp_path / "ports").read_text().split()}
     assert len(ports) >= 2
     assert [port for port in ports if not is_free(port)] == []
+
+
+@pytest.mark.slow
+def test_kills_and_pauses_of_a_run_lose_no_promoted_trial_and_no_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--algorithm", "asha", "--algorithm", "pbt", "--kills", "2", "--trials", "7", "--keep"]
+
+    code = survive.main([*options, str(tmp_path)])
+
+    assert code == 0, capsys.readouterr().out

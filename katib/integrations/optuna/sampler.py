@@ -121,7 +121,7 @@ class Sampler(BaseSampler):
         with self._lock:
             texts = self._suggested(study, trial, search_space)
         return {
-            name: _value(distribution, texts[name])
+            name: distribution.to_external_repr(float(texts[name]))
             if name in texts
             else self._independent.sample_independent(study, trial, name, distribution)
             for name, distribution in search_space.items()
@@ -220,7 +220,3 @@ def _text(distribution: BaseDistribution, value: CategoricalChoiceType) -> str:
     if isinstance(distribution, CategoricalDistribution):
         return str(int(distribution.to_internal_repr(value)))
     return repr(value)
-
-
-def _value(distribution: BaseDistribution, text: str) -> Any:
-    return distribution.to_external_repr(float(text))

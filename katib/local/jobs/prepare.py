@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import AS_WRITTEN, Rewriter
+from katib.local.pods.texts import Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -223,10 +223,7 @@ def _containers(
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
-    for target in further.values():
-        target.mkdir(parents=True, exist_ok=True)
-    for target in (directory, *further.values()) if any_user else ():
-        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    _make_directories(directory, further.values(), any_user=any_user)
     trial = trial_name(job)
     ours = {
         **wanted.defaults,
@@ -265,16 +262,14 @@ def _containers(
     errors: list[FieldError] = []
     for container, path, role in _in_order(spec, spec_path, collection.companions):
         try:
-            mounts = bool(container.get("volumeMounts"))
-            mounted, outside = volumes.mounted(container, path) if mounts else ({}, ())
+            mounted, outside = volumes.mounted(container, path)
             image, start = None, workspace
             if in_images:
                 command, image = image_container(container, path, context, images, mounted)
                 if (node_images := tools.machine.node_images) is not None:
                     command, image = node_images(image, inherited, container), None
             else:
-                paths = {**further, **mounted}
-                command = container_command(container, path, context, Rewriter(paths) if paths else AS_WRITTEN)
+                command = container_command(container, path, context, Rewriter({**further, **mounted}))
                 start = _start(container, workspace, directory)
             plans.append(
                 ContainerPlan(
@@ -294,6 +289,13 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
+
+
+def _make_directories(directory: Path, further: Collection[Path], *, any_user: bool) -> None:
+    for target in further:
+        target.mkdir(parents=True, exist_ok=True)
+    for target in (directory, *further) if any_user else ():
+        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
 
 
 def _in_order(

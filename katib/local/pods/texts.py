@@ -44,9 +44,5 @@ class Rewriter:
         return self._pattern.sub(lambda match: self._directories[match.group(1)], text)
 
 
-AS_WRITTEN = Rewriter({})
-"""Replaces nothing."""
-
-
 def _normal(prefix: str) -> str:
     return prefix.rstrip("/") or "/"

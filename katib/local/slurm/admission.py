@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.types import CollectorKind, ExperimentSpec
-from katib.errors import FieldError, InvalidError, invalid
+from katib.errors import FieldError, InvalidError
 from katib.local.findings import mapping
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
@@ -53,8 +53,6 @@ class SlurmGate:
             spec: With defaults.
         """
         errors: list[FieldError] = []
-        if self._allocation and kind.kind == "MPIJob":
-            errors += not_a_step("an MPIJob", f"{path}.kind").errors
         collector = spec.metrics_collector_spec
         if collector is not None:
             errors += self._check_pushing(collector.kind)
@@ -87,12 +85,6 @@ class SlurmGate:
             requests = [Request()]
         requested = requested_options(requests[0]) if kind == _JOB else gang_options(requests)
         return (*requested, *self._options, *own)
-
-
-def not_a_step(what: str, path: str = "spec.trialTemplate") -> InvalidError:
-    """Return the error for what cannot run inside an allocation: it has steps of its own."""
-    remedy = 'run katib on a login node, or write a Job whose program is started by "srun --mpi"'
-    return invalid(path, f"{what} is not a step of an allocation", remedy, "slurm-kind")
 
 
 def _request(template: Mapping[str, Any]) -> Request:

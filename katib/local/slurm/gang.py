@@ -45,7 +45,7 @@ def launcher_options(plan: PodPlan) -> tuple[str, ...]:
     return gang_options([share] * slots)
 
 
-def launcher_script(plan: PodPlan, state_file: Path, delays: Delays) -> str:
+def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step: bool = False) -> str:
     """Return the script of a launcher of MPI, which runs on the first node of its job.
 
     Its host files have the nodes of the job, each with the number of tasks that Slurm has placed there. Implementations
@@ -55,16 +55,36 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays) -> str:
         plan: Of the launcher.
         state_file: By which it is followed.
         delays: Pauses before a container is started again.
+        is_step: Whether it is a step of an allocation, with a task for each slot: all but the first one keep a place.
     """
     files = shlex.quote(str(plan.directory / HOST_FILES))
     count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_log_of(plan)} | sort | uniq -c"
+    state = shlex.quote(str(state_file))
+    waits = f'trap "" TERM; until grep -qs "^end" {state}; do sleep 1; done; exit'
+    first = [f'[ "$SLURM_PROCID" = 0 ] || {{ {waits}; }}', *_FIRST_TASK] if is_step else []
+    count = "places" if is_step else count
     lines = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True).splitlines()
     hosts = [
         f'mkdir -p {files} && {count} | while read -r slots node; do echo "$node slots=$slots"; done >{files}/hostfile',
         f"sed 's/ slots=/:/' {files}/hostfile >{files}/hydra-hostfile",
         f"(echo '#!/bin/sh'; sed 's/.*/echo &/' {files}/hydra-hostfile) >{files}/discover_hosts.sh",
     ]
-    return "\n".join([lines[0], *hosts, *lines[1:], ""])
+    return "\n".join([lines[0], *first, *hosts, *lines[1:], ""])
+
+
+_FIRST_TASK: Final = [
+    # What starts processes finds the step as if it were a job, and starts steps within it.
+    "export SLURM_OVERLAP=1 SLURM_MEM_PER_NODE=0 SLURM_NODELIST=$SLURM_STEP_NODELIST",
+    "export SLURM_JOB_NODELIST=$SLURM_STEP_NODELIST SLURM_TASKS_PER_NODE=$SLURM_STEP_TASKS_PER_NODE",
+    "export SLURM_NNODES=$SLURM_STEP_NUM_NODES SLURM_JOB_NUM_NODES=$SLURM_STEP_NUM_NODES",
+    "unset SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_PER_TASK SLURM_MEM_PER_CPU SLURM_DISTRIBUTION SLURM_EXACT",
+    "places() {",
+    'set -- $(echo "$SLURM_TASKS_PER_NODE" | tr , "\\n" | while IFS="(x)" read -r slots _ count _; do',
+    'for _ in $(seq "${count:-1}"); do echo "$slots"; done; done)',
+    'for node in $(scontrol show hostnames "$SLURM_NODELIST"); do echo "$1 $node"; shift; done',
+    "}",
+]
+"""Begins the script of the first task of the step of a launcher."""
 
 
 def gang_options(requests: Sequence[Request]) -> tuple[str, ...]:

@@ -24,11 +24,13 @@ NodeImages = Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], Containe
 """For what is to run, our environment and the container of the template: what a node executes."""
 
 
-def node_images(choice: str, slurm: Slurm) -> NodeImages | None:
+def node_images(choice: str, slurm: Slurm, *, is_inside: bool) -> NodeImages | None:
     """Return what runs images on nodes; None: commands run with the files of the node.
 
     Args:
         choice: What the user says of containers; `auto` takes pyxis, if it is there, before Apptainer.
+        is_inside: Whether pods are steps of an allocation. The one that pyxis starts within such a step is killed with
+            it, without SIGTERM; so `auto` takes pyxis last.
         slurm: Calls Slurm, with the PATH in which Apptainer is looked for.
 
     Raises:
@@ -39,9 +41,10 @@ def node_images(choice: str, slurm: Slurm) -> NodeImages | None:
     if choice in {"podman", "docker"}:
         cause = f"--containers {choice} is for trials of this machine"
         raise TerminalError(f"{cause}; with --on slurm, write pyxis, apptainer, auto or never")
-    if choice != _APPTAINERS[0] and _has_pyxis(slurm):
-        return _of_pyxis
     program = next((name for name in _APPTAINERS if shutil.which(name, path=slurm.environment.get("PATH"))), None)
+    prefers_program = choice == "auto" and is_inside and program is not None
+    if choice != _APPTAINERS[0] and not prefers_program and _has_pyxis(slurm):
+        return _of_pyxis
     if choice == "pyxis" or program is None:
         missing = [
             *(["srun has no option --container-image (pyxis)"] if choice != _APPTAINERS[0] else []),

@@ -17,7 +17,6 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
-from katib.local.slurm.admission import not_a_step
 from katib.local.slurm.commands import Slurm, clean_environment, refused
 from katib.local.slurm.gang import (
     gang_environment,
@@ -138,11 +137,13 @@ class SlurmPods:
                 Path("/dev/null"),
             )
             files = [pod.state_file for pod in pods]
-            if first.slots and self._settings.allocation:
-                raise not_a_step("a launcher of MPI")
+            inside = bool(self._settings.allocation)
             if first.slots and len(pods) == 1:
-                requested, script = launcher_options(first), launcher_script(first, files[0], delays)
-            elif self._settings.allocation:
+                requested, script = launcher_options(first), launcher_script(first, files[0], delays, is_step=inside)
+                if inside:  # what keeps a place ends after the launcher
+                    requested = (*requested, "--wait=1", "--kill-on-bad-exit=0")
+                    script = _in_file(script, files[0].with_suffix(".sh"))
+            elif inside:
                 requested = (*requested, "--wait=0", "--kill-on-bad-exit=0")  # each pod ends for itself
                 script = _in_file(step_script(plans, files, delays), files[0].with_suffix(".sh"))
             else:

@@ -117,7 +117,7 @@ def pod_script(
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
     lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
-    lines.append(f"asked() {{ echo term >>{followed}; }}; trap asked TERM")
+    lines.append(f"asked() {{ stopping=1; echo term >>{followed}; }}; trap asked TERM")
     began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
     lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
@@ -182,6 +182,6 @@ def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays:
     first = delays.restart.pause_seconds(1)
     return [
         "pause=0",
-        f"while :; do {end}; [ $code = 0 ] && return 0; sleep $pause & wait $!",
+        f'while :; do {end}; [ $code = 0 ] && return 0; [ -z "$stopping" ] || return $code; sleep $pause & wait $!',
         f"[ $pause = 0 ] && pause={first:g} || pause=$((pause * 2)); done",
     ]

@@ -30,7 +30,7 @@ def spec(collector: str) -> ExperimentSpec:
         (JOB, "StdOut", "7", []),
         (JOB, "Push", "", ["slurm-collector"]),
         (JOB, "Custom", "7", ["slurm-collector"]),
-        (MPI, "StdOut", "7", ["slurm-kind"]),
+        (MPI, "StdOut", "7", []),
         (TORCH, "StdOut", "7", []),
     ],
 )
