@@ -416,9 +416,10 @@ class Run:
             values, found = own[-1]["values"], readings.get(name, [])
             if found != (values[: len(found)] if found and _state(trial) == "EarlyStopped" else values):
                 yield f"{name}: {len(found)} readings that are not the {len(values)} of its program"
-            summaries = {one["name"]: one for one in trial["status"]["observation"]["metrics"]}
-            if found and float(summaries["loss"]["min"]) != min(found):
-                yield f"{name}: its value is {summaries['loss']['min']}, the least reading {min(found)}"
+            metrics = trial["status"].get("observation", {}).get("metrics", ())
+            value = next((one["min"] for one in metrics if one["name"] == "loss"), "nan")
+            if found and float(value) != min(found):
+                yield f"{name}: its value is {value}, the least reading {min(found)}"
 
     def _wrong_assignments(self, trials: dict[str, dict[str, Any]]) -> Iterator[str]:
         """No point is tried twice, but where a trial goes on; each goes on with its parent's values and more epochs."""
@@ -450,8 +451,8 @@ class Run:
         folder = self.directory / ".katib" / "checkpoints" / "default" / _NAME
         kept = {path.name for path in folder.iterdir()}
         owners = [CheckpointOwner(name, _labels(trial), True, True) for name, trial in trials.items()]
-        best = self.stored("experiment", _NAME)["status"]["currentOptimalTrial"]
-        needed = trials.keys() - set(unneeded(owners)) | {best["bestTrialName"]}
+        best = self.stored("experiment", _NAME)["status"].get("currentOptimalTrial", {})
+        needed = trials.keys() - set(unneeded(owners)) | {best.get("bestTrialName", "none")}
         if kept != needed:
             yield f"checkpoints: {len(needed - kept)} missing, {len(kept - needed)} too many"
         for name in kept & needed:

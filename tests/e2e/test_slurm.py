@@ -373,7 +373,8 @@ def test_a_trial_goes_on_from_its_checkpoint_after_ctrl_c_once_or_twice(
     assert (process.returncode, done.returncode) == (130, 0), done.stdout
     if times == 1:
         assert (len(saved), "their checkpoints are kept (1)" in said) == (1, True)
-    assert [len(words_of(tmp_path / name)) for name in ("ended", "began")] == [1, 2]
+    assert words_of(tmp_path / "ended")  # the next run may ask a program again that has not ended yet
+    assert len(words_of(tmp_path / "began")) == 2
     assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
 
 

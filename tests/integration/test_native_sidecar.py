@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,12 +184,22 @@ def test_a_program_whose_collector_never_comes_ends_when_the_patience_is_over(po
     assert impatient.codes == [0]
 
 
+def heeds_sigterm(container: Container) -> bool:
+    """Return whether the process of a container has come so far that it handles SIGTERM."""
+    if container.process is None:
+        return False
+    status = Path(f"/proc/{container.process.pid}/status").read_text()
+    (handled,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(handled, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def test_a_pod_that_is_deleted_while_it_waits_ends_within_its_grace_period_and_is_no_success(pod: Pod) -> None:
     pod.database_goes()
     main = program(pod, "echo", "loss=0.5", grace_seconds=SHORT_GRACE_SECONDS)
     sidecar = collector(pod, grace_seconds=SHORT_GRACE_SECONDS)
     with running(sidecar, main) as kubelet:  # which kills nobody soon: they heed the period that they are told
         eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+        eventually(lambda: heeds_sigterm(sidecar))
         kubelet.delete()
         kubelet.wait()
 

@@ -38,7 +38,8 @@ class FakeEngine:
         data_dir: Path | None = None,
     ) -> None:
         self.service = service
-        self.chosen_trials = self.objects = self.in_slurm = None
+        self.chosen_trials = self.in_slurm = None
+        self.objects = SimpleNamespace(structures={})
         """No client of Optuna or of Kubernetes calls, and no trial runs in Slurm."""
         self._data_dir = data_dir
         self.can_leave = can_leave

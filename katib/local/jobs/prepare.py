@@ -26,8 +26,8 @@ from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
-from katib.local.pods.environment import PodContext, container_command
-from katib.local.pods.images import HOST_NETWORK
+from katib.local.pods.environment import ContainerCommand, PodContext, container_command
+from katib.local.pods.images import HOST_NETWORK, ImageRun
 from katib.local.pods.note import read_note
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
@@ -265,9 +265,7 @@ def _containers(
             mounted, outside = volumes.mounted(container, path)
             image, start = None, workspace
             if in_images:
-                command, image = image_container(container, path, context, images, mounted)
-                if (node_images := tools.machine.node_images) is not None:
-                    command, image = node_images(image, inherited, container), None
+                command, image = _in_image(container, path, context, images, mounted, tools.machine)
             else:
                 command = container_command(container, path, context, Rewriter({**further, **mounted}))
                 start = _start(container, workspace, directory)
@@ -309,6 +307,21 @@ def _in_order(
         yield container, path, Role.SIDECAR
     for i, container in enumerate(spec.get("containers") or ()):
         yield container, f"{spec_path}.containers[{i}]", Role.MAIN
+
+
+def _in_image(
+    container: Mapping[str, Any],
+    path: str,
+    context: PodContext,
+    images: PodInImages,
+    mounted: Mapping[str, Path],
+    machine: Machine,
+) -> tuple[ContainerCommand, ImageRun | None]:
+    """Return the command of a container, and its image where that is run here; on a node the command runs it."""
+    command, image = image_container(container, path, context, images, mounted)
+    if machine.node_images is None:
+        return command, image
+    return machine.node_images(image, context.inherited, container), None
 
 
 def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:
