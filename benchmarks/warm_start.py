@@ -172,9 +172,11 @@ def main() -> int:
             warm = [search(algorithm, new, seed, MOST, earlier) for seed, earlier in zip(seeds, known, strict=True)]
             without, with_them = ([evaluations_to(goal, t) for t in some] for some in (cold, warm))
             ratio = statistics.median(with_them) / statistics.median(without)
+            mean = statistics.geometric_mean(b / a for a, b in zip(without, with_them, strict=True))
             most = 0.5 if alike else 1.05
             print(
-                f"{algorithm:4} {name:28} without {without}, with {with_them}: {ratio:.2f} "
+                f"{algorithm:4} {name:28} without {without}, with {with_them}: {ratio:.2f}, "
+                f"geometric mean of pairs {mean:.2f} "
                 f"(target {most}){'' if ratio <= most else ' MISSED'}; "
                 f"best {statistics.median(min(t.objective for t in s) for s in cold):.4g} and "
                 f"{statistics.median(min(t.objective for t in s) for s in warm):.4g}",

@@ -7,8 +7,9 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    keeps the constraints, how far they are broken takes the place of the value;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
    where the trials ask for it (`likelihood`, `model`);
-4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); one that ranks the first
-   points better than chance has one point of the design for what it would try next, and nothing is lost to others;
+4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); once they make the trials
+   more probable they choose, also in place of the design, but for points beside those that were tried (`_chosen`). No
+   trial is spent to ask them, and beside others the search is what it would be without them;
 5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
    with the largest log expected improvement is sought (`acquisition`, `search`), for its duration if wanted (`cost`).
 
@@ -25,6 +26,7 @@ names those of its own part. Where trials are many, the model is made of a subse
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -39,10 +41,17 @@ from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
 from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import Model, fit, subset
+from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import Search, is_among, trust_region
-from suggestion_services.gp.transfer import LEAST_TRIALS, concordance, fit_guided, learned_words, weighed
+from suggestion_services.gp.transfer import (
+    LEAST_OWN,
+    LEAST_TRIALS,
+    Source,
+    fit_guided,
+    learned_words,
+    most_own,
+)
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
 _LEAST_MEASURED = 2  # values that the model wants
@@ -53,6 +62,7 @@ _MOST_FITS = 20  # the same with several objectives, each of which has a model o
 _ENUMERATED = 2000  # a space with no more points is looked at as a whole
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
+_TRIED_ENOUGH = ((0.02, 1), (0.1, 5))  # distances within which so many trials say more than a source
 _MOST_SOURCES = 10  # earlier experiments that are learned from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
 _REACH = 0.05  # of running trials, in length scales: nearer points say little of anything else
@@ -71,19 +81,16 @@ class _Source:
     def __init__(self, name: str, trials: Sequence[PastTrial], history: History, layout: Layout) -> None:
         self.name, self.trials, self.history = name, trials, history
         self._layout = layout
-        self._model: Model | None = None
+        self._known: Source | None = None
 
-    def model(self, encoding: Encoding) -> Model:
-        """Return the model of its scores."""
-        if self._model is None:
+    def known(self, encoding: Encoding) -> Source:
+        """Return what it knows."""
+        if self._known is None:
             rows, scores = self.history.known, self.history.scores
             kept = subset(rows, scores, _MOST_OF_SOURCE)
-            self._model = fit(encoding.columns(rows[kept]), scores[kept], self._layout)
-        return self._model
-
-    def promise(self, encoding: Encoding) -> Acquisition:
-        """Return what points promise to that experiment, as if it went on."""
-        return Acquisition(self.model(encoding), float(self.history.scores.min()))
+            model = fit(encoding.columns(rows[kept]), scores[kept], self._layout)
+            self._known = Source(model, self.history.minimized[kept])
+        return self._known
 
 
 class GaussianProcess(Algorithm):
@@ -95,7 +102,7 @@ class GaussianProcess(Algorithm):
         self._reader = Reader(problem, self._encoding)
         self._sources: dict[str, _Source] = {}
         self._weights: dict[str, float] = {}
-        self._ignores_earlier = False
+        self._ignores_earlier = self._has_enough = False
         self._cost_share = 0.0
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
@@ -111,24 +118,21 @@ class GaussianProcess(Algorithm):
         self._ignores_earlier = several and any(trial.is_earlier for trial in trials)
         sources = [] if several else self._read_sources(trials)
         self._weights = dict.fromkeys((source.name for source in sources), 0.0)
+        self._has_enough = len(history.known) > most_own(self._encoding.count)
         believed = list(history.pending)
         taken = history.taken
-        promise: Acquisition | None = None
+        promises: tuple[Acquisition, Acquisition | None] | None = None
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
             is_early = n_known < self._n_startup or len(history.measured) < _LEAST_MEASURED
-            if self._encoding.count == 0:
-                row = np.empty(0)
-            elif is_early and k == LEAST_TRIALS - 1 and (source := self._hopeful(sources, history)) is not None:
-                with one_thread:
-                    row = self._promising(source.history, source.promise(self._encoding), believed, taken, k)
-            elif is_early or k - first >= (_MOST_FITS if several else _MOST_AT_ONCE):
-                row = self._designed(k, taken)
-            else:
+            fits = k - first < (_MOST_FITS if several else _MOST_AT_ONCE) and self._encoding.count > 0
+            row: FloatArray | None = None if self._encoding.count else np.empty(0)
+            if fits and (not is_early or (sources and len(history.measured) >= LEAST_OWN)):
                 with one_thread:
                     seen = history.scalarized(self._weights_of(k)) if several else history
-                    promise = self._fitted(seen, sources) if promise is None or several else promise
-                    row = self._promising(seen, promise, believed, taken, k)
+                    promises = self._fitted(seen, sources) if promises is None or several else promises
+                    row = self._chosen(seen, promises, believed, taken, k, is_early=is_early)
+            row = self._designed(k, taken) if row is None else row
             believed.append(row)
             taken = np.concatenate([taken, [row]])
             yield self._encoding.point(row)
@@ -139,6 +143,10 @@ class GaussianProcess(Algorithm):
             return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
         costs = f"gp weighs what a trial promises against its duration to the power of {self._cost_share:.2f}"
         learned = learned_words("gp", self._weights)
+        if learned and self._has_enough:
+            learned = (
+                f"gp learned from earlier trials of {', '.join(name or 'the file' for name in self._weights)} at first"
+            )
         return "; ".join(filter(None, (learned, costs if self._cost_share else "")))
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:
@@ -155,16 +163,6 @@ class GaussianProcess(Algorithm):
             self._sources[name] = known
         enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
         return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
-
-    def _hopeful(self, sources: Sequence[_Source], history: History) -> _Source | None:
-        """Return the source that ranks the first trials best; None where none is better than chance."""
-        if len(history.measured) < LEAST_TRIALS - 1:
-            return None
-        with one_thread:
-            columns = self._encoding.columns(history.known)
-            guessed = [source.model(self._encoding).predict(columns)[0] for source in sources]
-        ranked = [concordance(scores, history.scores) for scores in guessed]
-        return sources[int(np.argmax(ranked))] if max(ranked, default=0.0) > 0 else None
 
     def _weights_of(self, k: int) -> FloatArray:
         """Return how the objectives are weighed in the k-th suggestion, uniform over all weights that add up to 1."""
@@ -183,14 +181,37 @@ class GaussianProcess(Algorithm):
             row = self._encoding.from_units(random.random((1, self._encoding.count)))[0]
         return np.asarray(row)
 
-    def _fitted(self, history: History, sources: Sequence[_Source]) -> Acquisition:
+    def _chosen(
+        self,
+        history: History,
+        promises: tuple[Acquisition, Acquisition | None],
+        believed: Sequence[FloatArray],
+        taken: FloatArray,
+        k: int,
+        *,
+        is_early: bool,
+    ) -> FloatArray | None:
+        """Return the row that promises most; None where that is for the design to say.
+
+        Where the sources send the search to where it has been, it has learned what they know, or they are wrong.
+        """
+        own, guided = promises
+        if guided is not None:
+            row = self._promising(history, guided, believed, taken, k)
+            apart = np.max(np.abs(self._encoding.columns(history.measured) - self._encoding.columns(row[None])), axis=1)
+            if all(np.count_nonzero(apart < reach) < most for reach, most in _TRIED_ENOUGH):
+                return row
+        return None if is_early else self._promising(history, own, believed, taken, k)
+
+    def _fitted(self, history: History, sources: Sequence[_Source]) -> tuple[Acquisition, Acquisition | None]:
+        """Return what points promise to this experiment alone, and with its sources; None where they say nothing."""
         rows, scores = history.known, history.scores
         kept = subset(rows, scores, _MOST_TRIALS)
-        columns = self._encoding.columns(rows[kept])
-        models = [source.model(self._encoding) for source in sources]
-        weights = weighed(models, columns, scores[kept])
-        self._weights = {source.name: weight for source, weight in zip(sources, weights, strict=True)}
-        objective = fit_guided(columns, scores[kept], self._layout, models, weights)
+        columns, minimized = self._encoding.columns(rows[kept]), history.minimized
+        known = [source.known(self._encoding) for source in sources]
+        learned = fit_guided(columns, minimized[kept], history.transform, self._layout, known)
+        self._weights = {source.name: weight for source, weight in zip(sources, learned.weights, strict=True)}
+        best = self._order(history)[:1]
         constraints = []
         for i in [] if history.seeks_feasible else range(len(self.problem.constraints)):
             read, said = history.constraint_scores(i)
@@ -198,9 +219,10 @@ class GaussianProcess(Algorithm):
                 kept = subset(history.measured[read], said, _MOST_TRIALS)
                 columns = self._encoding.columns(history.measured[read[kept]])
                 constraints.append(fit(columns, said[kept], self._layout))
-        return Acquisition(
-            objective, float(scores[self._order(history)[0]]), tuple(constraints), self._cost_of(history)
-        )
+        own = Acquisition(learned.own, float(scores[best[0]]), tuple(constraints), self._cost_of(history))
+        if learned.guided is None:
+            return own, None
+        return own, replace(own, objective=learned.guided, best=float(learned.transform(minimized[best])[0]))
 
     def _cost_of(self, history: History) -> Cost | None:
         """Return what points cost, where the setting `cost_aware` wants it to count."""

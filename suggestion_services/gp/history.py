@@ -11,7 +11,7 @@ import numpy as np
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
-from suggestion_services.gp.warping import fit_transform
+from suggestion_services.gp.warping import OutcomeTransform, fit_transform
 
 _LARGEST = 1e100  # squares of values must stay finite
 _AUGMENTED = 0.05
@@ -82,9 +82,18 @@ class History:
         The values, or how far the constraints are broken, transformed: of mean 0 and deviation 1; bad trials have the
         worst.
         """
+        return self.transform(self.minimized)
+
+    @cached_property
+    def minimized(self) -> FloatArray:
+        """What is minimized, for measured and bad trials (n + b,), as it is; bad trials have the worst."""
         values = self._total_violations() if self.seeks_feasible else self.values
-        scores = fit_transform(values)(values)
-        return np.concatenate([scores, np.full(len(self.bad), scores.max())])
+        return np.concatenate([values, np.full(len(self.bad), values.max())])
+
+    @cached_property
+    def transform(self) -> OutcomeTransform:
+        """What makes scores of it."""
+        return fit_transform(self.minimized[: len(self.values)])
 
     @cached_property
     def feasible(self) -> BoolArray:

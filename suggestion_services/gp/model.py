@@ -8,6 +8,7 @@ that a thousand candidates cost one product of matrices; the noise on the diagon
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import numpy as np
 
@@ -33,10 +34,11 @@ class Model:
         y: Scores (n,).
         layout: Of columns and theta.
         theta: Hyperparameters, shape (t,).
+        loss: The negative logarithm of their density given the scores, up to a constant; NaN where unknown.
     """
 
-    def __init__(self, x: FloatArray, y: FloatArray, layout: Layout, theta: FloatArray) -> None:
-        self.x, self.y, self.layout, self.theta = x, y, layout, theta
+    def __init__(self, x: FloatArray, y: FloatArray, layout: Layout, theta: FloatArray, loss: float = math.nan) -> None:
+        self.x, self.y, self.layout, self.theta, self.loss = x, y, layout, theta, loss
         self._weights = np.exp(-layout.lengths(theta)[layout.groups])
         self._matern, self._noise, *self._trends = layout.variances(theta).tolist()
         self._z = self._scaled(x)[0]
@@ -98,6 +100,13 @@ class Model:
         linear = np.full_like(numbers, 2.0 * math.sqrt(3.0) * scale)
         return linear, (12.0 * numbers - 6.0) * (math.sqrt(5.0) * scale)
 
+    def with_scores(self, y: FloatArray) -> Model:
+        """Return the model of other scores (n,) at the same columns, with the same hyperparameters."""
+        model = copy(self)
+        model.y, model.loss = y, math.nan
+        model._alpha = self._inverse @ y  # noqa: SLF001
+        return model
+
     def believing(self, x: FloatArray) -> Model:
         """Return the model that also believes its own means at columns (m, c): less is to be learned there."""
         scores = np.concatenate([self.y, self.predict(x)[0]])
@@ -116,21 +125,23 @@ def _safe_inverse(covariance: FloatArray) -> FloatArray:
     raise np.linalg.LinAlgError("the covariance of the trials is not positive definite")
 
 
-def fit(x: FloatArray, y: FloatArray, layout: Layout) -> Model:
+def fit(x: FloatArray, y: FloatArray, layout: Layout, starts: FloatArray | None = None) -> Model:
     """Return the model of columns (n, c) and scores (n,) with the most probable hyperparameters.
 
-    Where trials are many, the starts are searched on few of them, and the best is refined on more.
+    Where trials are many, the starts (s, t) are searched on few of them, and the best is refined on more.
     """
     rough = subset(x, y, _ROUGH)
     likelihood = Likelihood(x[rough], y[rough], layout)
     limits = likelihood.low, likelihood.high
-    thetas, values = minimize(likelihood, likelihood.starts, *limits, iterations=_ITERATIONS, tolerance=_TOLERANCE)
-    theta = thetas[int(np.argmin(values))]
+    starts = likelihood.starts if starts is None else starts
+    thetas, values = minimize(likelihood, starts, *limits, iterations=_ITERATIONS, tolerance=_TOLERANCE)
+    theta, loss = thetas[int(np.argmin(values))], float(np.min(values))
     if len(x) > _ROUGH:
         fine = subset(x, y, _FINE)
         likelihood = Likelihood(x[fine], y[fine], layout)
         theta = minimize(likelihood, theta[None], *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0][0]
-    return Model(x, y, layout, theta)
+        loss = math.nan  # of a part only
+    return Model(x, y, layout, theta, loss)
 
 
 def subset(rows: FloatArray, scores: FloatArray, most: int) -> IntArray:

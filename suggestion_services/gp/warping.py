@@ -10,6 +10,7 @@ Biometrika 87(4); for optimization [Cowen-Rivers2022] HEBO, JAIR 74, section 4.2
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,11 @@ class OutcomeTransform:
     def __call__(self, values: FloatArray) -> FloatArray:
         """Return the scores of values (n,)."""
         return (yeo_johnson((values - self.center) / self.scale, self.power) - self.mean) / self.deviation
+
+    def log_slopes(self, values: FloatArray) -> FloatArray:
+        """Return the logarithms (n,) of how fast scores grow at values, in units of `scale`."""
+        z = (values - self.center) / self.scale
+        return (self.power - 1.0) * np.sign(z) * np.log1p(np.abs(z)) - math.log(self.deviation)
 
 
 def yeo_johnson(z: FloatArray, power: float) -> FloatArray:

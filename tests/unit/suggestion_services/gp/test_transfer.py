@@ -13,13 +13,16 @@ from katib.api.names import EXPERIMENT_LABEL
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.gp.likelihood import Layout
 from suggestion_services.gp.model import fit
+from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.ranks import EarlierRanks
-from suggestion_services.gp.transfer import Guided, agreement, fit_guided, weighed
+from suggestion_services.gp.transfer import Learned, Source, agreement, fit_guided
+from suggestion_services.gp.warping import fit_transform
 from tests.support.searches import algorithm_for, problem_for, search, texts
 from tests.support.suggestion import Assignments, a_parameter
 
 PARAMETERS = [a_parameter("x"), a_parameter("y"), a_parameter("z")]
 LAYOUT = Layout(np.arange(2), np.arange(0), np.arange(2))
+OLD, NEW = np.random.default_rng(3).random((25, 2)), np.random.default_rng(4).random((8, 2))
 
 
 def bowl(point: Assignments, at: float = 0.3) -> float:
@@ -45,24 +48,56 @@ def test_a_source_has_the_weight_with_which_it_ranks_the_trials() -> None:
     assert agreement(np.array([0.0, 2, 1, 3]), np.arange(4.0)) == 0, "of four trials all have to agree"
 
 
-def test_a_guess_is_no_larger_than_one_source_would_make_it() -> None:
-    x = np.random.default_rng(0).random((12, 2))
-    y = x[:, 0] - x[:, 1]
-    models = [fit(x, y, LAYOUT), fit(x, 2 * y, LAYOUT), fit(x, -y, LAYOUT)]
+def a_source(values: FloatArray, at: FloatArray = OLD) -> Source:
+    return Source(fit(at, fit_transform(values)(values), LAYOUT), values)
 
-    weights = weighed(models, x, y)
 
-    assert sum(weights) == pytest.approx(1)
-    assert weights[0] == pytest.approx(weights[1])
-    assert weights[2] == 0
+def learned(sources: Sequence[Source], values: FloatArray) -> Learned:
+    return fit_guided(NEW[: len(values)], values, fit_transform(values), LAYOUT, sources)
+
+
+def squares(x: FloatArray, at: float) -> FloatArray:
+    return np.asarray(np.sum((x - at) ** 2, axis=1))
+
+
+def test_three_trials_tell_a_source_whose_optimum_moved_from_one_that_disagrees() -> None:
+    values = squares(NEW, 0.45)
+    moved, unlike = a_source(7 * squares(OLD, 0.4) - 20), a_source(np.sin(20 * OLD[:, 0]) + OLD[:, 1])
+
+    three, all_of_them = learned([unlike, moved], values[:3]), learned([unlike, moved], values)
+
+    assert three.guided is not None
+    assert three.weights[1] > 0.9
+    assert sum(three.weights) <= 1
+    assert all_of_them.weights[0] < 0.01
+    assert all_of_them.guided is not None
+    axis = np.linspace(0, 1, 101)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    assert np.allclose(grid[np.argmin(all_of_them.guided.predict(grid)[0])], 0.45, atol=0.03)
+
+
+def test_without_a_source_that_explains_the_trials_the_model_is_the_usual_one() -> None:
+    values = squares(NEW, 0.45)
+    unlike, constant, huge = (
+        a_source(-squares(OLD, 0.4)),
+        a_source(np.ones(len(OLD))),
+        a_source(-1e100 * squares(OLD, 0.5)),
+    )
+
+    for n in (2, 3, 8):
+        found = learned([unlike, constant, huge], values[:n])
+
+        assert found.guided is None
+        assert list(found.weights) == [0, 0, 0]
+        alone = fit(NEW[:n], fit_transform(values[:n])(values[:n]), LAYOUT)
+        assert np.array_equal(found.own.theta, alone.theta)
+    assert learned([a_source(squares(OLD, 0.45))], np.ones(5)).guided is None
 
 
 def test_slopes_are_those_of_means_and_variances() -> None:
-    random = np.random.default_rng(1)
-    old, x, at = random.random((15, 2)), random.random((6, 2)), random.random((4, 2))
-    source = fit(old, np.sin(5 * old[:, 0]) + old[:, 1], LAYOUT)
-    model = fit_guided(x, np.sin(5 * x[:, 0]) + 0.9 * x[:, 1], LAYOUT, [source], [0.7])
-    assert isinstance(model, Guided)
+    at = np.random.default_rng(1).random((4, 2))
+    model = learned([a_source(np.sin(5 * OLD[:, 0]) + OLD[:, 1])], np.sin(5 * NEW[:, 0]) + 0.9 * NEW[:, 1]).guided
+    assert model is not None
 
     means, variances, by_mean, by_variance = model.predict_with_slopes(at)
 
@@ -76,14 +111,6 @@ def test_slopes_are_those_of_means_and_variances() -> None:
     believing = model.believing(at)
     assert np.allclose(believing.predict(at)[0], means, atol=0.02)
     assert np.all(believing.predict(at)[1] < variances)
-
-
-@pytest.mark.parametrize("weights", [[], [0.0]])
-def test_without_a_source_of_weight_the_model_is_the_usual_one(weights: Sequence[float]) -> None:
-    x = np.random.default_rng(2).random((6, 2))
-    models = [fit(x, x[:, 0], LAYOUT)] * len(weights)
-
-    assert not isinstance(fit_guided(x, x[:, 1], LAYOUT, models, weights), Guided)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +143,18 @@ def test_earlier_trials_of_another_scale_help_or_do_little_harm(
 def test_gp_says_from_what_it_learns_and_forgets_a_source_that_disagrees() -> None:
     known = [*earlier(bowl, "alike"), *earlier(lambda p: -bowl(p), "unlike"), *earlier(bowl, "", count=5)]
     algorithm = algorithm_for("gp", PARAMETERS, settings={"random_state": 1})
-    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=8)
+    own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=11)
 
-    texts(algorithm, [*known, *own], first=8)
+    texts(algorithm, [*known, *own[:8]], first=8)
 
     assert algorithm.explain().startswith("gp learns from earlier trials of alike (")
     assert ", unlike (0%), the file (" in algorithm.explain()
+    (next_one,) = texts(algorithm, [*known, *own], first=11)
+    assert algorithm.explain() == "gp learned from earlier trials of alike, unlike, the file at first"
+    assert [next_one] == texts(algorithm_for("gp", PARAMETERS, settings={"random_state": 1}), own, first=11)
 
 
-def test_a_source_that_ranks_the_first_points_has_one_of_the_design_and_others_cost_nothing() -> None:
+def test_a_source_that_explains_the_first_points_chooses_the_next_and_others_cost_nothing() -> None:
     alike, unlike = earlier(lambda p: 9 * bowl(p) - 5, "alike"), earlier(lambda p: -bowl(p), "unlike", 21)
     settings = {"random_state": 1}
     own = search(algorithm_for("gp", PARAMETERS, settings=settings), bowl, budget=8)
