@@ -162,13 +162,13 @@ class SlurmPod:
             self._finish(Phase.FAILED, "")
             return
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
+        self._read_progress()  # `srun` would not pass SIGTERM on to what has begun since the last look
         may_be_job = not (self._is_step and self.is_started)
         if may_be_job and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.end(self._submission)
             self._kill_timer = self._tools.loop.call_later(grace, self._kill)
         else:
             self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
-            self._read_progress()
             self._end_step()
 
     def _kill(self) -> None:

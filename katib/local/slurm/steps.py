@@ -108,7 +108,7 @@ class StepScheduler:
                 self._ending.add(submission)
 
     def end(self, submission: Submission) -> None:
-        """End a step: its `srun` passes SIGTERM on, or waits no longer."""
+        """End a step that has not begun: its `srun` waits no longer."""
         with self._changed:
             submission.withdrawn = True
             process = self._processes.get(submission)
