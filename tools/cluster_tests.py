@@ -1,7 +1,7 @@
 """Run the tests that need Kubernetes (run by `make test-cluster`): those of an API server, then those with pods.
 
 An API server without nodes is started from a folder of binaries, `KUBEBUILDER_ASSETS` or the toolkit's; its tests wait
-half of the time, and run while images are built. Pods run in the first of these that is there:
+half of the time, and run while images are built and the first pods run. Pods run in the first of these that is there:
 
 1. The cluster of `KUBECONFIG`. Its nodes must have the images; they are built when it is the toolkit's cluster.
 2. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
@@ -108,23 +108,27 @@ def _run(arguments: Sequence[str]) -> int:
             tests = beside.submit(_test_api_server, [], {"KUBEBUILDER_ASSETS": str(assets), "KUBECONFIG": ""})
         cluster = stack.enter_context(found_cluster())
         stack.enter_context(installation(cluster))
-        code = 0 if tests is None else tests.result()
         variables = {"KUBECONFIG": str(cluster.kubeconfig), INSTALLED: "1"}
         if assets is None and not only_pods:
-            code = _test_api_server(["-n", "0"], variables)
-        with timed("tests with pods"):
-            code = _test_pods(arguments, variables) or code
-    return code
+            return max(_test_api_server(["-n", "0"], variables), _test_pods(arguments, variables))
+        return _test_pods(arguments, variables, tests)
 
 
-def _test_pods(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run the tests with pods: two at a time, since they mostly wait for the kubelet, then those that need peace."""
-    codes = [
-        _pytest(["tests/cluster", "-m", "not alone", *WORKERS, "2", *arguments], variables),
-        _pytest(["tests/cluster", "-m", "alone", *arguments], variables),
-    ]
+def _test_pods(arguments: Sequence[str], variables: Mapping[str, str], beside: Future[int] | None = None) -> int:
+    """Run the tests with pods: two at a time, since they mostly wait for the kubelet, then those that need peace.
+
+    Args:
+        arguments: For pytest.
+        variables: For the tests.
+        beside: Other tests that run, and give their exit code; those that need peace wait for them.
+    """
+    with timed("tests with pods beside each other"):
+        codes = [_pytest(["tests/cluster", "-m", "not alone", *WORKERS, "2", *arguments], variables)]
+    others = 0 if beside is None else beside.result()
+    with timed("tests with pods alone"):
+        codes.append(_pytest(["tests/cluster", "-m", "alone", *arguments], variables))
     ran = [code for code in codes if code != NO_TESTS] or [int(NO_TESTS)]  # arguments may choose tests of one sort only
-    return max(ran)
+    return max(*ran, others)
 
 
 def _test_api_server(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
