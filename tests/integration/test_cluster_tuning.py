@@ -34,6 +34,7 @@ from katib.runtime.objects import Key
 from katib.tuning.reading import state_of
 from katib.tuning.service import Change, TuningService
 from tests.support.api_server import ApiServer
+from tests.support.cli import process_state_kept
 from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import rules_of_the_server
 from tests.support.observations import MemoryObservationLog
@@ -202,7 +203,8 @@ def katib(
     monkeypatch.setenv("KATIB_DB_MANAGER_ADDRESS", server.address)
 
     def run(*words: str) -> tuple[int, str, str]:
-        code = main([*words, "--kubeconfig", str(api_server.kubeconfig)])
+        with process_state_kept():
+            code = main([*words, "--kubeconfig", str(api_server.kubeconfig)])
         return code, *capsys.readouterr()
 
     yield run

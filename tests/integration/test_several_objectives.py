@@ -15,6 +15,7 @@ import katib
 from katib.api.pareto import front
 from katib.cli import main
 from katib.errors import InvalidError
+from tests.support.cli import process_state_kept
 
 SPACE = {"x": katib.search.double(0, 1), "y": katib.search.double(0, 1)}
 OBJECTIVES = {"accuracy": "maximize", "seconds": "minimize"}
@@ -31,7 +32,8 @@ def tuned(tmp_path: Path, **options: Any) -> katib.TuneResult:
 
 def shown(capsys: pytest.CaptureFixture[str], tmp_path: Path, *args: str, code: int = 0) -> str:
     capsys.readouterr()
-    assert main([*args, "--data-dir", str(tmp_path)]) == code
+    with process_state_kept():
+        assert main([*args, "--data-dir", str(tmp_path)]) == code
     captured = capsys.readouterr()
     return captured.out + captured.err
 

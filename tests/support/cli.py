@@ -51,27 +51,35 @@ def katib(
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
+@contextmanager
+def process_state_kept() -> Iterator[None]:
+    """Restore what a command in this process sets up for the whole of it: signals and logging."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    root = logging.getLogger()
+    loggers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        root.handlers[:] = loggers
+        root.setLevel(level)  # and no logger remembers the other one
+
+
 def katib_here(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run one command in this process, which is many times faster; what it printed last is complete."""
     from katib.cli import main
 
     words = [str(argument) for argument in arguments]
     out, err = io.StringIO(), io.StringIO()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    root = logging.getLogger()
-    loggers, level = list(root.handlers), root.level
-    try:
-        with (
-            mock.patch.dict(os.environ, environment(**env), clear=True),
-            chdir(cwd),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            code = main(words)
-    finally:  # commands set up signals and logging for the whole process
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        root.handlers[:], root.level = loggers, level
+    with (
+        process_state_kept(),
+        mock.patch.dict(os.environ, environment(**env), clear=True),
+        chdir(cwd),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = main(words)
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from katib.cli import main
+from tests.support.cli import process_state_kept
 from tests.support.fake_engine import make_cluster_module, make_module
 from tests.support.tuning import MemoryTuningService
 
@@ -45,14 +44,8 @@ def cluster(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> Mo
 
 @pytest.fixture(autouse=True)
 def _restore_process_state() -> Iterator[None]:
-    """Commands set up signals and logging for the whole process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    root = logging.getLogger()
-    loggers, level = list(root.handlers), root.level
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    root.handlers[:], root.level = loggers, level
+    with process_state_kept():
+        yield
 
 
 @pytest.fixture
