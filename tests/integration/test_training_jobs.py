@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +167,11 @@ class Machine:
 
     def pids(self) -> list[int]:
         """Return the processes that pods had so far."""
-        notes = [read_note(path.parent) for path in self.home.root.glob("n/*/*/pod.json")]
-        return [process["pid"] for note in notes for process in note.get("processes", ())]
+        found = []
+        for path in self.home.root.glob("n/*/*/pod.json"):
+            with suppress(ValueError):  # it is being made
+                found += [process["pid"] for process in read_note(path.parent).get("processes", ())]
+        return found
 
     def picture(self) -> str:
         logs = {str(path): path.read_text() for path in self.home.root.rglob("*.log")}
