@@ -58,13 +58,13 @@ def connect(
         with open_cluster(target.cluster) as opened:
             yield Connected(opened.service, target.namespace or opened.namespace)
         return
+    namespace = target.namespace or DEFAULT_NAMESPACE
     here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
-    if deleted and (target.data_dir or default_data_dir()).is_dir():
-        here = partial(_engine_that_deletes, namespace=target.namespace or DEFAULT_NAMESPACE, names=deleted)
-    elif nothing_to_run or callers_only:
-        here = partial(_engine_here, starts=callers_only)
+    if nothing_to_run or callers_only or deleted:
+        keys = [(namespace, name) for name in deleted]
+        here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=keys)
     with _open_service(target, read_only=read_only, here=here) as service:
-        yield Connected(service, target.namespace or DEFAULT_NAMESPACE)
+        yield Connected(service, namespace)
 
 
 def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
@@ -150,30 +150,21 @@ def _open_service(
 
 
 @contextmanager
-def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
-    from katib.local import open_engine
-
-    with open_engine(data_dir=directory, own_process=False) as engine:
-        if starts:
-            engine.start()
-        yield engine.service
-
-
-@contextmanager
-def _engine_that_deletes(directory: Path, *, namespace: str, names: Collection[str]) -> Iterator[TuningService]:
-    """Open an engine at work, where it has nothing to run but trials of experiments that are to be deleted."""
+def _engine_here(directory: Path, *, starts: bool, deleted: Collection[tuple[str, str]]) -> Iterator[TuningService]:
+    """Open an engine; where experiments are deleted, none but theirs may have trials that would run."""
     from katib.local import open_engine
     from katib.tuning.reading import is_completed
 
     with open_engine(data_dir=directory, own_process=False) as engine:
-        for experiment in engine.service.experiments():
+        for experiment in engine.service.experiments() if deleted else ():
             is_run = experiment.spec.trial_template is not None and not is_completed(experiment)
-            if is_run and not (experiment.namespace == namespace and experiment.name in names):
+            if is_run and (experiment.namespace, experiment.name) not in deleted:
                 raise UnavailableError(
                     f"experiment {experiment.name} is unfinished, and its trials would run meanwhile; "
                     "delete it as well, or start `katib serve`, which goes on with it"
                 )
-        engine.start()
+        if starts:
+            engine.start()
         yield engine.service
 
 

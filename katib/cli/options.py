@@ -226,6 +226,11 @@ class Target:
     cluster: Cluster
 
     @property
+    def has_data(self) -> bool:
+        """Whether an engine has worked in its data directory."""
+        return has_data(self.data_dir or default_data_dir())
+
+    @property
     def place(self) -> str:
         """The options that choose it again, each after a blank; without the namespace and what the environment says."""
         if self.cluster:

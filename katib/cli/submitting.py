@@ -171,9 +171,9 @@ def delete(
     """
     from katib.cli.connection import connect
 
-    options.set_up_logging(target.verbose, quiet=True)  # a trial that was cut off begins before it goes
+    options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0
-    with connect(target, read_only=False, deleted=names) as (service, namespace):
+    with connect(target, read_only=False, deleted=names if target.has_data else ()) as (service, namespace):
         for name in names:
             try:
                 service.delete(namespace, name)

@@ -49,7 +49,7 @@ def tag(
     from katib.cli.connection import connect
 
     changes_something = bool(tags or remove) or any(mark is not None for mark in (project, note, favourite))
-    with connect(target, read_only=not changes_something, nothing_to_run=True) as (service, namespace):
+    with connect(target, read_only=not changes_something, nothing_to_run=target.has_data) as (service, namespace):
         marked = _read(service, namespace, name)
         if changes_something:
             before = marks_of(marked.metadata.annotations).tags

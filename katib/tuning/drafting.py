@@ -66,7 +66,8 @@ def few_combinations(parameters: Sequence[Json], trials: int) -> str:
     for parameter in parameters:
         space = parameter["feasibleSpace"]
         if parameter["parameterType"] == "int" and "step" not in space:
-            ranges.append(f"{parameter['name']}={space['min']}..{space['max']}")
+            spread = ":log" if "distribution" in space else ""
+            ranges.append(f"{parameter['name']}={space['min']}..{space['max']}{spread}")
             count *= int(space["max"]) - int(space["min"]) + 1
         elif "list" in space:
             count *= len(space["list"])
@@ -74,7 +75,7 @@ def few_combinations(parameters: Sequence[Json], trials: int) -> str:
             return ""
     if count >= trials or not ranges:
         return ""
-    reals = ", ".join(f"{text.replace('..', '.0..')}.0" for text in ranges)
+    reals = ", ".join(f"{text}:double" for text in ranges)
     return f"there are only {count} combinations, since {', '.join(ranges)} are whole numbers; for real ones: {reals}"
 
 

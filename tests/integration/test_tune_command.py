@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import KATIB, environment, katib, katib_json
+from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 
 TRAIN = """
 import json, sys
@@ -173,14 +173,27 @@ def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: P
     done = tune(*line, cwd=directory)
 
     assert done.stderr == (
-        "note: there are only 4 combinations, since x=0..1 are whole numbers; for real ones: x=0.0..1.0\n"
+        "note: there are only 4 combinations, since x=0..1 are whole numbers; for real ones: x=0..1:double\n"
     )
+    remedied = [word.replace("x=0..1", "x=0..1:double") for word in line]
+    assert "combinations" not in tune(*remedied, cwd=directory).stderr
 
 
 def test_a_parameter_that_the_command_does_not_name_is_mentioned(directory: Path) -> None:
     done = tune(*X, "-p", "y=1..2", "--", sys.executable, "train.py", "{x}", cwd=directory)
 
     assert done.stderr == "note: the command does not name {y}: it is in $KATIB_PARAM_Y only\n"
+
+
+@pytest.mark.parametrize("command", [("delete",), ("tag", "--note", "text")], ids=["delete", "tag"])
+def test_where_nothing_was_run_a_command_that_changes_something_leaves_nothing(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = katib_here(*command, "train", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "start one with `katib serve`" in done.stderr
+    assert not any(tmp_path.iterdir())
 
 
 def test_without_a_server_experiments_are_tagged_and_deleted_where_they_are(directory: Path) -> None:
