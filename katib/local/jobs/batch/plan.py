@@ -55,8 +55,7 @@ def plan(observed: Observed) -> Plan:
         return done
     counts = PodCounts(spec, observed.pods)
     conditions = conditions_of(observed.job.get("status") or {})
-    outcome = _noted_outcome(conditions) if conditions else None
-    outcome = outcome or _decide(spec, counts, moment.steady, started_at)
+    outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
     if spec.suspend:
@@ -78,7 +77,7 @@ def _finish(
     if over:
         final = JobCondition.COMPLETE if outcome.success else JobCondition.FAILED
         conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
-    stopped = _stopped(counts, counts.active) if counts.active else counts
+    stopped = _stopped(counts, counts.active)
     status = _status(stopped, conditions, started_at, completed_at=now if over and outcome.success else None)
     return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
 
@@ -93,21 +92,19 @@ def _go_on(
     spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime, delays: Delays
 ) -> Plan:
     now = moment.wall
-    if conditions:
-        conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
-    if counts.pods and (text := _retry_message(spec, counts, delays)):
+    conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
+    if text := _retry_message(spec, counts, delays):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    surplus = _surplus(spec, counts) if counts.active else ()
-    deadline = spec.active_deadline_seconds
+    surplus = _surplus(spec, counts)
     starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
     return Plan(
-        _status(_stopped(counts, surplus) if surplus else counts, conditions, started_at),
+        _status(_stopped(counts, surplus), conditions, started_at),
         start=starts.pods,
         stop=tuple([p.name for p in surplus]),
         started_at=started_at,
-        wake_at=starts.wake_at if deadline is None else earliest(starts.wake_at, deadline_of(deadline, started_at)),
-        waiting=_waiting(counts, starts) if counts.pods else "",
-        restarts_log=bool(starts.pods and counts.pods) and counts.is_lost,
+        wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
+        waiting=_waiting(counts, starts),
+        restarts_log=bool(starts.pods) and counts.is_lost,
     )
 
 
@@ -136,12 +133,11 @@ def _noted_outcome(conditions: Conditions) -> Outcome | None:
 
 
 def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
-    has_failures = bool(counts.all_failures or (counts.active and counts.restarts))
-    has_deadline = spec.active_deadline_seconds is not None and not spec.suspend
+    has_failures = bool(counts.all_failures or counts.restarts)
     return (
-        (early_outcome(counts.pods) if counts.pods else None)
+        early_outcome(counts.pods)
         or (_failure_policy(counts) or _backoff_limit(spec, counts) if has_failures else None)
-        or (overdue(spec.active_deadline_seconds, started_at, now) if has_deadline else None)
+        or (None if spec.suspend else overdue(spec.active_deadline_seconds, started_at, now))
         or (_index_limits(spec, counts) if has_failures else None)
         or _success(spec, counts)
     )
@@ -207,7 +203,7 @@ def _wanted(spec: JobSpec, counts: PodCounts) -> int:
     """Return how many pods should be active."""
     if spec.completions is None:
         return len(counts.active) if counts.succeeded else spec.parallelism
-    open_ = spec.completions - counts.success_count - (len(counts.failed_indexes) if counts.all_failures else 0)
+    open_ = spec.completions - counts.success_count - len(counts.failed_indexes)
     return max(0, min(spec.parallelism, open_))
 
 
@@ -224,8 +220,7 @@ def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> 
     room = _wanted(spec, counts) - len(occupied)
     if room <= 0:
         return _Starts()
-    backs_off = counts.all_failures and spec.backoff_limit_per_index is None
-    if backs_off and (retry_at := counts.retry_at(delays)) and retry_at > now:
+    if spec.backoff_limit_per_index is None and (retry_at := counts.retry_at(delays)) and retry_at > now:
         return _Starts(wake_at=retry_at)
     if not spec.indexed:
         return _Starts((PodStart(),) * room)
@@ -253,6 +248,8 @@ def _waiting(counts: PodCounts, starts: _Starts) -> str:
 
 def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
     """Return the counts as they are once these pods were asked to end."""
+    if not pods:
+        return counts
     names = {p.name for p in pods}
     return PodCounts(counts.spec, [replace(p, stopping=True) if p.name in names else p for p in counts.pods])
 
@@ -269,7 +266,7 @@ def _status(
         "ready": len([p for p in counts.active if p.phase is Phase.RUNNING]),
         "terminating": len(counts.terminating),
         "succeeded": counts.success_count,
-        "failed": len(counts.failures) if counts.all_failures else 0,
+        "failed": len(counts.failures),
         "completedIndexes": format_indexes(counts.succeeded_indexes) if counts.spec.indexed else "",
         "failedIndexes": format_indexes(counts.failed_indexes) if counts.all_failures else "",
     }
