@@ -245,3 +245,24 @@ def test_at_a_terminal_it_asks_and_an_answer_runs_it(directory: Path, launch: La
     assert process.wait(60) == 0
     assert b"demo has ended, and train.py changed since." in shown
     assert experiments(directory) == {"demo-1": ("Succeeded", 4), "demo": ("Succeeded", 4)}
+
+
+def test_commands_that_read_mean_the_newest_experiment_without_a_name(directory: Path) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    run(directory, "--restart")
+    for command in ("best", "trials", "why", "describe", "watch"):
+        named = katib_here(command, "demo", cwd=directory)
+        newest = katib_here(command, cwd=directory)
+
+        assert newest.stdout == named.stdout, command
+        assert newest.stderr == "demo, the newest of 2 experiments:\n" + named.stderr
+
+
+def test_commands_that_read_say_that_there_is_no_experiment(directory: Path) -> None:
+    run(directory)
+    katib_here("delete", "demo", cwd=directory)
+
+    assert katib_here("best", cwd=directory).stderr == (
+        "error: there is no experiment in namespace default; `katib get -A` lists those of all\n"
+    )
