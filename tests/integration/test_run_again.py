@@ -212,6 +212,19 @@ def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output
     assert "its output ends with: epoch 1 los 0.5" in done.stdout.splitlines()[-2]
 
 
+def test_the_format_that_why_names_for_what_was_printed_reads_it(directory: Path) -> None:
+    (directory / "train.py").write_text("print('epoch 1 - loss: 0.5')\n")
+    run(directory)
+    why = katib_here("why", cwd=directory).stdout
+    (line,) = {line for line in why.splitlines() if "metricsFormat" in line}
+    source = {"filter": {"metricsFormat": json.loads(line[line.index("[") : line.rindex("]") + 1])}}
+    write(directory, metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": source})
+    done = run(directory)
+
+    assert done.returncode == 0
+    assert "loss=0.5" in done.stdout
+
+
 def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
     done = run(directory, "-o", "json")
