@@ -111,25 +111,21 @@ class Database:
                 driver = self._readers.pop()
             except IndexError:
                 driver = self._connect()
+            is_sound = True  # whatever else the block raises, the connection is good and is used again
             try:
                 driver.execute("BEGIN")
                 yield driver
             except sqlite3.Error:
-                driver.close()  # what a failed connection remembers is not worth trusting
+                is_sound = False  # what a failed connection remembers is not worth trusting
                 raise
-            except BaseException:  # whatever the block raised, the connection is good and is used again
-                self._put_back(driver)
-                raise
-            self._put_back(driver)
+            finally:
+                if is_sound and len(self._readers) < _IDLE_READERS:
+                    driver.rollback()
+                    self._readers.append(driver)
+                else:
+                    driver.close()
 
-    def _put_back(self, reader: sqlite3.Connection) -> None:
-        if len(self._readers) < _IDLE_READERS:
-            reader.rollback()
-            self._readers.append(reader)
-        else:
-            reader.close()
-
-    def transact(self, action: Callable[[sqlite3.Connection], R], on_commit: Callable[[], None] = lambda: None) -> R:
+    def transact(self, action: Callable[[sqlite3.Connection], R], on_commit: Callable[[], None] | None = None) -> R:
         """Run an action as one transaction that writes, on the driver's connection; rolled back when it raises.
 
         Args:
@@ -155,7 +151,8 @@ class Database:
             self._drop_writer()
             raise self._translate(error) from error
         else:
-            on_commit()
+            if on_commit is not None:
+                on_commit()
             return result
         finally:
             self._write_lock.release()

@@ -91,14 +91,15 @@ class Transaction(Struct, frozen=True):
             self._delete(new)
         return new
 
-    def update(self, obj: Json) -> Object:
-        """Replace everything but the status with that of an isolated object."""
-        return self._update(self._existing(*place_of(obj)), obj)
-
-    def patch(self, obj: Json, changes: Json) -> Object:
-        """Merge checked changes into an isolated object."""
-        old = self._existing(*place_of(obj))
-        return self._update(old, semantics.patched(old, obj, changes))
+    def update(self, obj: Json, changes: Json | None = None) -> Object:
+        """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
+        kind, key = place_of(obj)
+        old = self._existing(kind, key)
+        wanted = obj if changes is None else semantics.patched(old, obj, changes)
+        new = semantics.updated(old, wanted, has_status=kind in self._status_kinds)
+        if new is None:
+            return old
+        return self._remove(old, new) if semantics.is_finished(new) else self._replace(old, new)
 
     def patch_whole(self, obj: Json, changes: Json) -> Object:
         """Merge checked changes into an isolated object and replace the status with its own."""
@@ -123,14 +124,6 @@ class Transaction(Struct, frozen=True):
         if uid is not None and uid != old["metadata"]["uid"]:
             raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
         self._delete(old)
-
-    def _update(self, old: Object, obj: Json) -> Object:
-        new = semantics.updated(old, obj, has_status=Kind.of(obj) in self._status_kinds)
-        if new is None:
-            return old
-        if semantics.is_finished(new):
-            return self._remove(old, new)
-        return self._replace(old, new)
 
     def _existing(self, kind: Kind, key: Key) -> Object:
         obj = self._rows.find(kind, key)
@@ -236,7 +229,7 @@ class TransactedStore:
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        return self._write(Transaction.patch, semantics.header(obj), semantics.require_patch(changes))
+        return self._write(Transaction.update, semantics.header(obj), semantics.require_patch(changes))
 
     def create_whole(self, obj: Object) -> Object:
         """Store a new object with its status: `katib.runtime.objects.WholeWrites`."""
