@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from katib.api import types
-from katib.api.types import ExperimentCondition, TrialCondition
+from katib.api.types import ConditionStatus, ExperimentCondition, TrialCondition
 
 if TYPE_CHECKING:
     from katib.api.types import Condition
@@ -41,11 +41,11 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
     return None
 
 
-def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Return whether a condition of that type holds."""
+def is_true(conditions: Iterable[Condition], type_: str, reason: str = "") -> bool:
+    """Return whether a condition of that type holds, for that reason where one is given."""
     for condition in conditions:
         if condition.type == type_:
-            return condition.status == "True"
+            return condition.status == "True" and reason in ("", condition.reason)
     return False
 
 
@@ -68,15 +68,10 @@ def current_type(conditions: Conditions) -> str:
 
 
 def set_condition(
-    conditions: Conditions,
-    type_: str,
-    status: str,
-    *,
-    reason: str,
-    message: str,
-    now: datetime,
+    conditions: Conditions, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
 ) -> Conditions:
     """Return the list with the condition set, the very same list when nothing changed."""
+    status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
     if old is not None and old.status == status and old.reason == reason:
         return conditions

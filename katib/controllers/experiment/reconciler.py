@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -109,7 +110,8 @@ class ExperimentReconciler:
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
-        seconds_to_summary = self._seconds_to_summary(experiment)
+        written_at = self._written_at.get(experiment.metadata.uid, -math.inf)
+        seconds_to_summary = written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
         seen = Observed(
             experiment,
             suggestion,
@@ -172,13 +174,6 @@ class ExperimentReconciler:
         self._written_at[experiment.metadata.uid] = self._clock.monotonic()
         self._announce(experiment, plan)
         return DONE
-
-    def _seconds_to_summary(self, experiment: Experiment) -> float:
-        """Return after how many seconds counts may be written again; 0 or less: now."""
-        written_at = self._written_at.get(experiment.metadata.uid)
-        if written_at is None:
-            return 0.0
-        return written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(

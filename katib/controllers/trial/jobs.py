@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 
 from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
@@ -138,21 +137,12 @@ def job_of(trial: Trial) -> Object:
     errors = check_job_kind(job_place(trial)[0], "spec.runSpec")
     if errors:
         raise InvalidError(errors)
-    metadata = {
-        **_labelled(run_spec.get("metadata") or {}, trial.name),
-        "name": trial.name,
-        "namespace": trial.namespace,
-        "ownerReferences": [owner_entry(trial)],
-    }
-    return {**run_spec, "metadata": metadata}
-
-
-def _labelled(metadata: Mapping[str, Any], trial_name: str) -> Mapping[str, Any]:
-    """Return metadata with the label of jobs, unless a trial written by hand is named or labelled in no usable way."""
+    metadata = dict(run_spec.get("metadata") or {})
     labels = metadata.get("labels") or {}
-    if len(trial_name) > _LONGEST_LABEL or not isinstance(labels, Mapping):
-        return metadata
-    return {**metadata, "labels": {**labels, JOB_LABEL: trial_name}}
+    if len(trial.name) <= _LONGEST_LABEL and isinstance(labels, Mapping):  # or it was written by hand
+        metadata["labels"] = {**labels, JOB_LABEL: trial.name}
+    metadata |= {"name": trial.name, "namespace": trial.namespace, "ownerReferences": [owner_entry(trial)]}
+    return {**run_spec, "metadata": metadata}
 
 
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
