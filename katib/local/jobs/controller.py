@@ -56,7 +56,7 @@ from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
-from katib.local.pods.records import PREEMPTED
+from katib.local.pods.records import PREEMPTED, PodRecord
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import Images, Logs, PodTools
 from katib.runtime.clock import SteadyTime
@@ -375,7 +375,7 @@ class JobController:
         elif network == HOST_NETWORK:
             wiring = LocalWiring(self._ports)
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
-        return JobRun.of(job, kind, wiring, network, has_several=has_several)
+        return JobRun(job, kind, wiring, network, has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
@@ -543,18 +543,11 @@ class JobController:
         return plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
-        retries = 0
-
-        def changed() -> None:
-            nonlocal retries
-            before, retries = retries, pod.record.retries
-            self._pod_changed(key, pod, has_failed=retries > before)
-
-        listener = PodListener(partial(self._metrics.open, run.job), changed, partial(self._owner.pulled, run.job))
-        pod: AnyPod = self._place.new_pod(plan, listener)
+        monitor, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
+        pod: AnyPod = self._place.new_pod(plan, PodListener(monitor, partial(self._pod_changed, key), pulled))
         return pod
 
-    def _pod_changed(self, key: Key, pod: AnyPod, *, has_failed: bool) -> None:
+    def _pod_changed(self, key: Key, pod: AnyPod, before: PodRecord) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
@@ -562,10 +555,10 @@ class JobController:
         Args:
             key: Of the job.
             pod: Which.
-            has_failed: Whether a container of it failed and is started again in place.
+            before: Its record before the change: a container of it may have failed that is started again in place.
         """
         run = self._runs.get(key)
-        if run is not None and has_failed:
+        if run is not None and pod.record.retries > before.retries:
             run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import random
 import re
-import secrets
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,6 +43,7 @@ TRIAL_KIND = "Trial"
 _EARLIER_NOTE = "job.json"
 """In the directory of a job, where earlier versions kept its uid."""
 _SUFFIX_LENGTH = 5
+_RANDOM = random.SystemRandom()  # whatever a program that embeds us seeds
 _OWN_WORKSPACE = "workspace"
 _WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
 """The Kubeflow SDK's way to carry a function in a command: it is written to a file beside which it is run."""
@@ -180,7 +181,7 @@ def _write_files(files: Mapping[str, str], directory: Path) -> None:
 def _identity(job: Object, wanted: NewPod) -> PodIdentity:
     name = wanted.name
     if name.endswith("-"):
-        name += "".join([secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH)])
+        name += "".join(_RANDOM.choices(SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
     own = wanted.template.get("metadata") or {}
     return PodIdentity(
         name=name,

@@ -12,8 +12,6 @@ from katib.local.jobs.batch.spec import INDEXED, JobSpec
 from katib.local.jobs.kind import (
     LabelValues,
     NewPod,
-    Observed,
-    Plan,
     PodLabels,
     PodStart,
     Wiring,
@@ -36,9 +34,7 @@ class BatchJob:
 
     kind = JOB
 
-    def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a job."""
-        return plan(observed)
+    plan = staticmethod(plan)
 
     def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
         """Describe a pod: all are alike but for their index."""
