@@ -266,7 +266,10 @@ class Reporter:
                 _logger.warning("observation log unavailable, trying again", extra=details)
                 self.on_refusal(list(batch), str(error))
             for done in self._end(batch):
-                _call(done)
+                try:
+                    done()
+                except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
+                    _logger.exception("a flush could not be announced")
             self.on_stored([name for name in names if name not in batch])
             if not self._under_way:
                 return True
@@ -358,10 +361,3 @@ class Reporter:
             del logs[:count]
             self._waiting -= count
             self._settled_count += count
-
-
-def _call(done: Done) -> None:
-    try:
-        done()
-    except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
-        _logger.exception("a flush could not be announced")
