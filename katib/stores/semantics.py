@@ -138,7 +138,7 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
             obj["metadata"][name] = kept[name]
     if same_json(stored, obj):
         return None
-    if not same_json(_desired(stored, has_status=has_status), _desired(obj, has_status=has_status)):
+    if not same_json({**stored, "metadata": {}}, {**obj, "metadata": {}}):
         obj["metadata"]["generation"] = kept["generation"] + 1
     return obj
 
@@ -246,11 +246,6 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
     """Return the uids of the owners of a stored object, each once."""
     references = obj["metadata"].get("ownerReferences")
     return tuple(dict.fromkeys(map(_UID, references))) if references else ()
-
-
-def _desired(obj: Object, *, has_status: bool) -> Json:
-    """Return the part of an object whose change makes a new generation."""
-    return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
 
 
 def _require_object(obj: Any) -> None:

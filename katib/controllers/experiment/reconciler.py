@@ -128,7 +128,13 @@ class ExperimentReconciler:
             seen = replace(seen, obstacle=_obstacle_of(error))
             plan, trials = plan_experiment(seen), []
         self._apply(experiment, suggestion, plan, trials)
-        result = self._write_status(experiment, plan, seconds_to_summary)
+        result = DONE
+        if plan.status != experiment.status:
+            self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
+            self._written_at[experiment.metadata.uid] = self._clock.monotonic()
+            self._announce(experiment, plan)
+        elif seconds_to_summary > 0:  # counts alone are written only so often, since nothing is decided by them
+            result = Result(seconds_to_summary)
         if plan.again_after_seconds is not None:
             result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
@@ -165,15 +171,6 @@ class ExperimentReconciler:
             self._write_suggestion(suggestion, plan)
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
-
-    def _write_status(self, experiment: Experiment, plan: ExperimentPlan, seconds_to_summary: float) -> Result:
-        """Write the status; counts alone only so often, since nothing is decided by the written ones."""
-        if plan.status == experiment.status:
-            return DONE if seconds_to_summary <= 0 else Result(seconds_to_summary)
-        self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
-        self._written_at[experiment.metadata.uid] = self._clock.monotonic()
-        self._announce(experiment, plan)
-        return DONE
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(

@@ -115,7 +115,10 @@ def prepare_pod(
         UnavailableError: The store or the disk cannot be used now.
     """
     identity, provision = _identity(job, wanted), tools.owner.provision(job)
-    directory = _new_directory(job_directory(tools.settings.root, *Key.of(job)) / identity.name)
+    directory = wanted_directory = job_directory(tools.settings.root, *Key.of(job)) / identity.name
+    numbers = itertools.count(2)
+    while directory.exists():  # of an earlier pod of this name
+        directory = wanted_directory.with_name(f"{identity.name}.{next(numbers)}")
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
     spec = wanted.template.get("spec") or {}
@@ -160,13 +163,6 @@ def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparatio
     )
     directory = job_directory(tools.settings.root, *Key.of(job)) / name
     return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
-
-
-def _new_directory(wanted: Path) -> Path:
-    """Return where a pod has its files: the directory of its name, or one beside that of an earlier pod."""
-    if not wanted.exists():
-        return wanted
-    return next(path for i in itertools.count(2) if not (path := wanted.with_name(f"{wanted.name}.{i}")).exists())
 
 
 def _write_files(files: Mapping[str, str], directory: Path) -> None:

@@ -69,19 +69,15 @@ class TrialJobs:
         experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
         if trial is None or experiment is None:
             return Provision(self._default_workspace, experiment=name)
-        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
-        return Provision(Path(text) if text else self._default_workspace, self._checkpoint(trial, experiment), name)
-
-    def _checkpoint(self, trial: Trial, experiment: Experiment) -> TrialCheckpoint | None:
-        """Return the folder of a trial; None where its experiment keeps no checkpoints."""
+        text, checkpoint = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, ""), None
         mount = checkpoint_directory(experiment.spec.algorithm)
         is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
-        if not mount and not is_kept:
-            return None
-        folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
-        parent = parent_of(trial.metadata.labels) if mount else ""
-        place = mount or DEFAULT_DIRECTORY
-        return TrialCheckpoint(place, folder / trial.name, folder / parent if parent else None, is_kept)
+        if mount or is_kept:
+            folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
+            parent = parent_of(trial.metadata.labels) if mount else ""
+            start = folder / parent if parent else None
+            checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)
+        return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return what the pods of a trial's job are labelled with, as in a cluster."""
