@@ -30,6 +30,7 @@ from katib.api.conditions import (
     is_true,
     set_condition,
     whole_second,
+    with_start,
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
@@ -153,7 +154,7 @@ class Observed:
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
-    plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
+    plan = _next_step(seen, with_start(seen.experiment.status, "Experiment", seen.now))
     if seen.counts.uses is not None:
         plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
     if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
@@ -184,15 +185,6 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
-
-
-def _with_start(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
-    if find_condition(status.conditions, ExperimentCondition.CREATED) is not None:
-        return status
-    conditions = set_condition(
-        status.conditions, ExperimentCondition.CREATED, "ExperimentCreated", "Experiment is created", now
-    )
-    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:

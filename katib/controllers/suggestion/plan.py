@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from katib.api.conditions import Conditions, is_true, without_condition
+from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
 from katib.controllers.settings import ControllerSettings
@@ -171,8 +171,8 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     Raises:
         BaseException: What the call raised, if it is no error of ours: a bug somewhere.
     """
-    status = seen.suggestion.status
-    conditions = states.created(status.conditions, now)
+    status = with_start(seen.suggestion.status, "Suggestion", now)
+    conditions = status.conditions
     if seen.is_ready and not seen.failure:
         conditions = states.deployment_ready(conditions, now)
     status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)

@@ -37,13 +37,6 @@ def is_closed(conditions: Conditions) -> bool:
     return False
 
 
-def created(conditions: Conditions, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion that was seen."""
-    if find_condition(conditions, SuggestionCondition.CREATED) is not None:
-        return conditions
-    return set_condition(conditions, SuggestionCondition.CREATED, "SuggestionCreated", "Suggestion is created", now)
-
-
 def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service can be asked."""
     return set_condition(

@@ -37,6 +37,7 @@ from katib.api.conditions import (
     set_condition,
     true_types,
     whole_second,
+    with_start,
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
@@ -215,7 +216,7 @@ _is_incomplete = partial(is_true, type_=TrialCondition.METRICS_UNAVAILABLE, reas
 
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
+    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, "Trial", seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
     # How a job ends that is going away says nothing of it: only one that ended before anybody deleted it counts.
@@ -364,12 +365,12 @@ def _with_news(
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created or read for now."""
-    return with_running(with_start(status, now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
+    return with_running(with_start(status, "Trial", now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
-    status = with_start(status, now)
+    status = with_start(status, "Trial", now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     status = _not_running(status, now)
     conditions = set_condition(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
@@ -490,14 +491,6 @@ def _refusal(seen: Observed) -> str:
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
-
-
-def with_start(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status that says that the trial is created, the very same when it does so already."""
-    if find_condition(status.conditions, TrialCondition.CREATED) is not None:
-        return status
-    conditions = set_condition(status.conditions, TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
-    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _running(status: TrialStatus, now: datetime, place: str = "") -> TrialStatus:
