@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from katib.api.job_kinds import is_suspended, known_kind
+from katib.api.job_kinds import is_suspended, known_kind, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -190,7 +190,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
-        retrying=_retrying(job),
+        retrying=retry_words(job),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
@@ -205,14 +205,6 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         refusal=update.refusal,
         is_going="deletionTimestamp" in job.get("metadata", {}),
     )
-
-
-def _retrying(job: Object) -> str:
-    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Retrying", "True"):
-            return str(condition.get("message", ""))
-    return ""
 
 
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:

@@ -23,13 +23,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from katib.api.job_kinds import is_suspended
+from katib.api.job_kinds import is_suspended, retry_words
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import JobCondition, end_of
+from katib.local.jobs.conditions import end_of
 from katib.local.jobs.inheritance import RunNote, decoded, is_plain
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
@@ -471,16 +471,16 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
-        if not run.restarted and not run.retrying and not _retrying(decision.status):
+        if not run.restarted and not run.retrying and not retry_words({"status": decision.status}):
             return
         decisions = []
         while run.restarted:
             record = run.restarted.popleft()
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
             decisions.append(run.kind.plan(replace(observed, pods=pods)))
-        stored = _retrying(run.stored_status)
+        stored = retry_words(run.job)
         for found in (*decisions, decision):
-            text = _retrying(found.status)
+            text = retry_words({"status": found.status})
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
@@ -628,11 +628,3 @@ class JobController:
                 raise
             run.wrote(fresh)
             run.wrote(write(change(fresh)))
-
-
-def _retrying(status: Object) -> str:
-    """Return what a status says of the last try that failed."""
-    for condition in status.get("conditions") or ():
-        if condition["type"] == JobCondition.RETRYING and condition["status"] == "True":
-            return str(condition["message"])
-    return ""
