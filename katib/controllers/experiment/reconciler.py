@@ -167,8 +167,17 @@ class ExperimentReconciler:
                 self._store.create(trial)
         if plan.create_suggestion:
             self._create_suggestion(experiment, plan.requests or 0)
-        elif suggestion is not None:
-            self._write_suggestion(suggestion, plan)
+        elif suggestion is not None and plan.requests is not None:
+            self._store.patch(as_read(suggestion), {"spec": {"requests": plan.requests}})
+        elif suggestion is not None and (plan.close_suggestion or plan.restart_suggestion):
+            conditions, now = suggestion.status.conditions, self._clock.now()
+            changed = (
+                states.closed(conditions, suggestion.spec.resume_policy, now)
+                if plan.close_suggestion
+                else states.restarting(conditions, now)
+            )
+            status = structs.replace(suggestion.status, conditions=changed)
+            self._store.update_status(with_status(suggestion, status))
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
 
@@ -191,22 +200,6 @@ class ExperimentReconciler:
         )
         with suppress(AlreadyExistsError):
             self._store.create(suggestion.encode())
-
-    def _write_suggestion(self, suggestion: Suggestion, plan: ExperimentPlan) -> None:
-        if plan.requests is not None:
-            self._store.patch(as_read(suggestion), {"spec": {"requests": plan.requests}})
-            return
-        if not plan.close_suggestion and not plan.restart_suggestion:
-            return
-        now = self._clock.now()
-        conditions = suggestion.status.conditions
-        changed = (
-            states.closed(conditions, suggestion.spec.resume_policy, now)
-            if plan.close_suggestion
-            else states.restarting(conditions, now)
-        )
-        status = structs.replace(suggestion.status, conditions=changed)
-        self._store.update_status(with_status(suggestion, status))
 
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:
         trial = self._trials.get(key)
