@@ -106,7 +106,9 @@ class _Polled:
                     seen[obj.name] = version
                     yield Change("MODIFIED", obj.encode())
             if not works and not is_completed(found):
-                raise UnavailableError(_nothing_works(found))
+                command = found.metadata.annotations.get(COMMAND_ANNOTATION, "")
+                way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
+                raise UnavailableError(f"{found.name} is unfinished, and nothing works on it now; {way}")
             time.sleep(_POLL_SECONDS)
 
     def _trials(self, namespace: str, experiment: str) -> Iterator[Trial]:
@@ -116,9 +118,3 @@ class _Polled:
             yield from page.items
             if not (cursor := page.cursor):
                 return
-
-
-def _nothing_works(experiment: Experiment) -> str:
-    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
-    way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
-    return f"{experiment.name} is unfinished, and nothing works on it now; {way}"

@@ -346,7 +346,7 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
     if condition.reason == _UNCOLLECTED:
-        return _uncollected(trial, condition)
+        return Answer(f"{trial.name} has no metrics: {metrics_loss(condition)}.", remedies=[_RUN_AGAIN])
     metric = metric_of(trial) or "the objective metric"
     answer = Answer(f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
@@ -371,13 +371,6 @@ def _metrics_incomplete(trial: Trial, condition: Condition, facts: JobFacts) -> 
         "or the collector's memory limit, and run the trial again."
     )
     return answer
-
-
-def _uncollected(trial: Trial, condition: Condition) -> Answer:
-    return Answer(
-        f"{trial.name} has no metrics: {metrics_loss(condition)}.",
-        remedies=[_RUN_AGAIN],
-    )
 
 
 _RUN_AGAIN = (

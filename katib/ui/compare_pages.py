@@ -124,7 +124,17 @@ def compare_pages(tables: Tables) -> APIRouter:
     @router.get("/data/compare/trials")
     def find_trials(service: Service, user: Viewer, search: Text = "") -> list[str]:
         """Return trials by a part of their name: trials are called after their experiment."""
-        return _trials_called(tables, service, user, search.strip())
+        part = search.strip().rpartition("/")[2]
+        if not part:
+            return []
+        near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
+        found = []
+        for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
+            reference = Reference(experiment.namespace, experiment.name)
+            data = _experiment_data(tables, service, user, reference)
+            names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
+            found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
+        return found[:_MOST_OFFERED]
 
     return router
 
@@ -186,17 +196,3 @@ def _all_experiments(service: TuningService) -> Sequence[Experiment]:
     """Return all experiments, none where they may not be listed: names can be written without."""
     none: Sequence[Experiment] = ()
     return attempt(partial(service.experiments, None), none).value
-
-
-def _trials_called(tables: Tables, service: TuningService, user: Any, search: str) -> list[str]:
-    part = search.rpartition("/")[2]
-    if not part:
-        return []
-    near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
-    found = []
-    for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
-        reference = Reference(experiment.namespace, experiment.name)
-        data = _experiment_data(tables, service, user, reference)
-        names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
-        found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
-    return found[:_MOST_OFFERED]
