@@ -329,15 +329,18 @@ class Informer(Generic[T]):
                 raise UnavailableError(_STOPPED)
             revision = page.resource_version
             if was_empty and page.in_order:
-                for obj in page.items:
-                    key = Key.of(obj)
-                    if (entry := self._decoded(key, obj)) is not None:
-                        self._change(entry.key, None, entry)
+                self._fill(page)
             else:
                 found += map(self._listed, page.items)
             del page  # before the next one is fetched
             self._pages_read += 1
         return found, revision
+
+    def _fill(self, page: ObjectList) -> None:
+        for obj in page.items:
+            key = Key.of(obj)
+            if (entry := self._decoded(key, obj)) is not None:
+                self._change(entry.key, None, entry)
 
     def _listed(self, obj: Object) -> _Listed[T]:
         key, metadata = Key.of(obj), obj["metadata"]
