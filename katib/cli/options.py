@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
-from katib.errors import InvalidError, invalid
+from katib.errors import invalid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -441,11 +441,11 @@ def read_file(path: str) -> tuple[str, str]:
             data = file.read(MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(source, (error.strerror or str(error)).lower(), _remedy(Path(path))) from error
+        raise invalid(source, (error.strerror or str(error)).lower(), _remedy(Path(path)), "file-unreadable") from error
     except UnicodeDecodeError as error:
-        raise _unreadable(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
+        raise invalid(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text", "file-unreadable") from error
     if len(data) > MAX_BYTES:
-        raise _unreadable(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
+        raise invalid(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
     return text, source
 
 
@@ -458,10 +458,6 @@ def _remedy(path: Path) -> str:
     command = context.command_path if context is not None else "katib run"
     fallback = "name the experiment file in it" if path.is_dir() else "check the path"
     return next_step(directory, command, path.name) or fallback
-
-
-def _unreadable(source: str, cause: str, remedy: str, origin: str = "file-unreadable") -> InvalidError:
-    return invalid(source, cause, remedy, origin)
 
 
 _SENTENCE = "sentence"

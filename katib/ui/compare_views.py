@@ -28,7 +28,8 @@ from katib.tuning.reading import (
 )
 from katib.tuning.service import DEFAULT_NAMESPACE
 from katib.ui.numbers import shown_number
-from katib.ui.trial_views import experiment_name, reason_of
+from katib.ui.trial_views import experiment_name
+from katib.ui.words import trial_sentence
 
 T = TypeVar("T", Experiment, Trial)
 
@@ -159,7 +160,7 @@ def trial_groups(trials: Sequence[Trial]) -> list[Group]:
     """Return the parameters and the metrics of trials, a cell for each of them."""
     facts = [
         _row("State", trials, state_of),
-        _row("Reason", trials, reason_of),
+        _row("Reason", trials, trial_sentence),
         _linked_row("Experiment", trials, experiment_name, "experiments"),
         _row("Duration", trials, duration_of),
     ]

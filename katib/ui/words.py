@@ -13,6 +13,7 @@ from katib.tuning.reading import (
     early_stop_reason,
     failure_of,
     is_stopped,
+    lost_count,
     message_of,
     metric_of,
     state_of,
@@ -39,7 +40,7 @@ def experiment_sentence(experiment: Experiment, reason: str) -> str:
     if reason.startswith(_FAILED):
         cause = reason.removeprefix(_FAILED)
         if cause == "max failed count has reached":
-            lost = experiment.status.trials_failed + experiment.status.trial_metrics_unavailable
+            lost = lost_count(experiment)
             return f"Failed: {lost:,} {_trials(lost)} brought no value"
         return f"Failed: {cause}"
     return reason
