@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import click
@@ -57,7 +57,8 @@ def best(
         return 1
     chosen = pareto_trials(experiment)
     if form == "csv":
-        print_rows(csv_rows(chosen or [best]))
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows(csv_rows(chosen or [best]))
     elif form == "name":
         for trial in chosen or [best]:
             click.echo(f"trial/{trial.name}")
@@ -81,12 +82,6 @@ def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
     for trial in trials:
         read, assigned = dict(metric_values(trial)), assignments_of(trial)
         yield [trial.name, *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
-
-
-def print_rows(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows as comma-separated values."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows(rows)
 
 
 def pareto_lines(experiment: Experiment) -> Iterator[str]:
