@@ -291,7 +291,7 @@ def cluster(function: F) -> F:
     def command(*args: Any, context: str | None, kubeconfig: Path | None, db_manager: str, **kwargs: Any) -> Any:
         return function(*args, cluster=Cluster(context, kubeconfig, db_manager), **kwargs)
 
-    return _with(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
+    return with_options(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def place(function: F) -> F:
@@ -314,7 +314,7 @@ def place(function: F) -> F:
             os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # what an engine lends
         return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
 
-    return _with(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
+    return with_options(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def _cards(text: str) -> list[str]:
@@ -352,7 +352,7 @@ def connection(function: F) -> F:
             refuse_beside("a cluster", "server", "token", "data_dir")
         return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
 
-    return _with(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
+    return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
 
 
 def refuse_beside(chosen: str, *names: str) -> None:
@@ -368,7 +368,7 @@ def refuse_beside(chosen: str, *names: str) -> None:
             raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
 
 
-def _with(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+def with_options(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with options in front of those that it has."""
     for option in reversed(added):
         function = option(function)

@@ -159,10 +159,10 @@ def trials(
 ) -> None:
     """List the trials of an experiment."""
     from katib.cli.connection import connect
-    from katib.cli.get import trial_pages
+    from katib.tuning.trial_pages import pages_of
 
     with connect(target, read_only=True) as (service, namespace):
-        pages = trial_pages(service, namespace, name, states=states, order=order, limit=limit)
+        pages = pages_of(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return

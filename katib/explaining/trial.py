@@ -130,9 +130,10 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
         return Answer(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
     if is_suspended(job):
         field = ".".join(suspend_field(job))
+        option = namespace_option(trial, evidence.place.default_namespace)
         return Answer(
             f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
-            remedies=[f"`katib resume {name}{namespace_option(trial, evidence)}` lets it start."] if field else [],
+            remedies=[f"`katib resume {name}{option}` lets it start."] if field else [],
         )
     if facts.waiting:
         return Answer(
@@ -299,7 +300,7 @@ def _exit_words(facts: JobFacts) -> str:
 
 
 def _logs_command(trial: Trial, evidence: Evidence) -> str:
-    return f"katib logs {trial.name}{namespace_option(trial, evidence)}"
+    return f"katib logs {trial.name}{namespace_option(trial, evidence.place.default_namespace)}"
 
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:

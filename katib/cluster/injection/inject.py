@@ -28,6 +28,7 @@ from katib.cluster.injection.settings import (
 from katib.errors import InvalidError, invalid
 from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from katib.runtime.objects import Object
+from katib.tuning.replicas import is_primary
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
@@ -301,12 +302,6 @@ def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: P
 
 def _same_place(one: str | None, other: str) -> bool:
     return one is not None and posixpath.normpath(one) == posixpath.normpath(other)
-
-
-def is_primary(pod: Object, trial: Trial) -> bool:
-    """Return whether the pod carries all primary pod labels of the trial; without any, every pod does."""
-    labels = pod.get("metadata", {}).get("labels") or {}
-    return trial.spec.primary_pod_labels.items() <= labels.items()
 
 
 def primary_index(pod: Object, trial: Trial) -> int | None:
