@@ -350,4 +350,3 @@ class Reporter:
         except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials go on
             return error
         return None
-
