@@ -331,8 +331,14 @@ class Reporter:
                 continue
             else:
                 refusals += 1
-                self._lose(name, size, error)
-            self._settled(logs, size)
+                self._lost += size
+                extra = {"trial": name, "readings": size, "error": str(error)}
+                bug = None if isinstance(error, KatibError) else error
+                _logger.error("observation log refused readings", extra=extra, exc_info=bug)
+            with self._changed:
+                del logs[:size]
+                self._waiting -= size
+                self._settled_count += size
             size = len(logs) if refusals >= MAX_REFUSALS else min(2 * size, len(logs))
 
     def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:
@@ -344,15 +350,3 @@ class Reporter:
         except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials go on
             return error
         return None
-
-    def _lose(self, name: str, count: int, error: Exception) -> None:
-        self._lost += count
-        extra = {"trial": name, "readings": count, "error": str(error)}
-        bug = None if isinstance(error, KatibError) else error
-        _logger.error("observation log refused readings", extra=extra, exc_info=bug)
-
-    def _settled(self, logs: list[MetricLog], count: int) -> None:
-        with self._changed:
-            del logs[:count]
-            self._waiting -= count
-            self._settled_count += count

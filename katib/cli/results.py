@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import click
@@ -59,7 +59,8 @@ def best(
         return 1
     chosen = pareto_trials(experiment)
     if form == "csv":
-        print_rows(csv_rows(chosen or [best]))
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows(csv_rows(chosen or [best]))
     elif form == "name":
         for trial in chosen or [best]:
             click.echo(f"trial/{trial.name}")
@@ -83,12 +84,6 @@ def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
     for trial in trials:
         read, assigned = dict(metric_values(trial)), assignments_of(trial)
         yield [trial.name, *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
-
-
-def print_rows(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows as comma-separated values."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows(rows)
 
 
 def pareto_lines(experiment: Experiment) -> Iterator[str]:
@@ -166,11 +161,11 @@ def trials(
 ) -> None:
     """List the trials of an experiment. Without a name it is the newest experiment."""
     from katib.cli.connection import connect, experiment_meant
-    from katib.cli.get import trial_pages
+    from katib.tuning.trial_pages import pages_of
 
     with connect(target, read_only=True) as (service, namespace):
         name = experiment_meant(service, namespace, name)
-        pages = trial_pages(service, namespace, name, states=states, order=order, limit=limit)
+        pages = pages_of(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return

@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from katib.api.names import COMMAND_ANNOTATION
-from katib.api.types import Experiment, Trial
+from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.errors import UnavailableError
 from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Change, TuningService
+from katib.tuning.trial_pages import each_trial
 
 _POLL_SECONDS = 0.5
 
@@ -102,25 +103,13 @@ class _Polled:
         while True:
             works = self._is_at_work()
             found = self._service.get(Experiment, namespace, experiment)
-            for obj in (*self._trials(namespace, experiment), found):
+            for obj in (*each_trial(self._service, namespace, experiment), found):
                 version = obj.metadata.resource_version
                 if seen.get(obj.name) != version:
                     seen[obj.name] = version
                     yield Change("MODIFIED", obj.encode())
             if not works and not is_completed(found):
-                raise UnavailableError(_nothing_works(found))
+                command = found.metadata.annotations.get(COMMAND_ANNOTATION, "")
+                way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
+                raise UnavailableError(f"{found.name} is unfinished, and nothing works on it now; {way}")
             time.sleep(_POLL_SECONDS)
-
-    def _trials(self, namespace: str, experiment: str) -> Iterator[Trial]:
-        cursor = ""
-        while True:
-            page = self._service.trials(namespace, experiment, cursor=cursor)
-            yield from page.items
-            if not (cursor := page.cursor):
-                return
-
-
-def _nothing_works(experiment: Experiment) -> str:
-    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
-    way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
-    return f"{experiment.name} is unfinished, and nothing works on it now; {way}"

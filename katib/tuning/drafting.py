@@ -254,7 +254,6 @@ def command_template(
     parameters: Sequence[Json],
     metrics: Metrics,
     *,
-    image: str = _IMAGE,
     timeout_seconds: int | None = None,
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
@@ -282,7 +281,7 @@ def command_template(
     variables = _variables(names)
     container: Json = {
         "name": CONTAINER,
-        "image": image,
+        "image": _IMAGE,
         "command": words,
         "env": [{"name": variable, "value": known[name]} for variable, name in variables.items()],
     }
@@ -368,10 +367,10 @@ def name_of_command(command: Sequence[str]) -> str:
     return slug(PurePath(script).stem) or "tune"
 
 
-def slug(text: str, length: int = MAX_EXPERIMENT_NAME - 8) -> str:
+def slug(text: str) -> str:
     """Return a text as part of a name of an object: lower-case letters, digits and hyphens, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")
-    return plain[:length].rstrip("-")
+    return plain[: MAX_EXPERIMENT_NAME - 8].rstrip("-")
 
 
 def next_name(stem: str, taken: Iterable[str]) -> str:

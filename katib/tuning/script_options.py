@@ -95,20 +95,12 @@ def _values(keywords: dict[str | None, ast.expr]) -> str:
     if isinstance(default, bool) or "action" in keywords:
         return ""
     if kind_name == "int" or (not kind_name and isinstance(default, int)):
-        return _around_int(default)
+        return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
     if kind_name == "float" or (not kind_name and isinstance(default, float)):
-        return _around_float(default)
+        if not isinstance(default, int | float) or default <= 0:
+            return "0.0..1.0"
+        return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
     return ""
-
-
-def _around_int(default: Any) -> str:
-    return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
-
-
-def _around_float(default: Any) -> str:
-    if not isinstance(default, int | float) or default <= 0:
-        return "0.0..1.0"
-    return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
 
 
 def _literal(node: ast.expr | None) -> Any:

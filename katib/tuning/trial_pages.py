@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from katib.api import types
@@ -12,7 +12,7 @@ from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.tuning.service import TrialOrder, TuningService
+from katib.tuning.service import Page, TrialOrder, TuningService
 
 if TYPE_CHECKING:
     from katib.api.types import Trial
@@ -40,14 +40,31 @@ def find_trials(
     return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
 
 
+def pages_of(
+    service: TuningService,
+    namespace: str,
+    experiment: str,
+    *,
+    states: Sequence[str] = (),
+    order: TrialOrder = "age",
+    limit: int | None = None,
+) -> Iterator[Page]:
+    """Yield the trials of an experiment page by page, at most so many as the limit says."""
+    cursor, left = "", math.inf if limit is None else limit
+    while left > 0:
+        size = int(min(left, _PAGE))
+        page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
+        yield page
+        left -= len(page.documents)
+        cursor = page.cursor
+        if not cursor:
+            return
+
+
 def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
     """Yield the trials of an experiment, read in several pages."""
-    cursor = ""
-    while True:
-        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
+    for page in pages_of(service, namespace, experiment):
         yield from page.items
-        if not (cursor := page.cursor):
-            return
 
 
 def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Object]]:

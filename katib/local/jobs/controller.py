@@ -535,8 +535,8 @@ class JobController:
             plan = prepare_pod(run.job, run.kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
-        if run.is_kept:
-            plan = replace(plan, group=run.uid)
+        if run.is_kept or (self._keeps_checkpoint(run.job) and self._machine.place is None):
+            plan = replace(plan, group=run.uid)  # what it prints is in its log then, however this engine ends
         if run.has_several:
             plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
         begin_note(plan, run.uid)
