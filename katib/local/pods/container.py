@@ -251,7 +251,7 @@ class Container:
             self._fail(error)
             return
         finally:
-            output.handed_over()
+            os.close(output.write_fd)  # the container has a copy
         self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
         start.answer.add_done_callback(lambda _: self._loop.call_soon(partial(self._answered, start)))
 

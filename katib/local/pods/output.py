@@ -70,10 +70,6 @@ class Output:
         """The read end."""
         return self._read_fd
 
-    def handed_over(self) -> None:
-        """Close the write end, of which the container has a copy."""
-        os.close(self.write_fd)
-
     def start(self) -> None:
         """Begin to read, what the log holds of an earlier engine first."""
         if self._earlier is None:
