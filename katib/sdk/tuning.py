@@ -15,12 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import InvalidError, KatibError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.engine import Engine
+from katib.rest.door import open_door
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Place
@@ -63,6 +65,7 @@ def tune(
     name: str | None = None,
     data_dir: str | Path | None = None,
     preload: Sequence[str] | None = None,
+    checkpoint: bool = False,
     verbose: bool = True,
 ) -> TuneResult:
     """Search the best arguments of a function, each trial in a process of its own.
@@ -94,6 +97,9 @@ def tune(
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
             the function, and takes milliseconds to start. What trials print is shown here and not kept.
+        checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
+            deleted. A trial that is paused, or cut off by Ctrl-C or a crash, keeps its readings and goes on from what
+            its function has left there; with a `name`, when the same call is made again.
         verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
@@ -102,17 +108,23 @@ def tune(
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
     """
-    arguments: dict[str, Any] = {
+    search: dict[str, Any] = {
+        "objective": objective,
+        "direction": direction,
+        "goal": goal,
         "objectives": objectives,
+        "goals": goals,
         "constraints": constraints,
-        "max_trials": max_trials,
-        "parallel": parallel,
         "max_failed": max_failed,
+        "algorithm": algorithm,
         "settings": settings,
+        "early_stopping": early_stopping,
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
+        "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
+    arguments = {**search, "max_trials": max_trials, "parallel": parallel}
     check_arguments(parameters, arguments)
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
@@ -125,25 +137,9 @@ def tune(
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}},
         "spec": {
-            **search_spec(
-                space,
-                objective=objective,
-                direction=direction,
-                goal=goal,
-                objectives=objectives,
-                goals=goals,
-                constraints=constraints,
-                max_failed=max_failed,
-                algorithm=algorithm,
-                settings=settings,
-                early_stopping=early_stopping,
-                early_stopping_settings=early_stopping_settings,
-                additional_metrics=additional_metrics,
-                initial_trials=initial_trials,
-                warm_start=warm_start,
-            ),
+            **search_spec(space, **search),
             "maxTrialCount": max_trials,
             "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
@@ -151,6 +147,9 @@ def tune(
     }
     if preload is None:
         experiment["spec"]["trialTemplate"] = _template(payload, file)
+    elif checkpoint:
+        cause, remedy = "trials of preload run in no job, which is what keeps a folder", "leave out one of them"
+        raise invalid("checkpoint", cause, remedy, "preload")
     elif unknown := [module for module in preload if find_spec(module.partition(".")[0]) is None]:
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
@@ -163,9 +162,12 @@ def tune(
         payload.save(file)  # only now is the name known to be one
         engine.start()
         follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        final = (
-            follow() if preload is None else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-        )
+        with open_door(engine.service, root):
+            final = (
+                follow()
+                if preload is None
+                else _evaluated(engine, submission.experiment, payload, file, preload, follow)
+            )
         place = Place(root.absolute())
         result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
