@@ -2,7 +2,8 @@
 
 `jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
 were called and the files that a trial leaves; then the seconds of submitit with Optuna, where they are installed.
-`steps` does the same inside an allocation of all nodes, beside bare steps of `srun`. `survive` kills katib 20 times,
+`steps` does the same inside an allocation of all nodes, beside bare steps of `srun`, and says how many of these run at
+once and how long a place is empty between two of them. `survive` kills katib 20 times,
 and slurmd and slurmctld 10 times each, while 200 trials run, and says what became of them; it fails where that is not
 200 trials with their values and no job. `follow` prints what it takes to follow 2,000 pending jobs for a minute:
 commands in 5 seconds, the share of a core and the growth of memory.
@@ -25,14 +26,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, TypeVar
 
 from tests.support.experiments import an_experiment
 from tests.support.slurm import NODES, SlurmCluster, slurm_cluster, why_not
 
-TRIALS, PARALLEL, ROUNDS = 200, 12, 2
+T = TypeVar("T")
+TRIALS, PARALLEL, ROUNDS = 200, 12, 3
 COMMAND = "echo loss=${trialParameters.learningRate}"
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
 SEED, LAST_SECONDS = 1, 60.0
@@ -40,7 +43,13 @@ SEED, LAST_SECONDS = 1, 60.0
 
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
-_SHIM = '#!/bin/sh\necho {name} $(date +%s.%N) >>{log}\nexec {program} "$@"\n'
+_SHIM = """#!/bin/sh
+echo {name} $(date +%s.%N) >>{log}
+{program} "$@"
+code=$?
+echo /{name} $(date +%s.%N) >>{log}
+exit $code
+"""
 
 
 def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
@@ -118,7 +127,7 @@ def experiment(directory: Path, trials: int, parallel: int, command: str = COMMA
 
 
 def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
-    """Return an environment in which each call of a program of Slurm is noted in the file `calls`, and when it was."""
+    """Return an environment in which each call of a program of Slurm, and its end, is noted in the file `calls`."""
     shims = directory / "shims"
     shims.mkdir()
     for name in PROGRAMS:
@@ -145,7 +154,7 @@ def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[
     subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True)
     seconds = time.perf_counter() - began
     files = [path for path in (directory / ".katib/trials").rglob("*") if path.is_file()]
-    return seconds, Counter(name for name, _ in _calls(directory)), len(files) / TRIALS
+    return seconds, Counter(name for name, _ in _calls(directory) if name in PROGRAMS), len(files) / TRIALS
 
 
 def _calls(directory: Path) -> list[tuple[str, float]]:
@@ -158,6 +167,21 @@ def _pace(directory: Path) -> float:
     """Return the seconds between the first and the last start of a step or a job."""
     times = [at for name, at in _calls(directory) if name in {"srun", "sbatch"}]
     return max(times) - min(times)
+
+
+def _slots(directory: Path) -> tuple[float, float]:
+    """Return how many steps run at once until the last one starts, and the milliseconds between two of a place."""
+    steps = sorted((at, name) for name, at in _calls(directory) if name in {"srun", "/srun"})
+    last = max(at for at, name in steps if name == "srun")
+    running, ended, empty, area = 0, list[float](), list[float](), 0.0
+    for (at, name), (until, _) in pairwise(steps):
+        if name == "srun" and ended:
+            empty.append(at - ended.pop(0))
+        elif name == "/srun":
+            ended.append(at)
+        running += 1 if name == "srun" else -1
+        area += running * (min(until, last) - min(at, last))
+    return area / (last - steps[0][0]), 1000 * median(empty)
 
 
 def jobs(cluster: SlurmCluster) -> None:
@@ -178,18 +202,40 @@ def steps(cluster: SlurmCluster) -> None:
 
 
 def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
-    for _ in range(ROUNDS):
-        with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
-            loop = rival(Path(bare))
-            seconds, calls, files = katib_run(base, Path(ours))
-            paces = "" if not (Path(bare) / "calls").exists() else _paces(_pace(Path(bare)), _pace(Path(ours)))
-        named = ", ".join(f"{count} {name}" for name, count in calls.items())
-        print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
-        print(f", {seconds / loop:.2f} times{paces}; {named}; files of a trial: {files:g}")
+    ratios = []
+    with tempfile.TemporaryDirectory() as compiled:
+        base = {**base, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}  # as where it is installed
+        for number in range(ROUNDS + 1):
+            with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
+                loop, of_loop = _timed(partial(rival, Path(bare)))
+                (seconds, calls, files), of_katib = _timed(partial(katib_run, base, Path(ours)))
+                paces = "" if not (Path(bare) / "calls").exists() else _paces(Path(bare), Path(ours))
+            if not number:
+                continue  # with the first one modules are compiled
+            named = ", ".join(f"{count} {name}" for name, count in calls.items())
+            ratios.append(seconds / loop)
+            print(f"{TRIALS} trials, {PARALLEL} at a time: bare {loop:.1f} s, katib {seconds:.1f} s", end="")
+            print(
+                f", {ratios[-1]:.2f} times{paces}; processor of the loop or katib, with the commands of Slurm ", end=""
+            )
+            print(f"{of_loop:.1f} and {of_katib:.1f} s; {named}; files of a trial: {files:g}", flush=True)
+    print(f"median of {ROUNDS}: {median(ratios):.2f} times")
 
 
-def _paces(bare: float, ours: float) -> str:
-    return f"; between the first and the last start {bare:.1f} and {ours:.1f} s, {ours / bare:.2f} times"
+def _timed(run: Callable[[], T]) -> tuple[T, float]:
+    """Return what a function returns, and the processor time of the processes that it has waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found, after = run(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _paces(bare: Path, ours: Path) -> str:
+    first, second = _pace(bare), _pace(ours)
+    (many, empty), (ours_many, ours_empty) = _slots(bare), _slots(ours)
+    return (
+        f"; between the first and the last start {first:.1f} and {second:.1f} s, {second / first:.2f} times, with "
+        f"{many:.1f} and {ours_many:.1f} steps at once and {empty:.0f} and {ours_empty:.0f} ms between two of a place"
+    )
 
 
 def follow(cluster: SlurmCluster) -> None:

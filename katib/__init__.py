@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         StopTrial,
         TuneError,
         TuneResult,
+        checkpoint_dir,
         create,
         open,  # noqa: A004 - as webbrowser.open
         plots,
@@ -35,6 +36,7 @@ __all__ = [
     "TuneResult",
     "__version__",
     "callbacks",
+    "checkpoint_dir",
     "create",
     "open",
     "plots",

@@ -26,7 +26,7 @@ _FILE = "experiment.yaml"
 _TRY_SECONDS = 60
 _MOST_AT_ONCE = 4
 _COMMENTS = {
-    "  objective:": "What to optimize: a metric that the program prints as name=value.",
+    "  objective:": "What to optimize: a metric that the program prints as name=value or name: value.",
     "  algorithm:": "How values are chosen: `katib algorithms` lists all ways.",
     "  maxTrialCount:": "The budget: how many trials in all, and how many at once.",
     "  resumePolicy:": "FromVolume lets the experiment go on with a larger budget.",

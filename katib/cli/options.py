@@ -403,6 +403,7 @@ class PlainName(click.ParamType[str]):
 
 
 EXPERIMENT_NAME = PlainName("experiment")
+newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
 TRIAL_NAME = PlainName("trial")
 ANY_NAME = PlainName("experiment", "trial", "suggestion")
 REPLICA_NAME = PlainName("pod")

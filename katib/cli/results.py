@@ -34,21 +34,23 @@ from katib.tuning.service import TrialOrder
         "katib best my-experiment -o csv",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @options.output("json", "yaml", "name", "csv")
 @options.connection
 def best(
-    name: str,
+    name: str | None,
     form: str | None,
     target: options.Target,
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters.
 
-    With several objectives, these are the trials that no other one beats in all of them.
+    With several objectives, these are the trials that no other one beats in all of them. Without
+    a name it is the newest experiment.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=True) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         experiment = service.get(Experiment, namespace, name)
         best = service.best(namespace, name)
     if best is None:
@@ -129,7 +131,7 @@ def best_lines(trial: Trial) -> list[str]:
         "katib trials my-experiment -s Failed -s MetricsUnavailable -o wide",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @click.option(
     "-s",
     "--state",
@@ -150,18 +152,19 @@ def best_lines(trial: Trial) -> list[str]:
 @options.output("wide", "json", "yaml", "name")
 @options.connection
 def trials(
-    name: str,
+    name: str | None,
     states: tuple[str, ...],
     order: TrialOrder,
     limit: int | None,
     form: str | None,
     target: options.Target,
 ) -> None:
-    """List the trials of an experiment."""
-    from katib.cli.connection import connect
+    """List the trials of an experiment. Without a name it is the newest experiment."""
+    from katib.cli.connection import connect, experiment_meant
     from katib.tuning.trial_pages import pages_of
 
     with connect(target, read_only=True) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         pages = pages_of(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)

@@ -24,24 +24,26 @@ _POLL_SECONDS = 0.5
 
 
 @click.command(epilog=options.examples("katib watch my-experiment", "katib watch my-experiment --context production"))
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.connection
-def watch(name: str, form: str | None, quiet: bool, target: options.Target) -> int:
+def watch(name: str | None, form: str | None, quiet: bool, target: options.Target) -> int:
     """Show an experiment live, to its end, from any terminal; Ctrl-C ends the watching only.
 
     It runs in a server, in a cluster, or by a `katib run` whose terminal may be gone.
 
-    The exit code is that of `katib run`.
+    Without a name it is the newest experiment. The exit code is that of `katib run`.
     """
+    from katib.cli.connection import experiment_meant
     from katib.cli.run.following import Interrupt, Run
     from katib.cli.run.summary import options_of
 
     options.set_up_logging(target.verbose, quiet=quiet)
     interrupt = Interrupt()
     with _opened(target) as (service, namespace, place):
+        name = experiment_meant(service, namespace, name)
         run = Run(service, service.get(Experiment, namespace, name), interrupt, form=form, quiet=quiet)
         run.follow()
         where = options_of(run.progress.experiment, namespace if target.cluster else options.DEFAULT_NAMESPACE, place)

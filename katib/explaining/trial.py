@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import IN_QUEUE, is_suspended, suspend_field
 from katib.api.leases import is_callers, is_chosen, lease_of
-from katib.api.metrics import ZERO_TIME
+from katib.api.metrics import PRINTED_FORMAT, ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
 from katib.api.types import Condition, Trial
@@ -354,9 +357,11 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
     if report:
         answer.findings.append(report)
+    is_printed = re.search(rf"""{re.escape(metric)}['"]?\s*:""", report)
+    example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too" if is_printed else ""
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        "spec.metricsCollectorSpec.source.filter.metricsFormat."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}."
     )
     return answer
 

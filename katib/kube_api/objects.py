@@ -430,7 +430,7 @@ def identified(target: Target, body: Any) -> Json:
     for name, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if body.get(name, wanted) != wanted:
             raise bad_request(f"{name}: {body[name]!r} in the body, {wanted} in the path")
-    metadata = dict(metadata or {})
+    metadata = {name: value for name, value in (metadata or {}).items() if value not in (None, {}, [])}
     for name, wanted in (("namespace", target.namespace), ("name", target.name)):
         if wanted and metadata.get(name) not in (None, "", wanted):
             raise bad_request(f"metadata.{name}: {metadata[name]!r} in the body, {wanted} in the path")

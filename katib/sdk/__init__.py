@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from katib.sdk.asking import AskedTrial, Experiment, StopTrial
     from katib.sdk.creating import create
     from katib.sdk.opening import open_experiment as open  # noqa: A004 - as webbrowser.open
-    from katib.sdk.reporting import report
+    from katib.sdk.reporting import checkpoint_dir, report
     from katib.sdk.results import TrialResult, TuneError, TuneResult
     from katib.sdk.tuning import tune
 
@@ -25,6 +25,7 @@ __all__ = [
     "TrialResult",
     "TuneError",
     "TuneResult",
+    "checkpoint_dir",
     "create",
     "open",
     "plots",
@@ -37,6 +38,7 @@ _MODULES = {
     "AskedTrial": "asking",
     "Experiment": "asking",
     "StopTrial": "asking",
+    "checkpoint_dir": "reporting",
     "create": "creating",
     "open": "opening",
     "report": "reporting",

@@ -1,4 +1,4 @@
-"""Reporting metrics from a trial.
+"""What a trial's program calls: it reports metrics, and finds its folder.
 
 Imports next to nothing: every training program pays for it.
 """
@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from katib.sdk.pushing import Sender
 
 TRIAL_VARIABLE = "KATIB_TRIAL_NAME"
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
+_CHECKPOINT_VARIABLE = "KATIB_CHECKPOINT_DIR"  # `katib.api.checkpoints`, whose module takes long to import
 
 _LARGEST_STEP = 2**63 - 1
 _LONGEST_NAME = 255
@@ -63,6 +66,18 @@ def report(
         sender.send(readings, number)
     else:
         _print(readings, number)
+
+
+def checkpoint_dir() -> Path | None:
+    """Return the folder in which this trial keeps its checkpoint; None where it has none, as outside of a trial.
+
+    It is empty when the trial begins, and as the trial left it when the trial goes on; with an algorithm that hands
+    checkpoints on, a trial begins with a copy of what another one left.
+    """
+    from pathlib import Path
+
+    folder = os.environ.get(_CHECKPOINT_VARIABLE)
+    return Path(folder) if folder else None
 
 
 def last_step() -> int | None:

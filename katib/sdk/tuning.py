@@ -15,12 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import InvalidError, KatibError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.engine import Engine
+from katib.rest.door import open_door
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Place
@@ -63,6 +65,7 @@ def tune(
     name: str | None = None,
     data_dir: str | Path | None = None,
     preload: Sequence[str] | None = None,
+    checkpoint: bool = False,
     verbose: bool = True,
 ) -> TuneResult:
     """Search the best arguments of a function, each trial in a process of its own.
@@ -94,6 +97,9 @@ def tune(
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
             the function, and takes milliseconds to start. What trials print is shown here and not kept.
+        checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
+            deleted. A trial that is paused, or cut off by Ctrl-C or a crash, keeps its readings and goes on from what
+            its function has left there; with a `name`, when the same call is made again.
         verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
@@ -131,7 +137,7 @@ def tune(
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}},
         "spec": {
             **search_spec(space, **search),
             "maxTrialCount": max_trials,
@@ -141,6 +147,9 @@ def tune(
     }
     if preload is None:
         experiment["spec"]["trialTemplate"] = _template(payload, file)
+    elif checkpoint:
+        cause, remedy = "trials of preload run in no job, which is what keeps a folder", "leave out one of them"
+        raise invalid("checkpoint", cause, remedy, "preload")
     elif unknown := [module for module in preload if find_spec(module.partition(".")[0]) is None]:
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
@@ -153,9 +162,12 @@ def tune(
         payload.save(file)  # only now is the name known to be one
         engine.start()
         follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        final = (
-            follow() if preload is None else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-        )
+        with open_door(engine.service, root):
+            final = (
+                follow()
+                if preload is None
+                else _evaluated(engine, submission.experiment, payload, file, preload, follow)
+            )
         place = Place(root.absolute())
         result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":

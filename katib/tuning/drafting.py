@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
+from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
@@ -29,6 +30,7 @@ METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
+_USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
 _RESERVED = ("parameters", "trial", "metrics")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -215,6 +217,9 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":
         spec["metricsCollectorSpec"] = _collector(metrics)
+    elif template and all(_USUAL_METRIC.fullmatch(metric) for metric in search.objectives):  # else found by its name
+        source = {"filter": {"metricsFormat": [PRINTED_FORMAT]}}
+        spec["metricsCollectorSpec"] = {"collector": {"kind": "StdOut"}, "source": source}
     return {
         "apiVersion": API_VERSION,
         "kind": "Experiment",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from katib.api import types
 from katib.api.names import EXPERIMENT_LABEL
+from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.tuning.reading import objective_value, violates_constraints
 from katib.tuning.service import Page, TrialOrder, TuningService
 
 if TYPE_CHECKING:
@@ -80,25 +80,16 @@ def _facts_of(obj: Object) -> Facts:
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
     start, end = status.start_time, status.completion_time
     brevity = -(end - start).total_seconds() if start and end else 0.0
-    cost = math.inf if status.observation is None else _cost(trial)
-    return Facts(scope, trial.state.value, metadata.name, cost, brevity)
+    # What cannot be the best comes last: without a finite number, or against the constraints. Of several objectives the
+    # first counts.
+    objective, worth = trial.spec.objective, math.inf
+    value = objective_number(objective, status.observation)
+    if objective is not None and value is not None:
+        is_out = trial.state in ELIGIBLE and not is_feasible(objective, status.observation)
+        worth = math.inf if is_out else cost(objective, value)
+    return Facts(scope, trial.state.value, metadata.name, worth, brevity)
 
 
-def _cost(trial: Trial) -> float:
-    """Return the objective value with the sign that makes smaller better; infinity for what cannot be the best.
-
-    That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
-    first counts.
-    """
-    try:
-        value = float(objective_value(trial) or "nan")
-    except ValueError:
-        return math.inf
-    if not math.isfinite(value) or violates_constraints(trial):
-        return math.inf
-    return value if trial.spec.objective is not None and trial.spec.objective.type == "minimize" else -value
-
-
-TRIAL_FACTS = FactsOf(2, {TRIAL: _facts_of})
+TRIAL_FACTS = FactsOf(3, {TRIAL: _facts_of})
 """What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
 way: at its next opening, a store derives all of it again."""

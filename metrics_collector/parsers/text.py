@@ -33,7 +33,7 @@ from katib.api.metrics import (
     parse_value,
 )
 from katib.errors import FieldError, InvalidError, invalid
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser
 
 _VALUE = r"\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
 DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
@@ -86,7 +86,7 @@ class TextParser(Parser):
         self._names = {name.encode(): name for name in names}
         self._takes_text = bool(filters)
         self._is_default, self._filters = _filters(tuple(filters), tuple(self._names.values()))
-        super().__init__(CandidateLines(self._names, limit))
+        super().__init__(self._names, limit)
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         time: datetime | None = None

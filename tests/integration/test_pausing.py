@@ -120,8 +120,11 @@ katib.report(loss=1, step=1)
 while not Path("go").exists():
     time.sleep(0.02)
 katib.report(loss=2, step=2)
+while not Path("on").exists():
+    time.sleep(0.02)
+katib.report(loss=3, step=3)
 print("loss=", end="", flush=True)  # of a line that is never whole
-file.write_text("2")
+file.write_text("3")
 time.sleep(600)
 """
 
@@ -137,13 +140,17 @@ def test_what_a_program_reports_in_the_last_moment_before_a_kill_is_stored_befor
             (tmp_path / "go").touch()
             (log,) = (tmp_path / ".katib/trials").rglob("main.log")
             eventually(lambda: "step=2" in log.read_text(), "the second step")
+            process.send_signal(signal.SIGSTOP)  # nothing is read
+            (tmp_path / "on").touch()
+            (folder,) = (tmp_path / ".katib/checkpoints/default/demo").glob("[!.]*")
+            eventually(lambda: (folder / "step").exists() and (folder / "step").read_text(), "the third step")
             process.kill()
             process.wait(30)
     with started(tmp_path, "--trials", "1") as process:
         assert process.wait(60) == 0
 
     assert states(tmp_path) == {trial: "Succeeded"}
-    assert steps(tmp_path, trial) == [1, 2]
+    assert steps(tmp_path, trial) == [1, 2, 3]
 
 
 def test_an_experiment_is_paused_with_all_that_runs(tmp_path: Path) -> None:

@@ -8,17 +8,19 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import katib
+from katib.api.types import Trial
 from katib.errors import InvalidError
 from katib.local import open_offline
 from katib.sdk import TrialResult
 from katib.tuning.reading import failure_of
-from tests.support.cli import environment, marked_processes
+from tests.support.cli import environment, katib_here, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -373,6 +375,64 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
     assert output.splitlines()[-1] == "2"
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
+def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_is_made_again(
+    tmp_path: Path, launch: Launch, end: signal.Signals
+) -> None:
+    text = """
+        import time, katib
+        from pathlib import Path
+
+        def train(x):
+            folder = katib.checkpoint_dir()
+            file, starts = folder / "step", folder / "starts"
+            step = int(file.read_text()) if file.exists() else 0
+            with starts.open("a") as lines:
+                lines.write(f"{step} ")
+            while step < 6:
+                step += 1
+                katib.report(loss=x - step, step=step)
+                if step == 2:
+                    file.write_text("2")
+                while step == 4 and not Path("../go").exists():
+                    time.sleep(0.02)
+
+        assert katib.checkpoint_dir() is None
+        katib.tune(
+            train, {"x": katib.search.int(1, 3)}, objective="loss", algorithm="grid", max_trials=3, parallel=2,
+            name="s", checkpoint=True,
+        )
+    """
+    process = script(launch, tmp_path, text)
+    home = tmp_path / "elsewhere" / ".katib"
+    logs = partial((home / "trials").rglob, "function.log")
+    eventually(lambda: sum("step=4" in log.read_text() for log in logs()) == 2, "four steps of two")
+    first, waiting = (path.name for path in (home / "checkpoints/default/s").glob("[!.]*"))
+    paused = katib_here("pause", waiting, "--data-dir", str(home), cwd=tmp_path)
+    eventually(lambda: len(list(logs())) == 3, "a trial in the place of the paused one")
+    process.send_signal(end)
+    process.communicate(timeout=180)
+    (tmp_path / "go").touch()
+
+    process = script(launch, tmp_path, text)
+    service = open_offline(home)
+    eventually(lambda: service.get(Trial, "default", first).status.completion_time, "the end of the first trial")
+    resumed = katib_here("resume", waiting, "--data-dir", str(home), cwd=tmp_path)
+    output, _ = process.communicate(timeout=180)
+
+    assert (paused.returncode, resumed.returncode, process.returncode) == (0, 0, 0), output
+    starts = {path.parent.name: path.read_text().split() for path in (home / "checkpoints").rglob("starts")}
+    assert (starts[first], starts[waiting]) == (["0", "2"], ["0", "2"])
+    for trial in starts:
+        readings = service.metrics("default", trial, metric="loss")
+        assert [reading.step for reading in readings] == [1, 2, 3, 4, 5, 6]
+
+
+def test_trials_of_a_warm_process_have_no_checkpoint(tune: Callable[..., katib.TuneResult]) -> None:
+    with pytest.raises(InvalidError, match="checkpoint: trials of preload run in no job"):
+        tune(lambda x: x, X, preload=[], checkpoint=True)
 
 
 # --- examples ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import katib
 def train(lr: float, layers: int) -> float:
     for epoch in range(3):
         katib.report(accuracy=lr * epoch, loss=1.0)
+        if (folder := katib.checkpoint_dir()) is not None:
+            (folder / "epoch").write_text(str(epoch))
     return lr * layers
 
 
@@ -37,6 +39,7 @@ result: katib.TuneResult = katib.tune(
     additional_metrics=["loss"],
     name="example",
     data_dir=".katib",
+    checkpoint=True,
     verbose=False,
 )
 best_value: float | None = result.best.value

@@ -41,7 +41,7 @@ class PodPlan:
         images: What its template calls the image of each container.
         holder: For whom it leases resources, as shown to users of other engines.
         replica: As in its record.
-        group: Under which its processes outlive this engine; empty: they end with it.
+        group: Under which its processes outlive this engine, or at least what they print; empty: neither does.
         slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
     """
 

@@ -91,7 +91,9 @@ class Output:
         if not self._open:
             ended()
             return
-        self._left = self._waiting_bytes()
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self._read_fd, termios.FIONREAD, waiting)
+        self._left = waiting[0]
         self._read()
 
     def _read(self) -> None:
@@ -164,8 +166,3 @@ class Output:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended()
-
-    def _waiting_bytes(self) -> int:
-        count = array.array("i", [0])
-        fcntl.ioctl(self._read_fd, termios.FIONREAD, count)
-        return count[0]

@@ -58,12 +58,12 @@ ExitCallback = Callable[[ProcessHandle, Exit], None]
 
 
 class Keep(NamedTuple):
-    """How a program outlives this engine.
+    """How a program outlives this engine, or what it has printed when it does not.
 
     Attributes:
-        group: It is kept while this group has a note.
+        group: The program is kept while this group has a note; else it ends with the engine, and its output is saved.
         name: What the next engine knows it by; names may be given again.
-        log: File to whose end its output goes while no engine reads it.
+        log: File to whose end its output goes where no engine reads it.
         limit_bytes: How long that file may become then; the program waits after that.
         output: Read end of the pipe that takes its output. The caller may close it.
     """
@@ -151,6 +151,7 @@ class Processes:
         self._last = wire.pack(_NO_LAST)
         self._held: list[int] = []
         self._noted: set[str] = set()
+        self._launched: set[str] = set()  # groups of which the guard knows programs
         self._lost: set[str] = set()  # groups of which a guard that died knew some programs
         self._handed_over: dict[int, Exit | None] = {}  # by key, those not attached yet, and how they ended
         self._reader: threading.Thread | None = None
@@ -317,7 +318,7 @@ class Processes:
             cwd: Its working directory.
             output_fd: Becomes its standard output and standard error; its input is empty.
             directories: Made first where there is nothing.
-            keep: How it outlives this engine; None: not at all.
+            keep: How it outlives this engine, or its output does; None: not at all.
             on_exit: Called once when the process that ran ended, or was lost together with the guard.
 
         Raises:
@@ -327,7 +328,7 @@ class Processes:
         marked = {**env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
         kept = None
-        if keep is not None and self.keeps:
+        if keep is not None and proc.IS_LINUX:
             kept = (keep.group, keep.name, str(keep.log), keep.limit_bytes)
         try:
             fds = _copies(output_fd) if keep is None or kept is None else _copies(output_fd, keep.output)
@@ -341,6 +342,8 @@ class Processes:
             stopping, connection = self._stopping, self._connection
             if not stopping:
                 self._starting[key] = process
+                if keep is not None:
+                    self._launched.add(keep.group)
         if stopping:
             _close(process.fds)
             raise _stopping_error()
@@ -421,8 +424,9 @@ class Processes:
     def forget(self, group: str) -> None:
         """Keep a group no longer; what still runs of it ends with this engine."""
         with self._lock:
-            known = group in self._noted
+            known = group in self._noted or group in self._launched
             self._noted.discard(group)
+            self._launched.discard(group)
             self._lost.discard(group)
         if known:
             self._tell("forget", group)
@@ -529,7 +533,13 @@ class Processes:
                         process = self._starting.pop(key)
                     process.fail(process.error_of(step, number, path))
                 case ("exited", key, status, remains):
-                    self._conclude_exit(key, Exit.of_status(status, remains=remains))
+                    exit_ = Exit.of_status(status, remains=remains)
+                    with self._lock:
+                        handle, on_exit = self._running.pop(key, (None, None))
+                        if key in self._handed_over:
+                            self._handed_over[key] = exit_
+                    if handle is not None and on_exit is not None:  # else its start was given up
+                        on_exit(handle, exit_)
                 case ("gone", key):
                     self._conclude_kill(key)
                 case _:
@@ -548,14 +558,6 @@ class Processes:
         with self._lock:
             self._running[key] = (handle, process.on_exit)
         process.answer.set_result(handle)
-
-    def _conclude_exit(self, key: int, exit_: Exit) -> None:
-        with self._lock:
-            handle, on_exit = self._running.pop(key, (None, None))
-            if key in self._handed_over:
-                self._handed_over[key] = exit_
-        if handle is not None and on_exit is not None:  # else its start was given up
-            on_exit(handle, exit_)
 
     def _conclude_kill(self, key: int) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ Laws:
   period is over. With a grace period of 0, which is the default, nothing is kept.
 - A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from the
   pipe to the end of the log (`keeping`), with one the engine does.
+- What a program of a group that is not kept has printed is in its log when the guard ends, if it was started with one.
 - The next engine gets all that is kept: the notes that the last one left, each program with the read end of its pipe,
   and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so it is
   seen by an engine that has stored what follows from it.
@@ -135,6 +136,7 @@ class Guard:
                 break
         self._keeping.close()
         self._kill_everything()
+        self._keeping.save()
         self._execute_last()
 
     def _turn(self, until: float | None = None) -> set[int]:

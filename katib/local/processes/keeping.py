@@ -244,6 +244,14 @@ class Keeping:
             facts = (p.group, p.name, p.pid, p.start, p.path, p.began, p.ended, p.status, key in remains)
             wire.send(engine, wire.pack(("program", key, *facts)), (p.output,))
 
+    def save(self) -> None:
+        """Move what is left in the pipes to the logs: all programs have ended."""
+        for program in self._programs.values():
+            poll = select.poll()  # a service that is left alone may hold the pipe open
+            poll.register(program.output, select.POLLIN)
+            while poll.poll(0) and program.pump():
+                continue
+
     def close(self) -> None:
         """Let no engine in any more."""
         if self._door is not None:
