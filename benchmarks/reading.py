@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -126,14 +125,11 @@ def fill(directory: Path, count: int) -> None:
         made = store.create(experiment(count))
         owner = {"apiVersion": API, "kind": "Experiment", "name": "many", "uid": made["metadata"]["uid"]}
         random = Random(1)
-
-        def insert(driver: sqlite3.Connection) -> None:
+        with database.transaction() as driver:
             objects = rows.SqlRows(driver, TRIAL_FACTS)
             for number in range(count):
                 objects.next_revision()
                 objects.insert(trial(number, {**owner, "controller": True}, random))
-
-        database.transact(insert)
         status = {
             "startTime": stamp(0),
             "completionTime": stamp(count),

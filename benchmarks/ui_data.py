@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,14 +62,11 @@ def fill(
             _make_suggestion(store, owner, count)
         random = Random(1)
         trials = [_trial(number, {**owner, "controller": True}, random) for number in range(count)]
-
-        def insert(driver: sqlite3.Connection) -> None:
+        with database.transaction() as driver:
             objects = rows.SqlRows(driver, TRIAL_FACTS)
             for trial in trials:
                 objects.next_revision()
                 objects.insert(trial)
-
-        database.transact(insert)
         store.update_status(_with_status(store, trials, goes_on=goes_on))
 
 

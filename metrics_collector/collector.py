@@ -26,13 +26,6 @@ class _ReadingCounts:
     usable: bool = False
     last: str = ""
 
-    def add(self, value: str) -> None:
-        self.readings += 1
-        self.last = value
-        if not self.usable:
-            self.usable = is_usable(value)
-            self.numbers += parse_value(value) is not None
-
 
 class Collector:
     """Takes the readings of one trial as its source finds them. Not thread-safe; does no I/O.
@@ -133,8 +126,12 @@ class Collector:
 
     def _tally(self, readings: list[MetricLog]) -> None:
         for reading in readings:
-            if reading.name in self._counts:
-                self._counts[reading.name].add(reading.value)
+            if (counts := self._counts.get(reading.name)) is not None:
+                counts.readings += 1
+                counts.last = reading.value
+                if not counts.usable:
+                    counts.usable = is_usable(reading.value)
+                    counts.numbers += parse_value(reading.value) is not None
         if all(counts.usable for counts in self._counts.values()):
             self._is_complete = True
             self._evidence.drop()

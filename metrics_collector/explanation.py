@@ -10,6 +10,7 @@ import difflib
 import re
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 
 SAMPLE_BYTES = 32 << 10
@@ -38,14 +39,14 @@ _CANDIDATE = re.compile(
 )
 
 
+@dataclass(slots=True)
 class OutputSample:
     """Keeps the first and the last bytes of a stream."""
 
-    def __init__(self, size: int = SAMPLE_BYTES) -> None:
-        self._size = size
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+    _size: int = SAMPLE_BYTES
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: deque[bytes] = field(default_factory=deque)
+    _tail_size: int = 0
 
     def add(self, data: bytes) -> None:
         """Take a chunk; costs no more than a copy of the part that is kept."""

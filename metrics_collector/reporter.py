@@ -215,10 +215,12 @@ class Reporter:
     def _take(self) -> bool:
         """Move a batch from the queue to what is under way; False when there is none and never will be."""
         with self._changed:
-            while not self._ripe():
+            while not self._flushed and self._queued < self._max_batch:
+                left = None if self._due is None else self._due - self._clock.monotonic()
+                if left is not None and (left <= 0 or self._deadline is not None):
+                    break
                 if self._deadline is not None:
                     return False
-                left = None if self._due is None else self._due - self._clock.monotonic()
                 self._clock.wait(self._changed, left)
             room = self._max_batch
             for name in dict.fromkeys([*self._flushed, *self._queue]):
@@ -228,13 +230,6 @@ class Reporter:
             self._due = self._due if self._queued else None
             self._taken_at = self._clock.monotonic()
             return True
-
-    def _ripe(self) -> bool:
-        if self._flushed or self._queued >= self._max_batch:
-            return True
-        if self._due is None:
-            return False
-        return self._deadline is not None or self._clock.monotonic() >= self._due
 
     def _move(self, name: str, room: int) -> int:
         """Put up to so many readings of a trial under way, with its flushes when these are all."""
@@ -266,7 +261,10 @@ class Reporter:
                 _logger.warning("observation log unavailable, trying again", extra=details)
                 self.on_refusal(list(batch), str(error))
             for done in self._end(batch):
-                _call(done)
+                try:
+                    done()
+                except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
+                    _logger.exception("a flush could not be announced")
             self.on_stored([name for name in names if name not in batch])
             if not self._under_way:
                 return True
@@ -333,8 +331,14 @@ class Reporter:
                 continue
             else:
                 refusals += 1
-                self._lose(name, size, error)
-            self._settled(logs, size)
+                self._lost += size
+                extra = {"trial": name, "readings": size, "error": str(error)}
+                bug = None if isinstance(error, KatibError) else error
+                _logger.error("observation log refused readings", extra=extra, exc_info=bug)
+            with self._changed:
+                del logs[:size]
+                self._waiting -= size
+                self._settled_count += size
             size = len(logs) if refusals >= MAX_REFUSALS else min(2 * size, len(logs))
 
     def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:
@@ -346,22 +350,3 @@ class Reporter:
         except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials go on
             return error
         return None
-
-    def _lose(self, name: str, count: int, error: Exception) -> None:
-        self._lost += count
-        extra = {"trial": name, "readings": count, "error": str(error)}
-        bug = None if isinstance(error, KatibError) else error
-        _logger.error("observation log refused readings", extra=extra, exc_info=bug)
-
-    def _settled(self, logs: list[MetricLog], count: int) -> None:
-        with self._changed:
-            del logs[:count]
-            self._waiting -= count
-            self._settled_count += count
-
-
-def _call(done: Done) -> None:
-    try:
-        done()
-    except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
-        _logger.exception("a flush could not be announced")

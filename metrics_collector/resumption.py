@@ -80,7 +80,8 @@ class ResumableLog:
             return
         self._is_ordered = self._is_ordered and position.is_ordered
         if position.beginnings != self._beginnings:
-            self._begin(position.device, position.inode)
+            self._base = self._seen
+            self._file = (position.device, position.inode, 0)
             if self._before is not None:
                 self._resume(self._before, continues=self._before.continues(position))
                 self._before = None
@@ -111,10 +112,6 @@ class ResumableLog:
             settled, origin = position - self._base, self._origin + self._base
             done = (settled, self.refused, self.stops, doubt)
             self._resume_point.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
-
-    def _begin(self, device: int, inode: int) -> None:
-        self._base = self._seen
-        self._file = (device, inode, 0)
 
     def _resume(self, before: Progress, *, continues: bool) -> None:
         if not (before.is_ordered and self._is_ordered):

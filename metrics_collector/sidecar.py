@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
 from metrics_collector.collector import Collector
-from metrics_collector.container_processes import PROC, other_containers
+from metrics_collector.container_processes import other_containers
 from metrics_collector.delivery import DbManagerLog, set_trial_status
 from metrics_collector.markers import CollectedWord
 from metrics_collector.pod_settings import PodSettings
@@ -57,6 +56,9 @@ ALL_STORED = "all readings are stored"
 NOT_ALL_STORED = "not all readings are stored: "
 """How the words begin of a collector that has not, whatever its exit code; the reason follows."""
 
+_CONTAINER_LOG = 1
+"""Descriptor that the metrics file is copied to, for anyone who reads the container's log."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -66,28 +68,12 @@ class Sidecar:
     Args:
         arguments: What to collect.
         pod: The pod.
-        proc: Where processes are seen.
-        output: Descriptor that the metrics file is copied to, for anyone who reads the container's log.
-        monotonic: Reads time.
-        sleep: Waits.
     """
 
-    def __init__(
-        self,
-        arguments: Arguments,
-        pod: PodSettings,
-        *,
-        proc: Path = PROC,
-        output: int = 1,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, arguments: Arguments, pod: PodSettings) -> None:
         self._arguments = arguments
         self._pod = pod
-        self._monotonic = monotonic
-        self._sleep = sleep
-        self._output = output
-        self._proc = proc
+        self._is_copied = True
         self._objective, *additional = arguments.metrics
         selection = select(arguments, pod, self._note_output)
         self._source = selection.source
@@ -99,7 +85,7 @@ class Sidecar:
             arguments.objective_type,
             lambda: datetime.now(UTC),
         )
-        self._program = self._program_of(selection, proc)
+        self._program = self._program_of(selection)
         self._log = DbManagerLog(arguments.db_manager, pod.credentials)
         self._once = ResumableLog(self._log, ResumePoint(selection.resume_point_of(pod)))
         self._reporter = Reporter(self._once.report, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS)
@@ -114,7 +100,7 @@ class Sidecar:
         self._news: list[str] = []
         self._last_output = b""
 
-    def _program_of(self, selection: Selection, proc: Path) -> Program | UnwrappedProgram:
+    def _program_of(self, selection: Selection) -> Program | UnwrappedProgram:
         if selection.directory is not None:
             return Program(
                 selection.directory,
@@ -122,15 +108,13 @@ class Sidecar:
                 restart_policy=self._pod.restart_policy,
                 own_restart=self._pod.program_restart,
                 wait_all=self._arguments.wait_all,
-                monotonic=self._monotonic,
-                proc=proc,
+                monotonic=time.monotonic,
             )
         return UnwrappedProgram(
             restart_policy=self._pod.restart_policy,
             own_restart=self._pod.program_restart,
             is_over=lambda: self._pod.is_native and self._terminated_at is not None,
-            monotonic=self._monotonic,
-            proc=proc,
+            monotonic=time.monotonic,
         )
 
     def terminate(self, now: float) -> None:
@@ -152,9 +136,9 @@ class Sidecar:
             if has_ended and self._program.runs_again():
                 leave_message(self._pod.termination_log, f"{NOT_ALL_STORED}the program runs once more")
                 return 1
-            if has_ended and self._pod.is_native and not other_containers(self._proc):
+            if has_ended and self._pod.is_native and not other_containers():
                 break
-            self._sleep(pause)
+            time.sleep(pause)
             pause = min(2 * pause, self._arguments.poll_seconds)
             self._program.release(done)
         return 0 if stored else 1
@@ -172,7 +156,7 @@ class Sidecar:
 
     def _follow(self) -> Phase:
         """Read until the program has ended or we must; return which."""
-        began = self._monotonic()
+        began = time.monotonic()
         while True:
             if self._terminated_at is not None and not self._is_hastened:
                 self._is_hastened = True
@@ -186,10 +170,10 @@ class Sidecar:
             if phase is Phase.ENDED or self._must_end(phase):
                 return phase
             timeout = self._arguments.timeout_seconds
-            if timeout and self._monotonic() - began >= timeout:
+            if timeout and time.monotonic() - began >= timeout:
                 self._missing.append(f"the program did not end within {timeout:g} s, the collector's -timeout")
                 return phase
-            self._sleep(self._arguments.poll_seconds)
+            time.sleep(self._arguments.poll_seconds)
 
     def _must_end(self, phase: Phase) -> bool:
         """Return whether there is just time left to store: at once when no program runs whose last words may come."""
@@ -197,7 +181,7 @@ class Sidecar:
             return False
         seconds = self._pod.seconds_to_end
         over = self._terminated_at + seconds - min(_RESERVE_SECONDS, seconds / 2)
-        return phase is not Phase.RUNNING or self._monotonic() >= over
+        return phase is not Phase.RUNNING or time.monotonic() >= over
 
     def _read(self) -> bool:
         """Take what the file has grown by; False when storing is behind and there may be more."""
@@ -216,11 +200,11 @@ class Sidecar:
         """Keep the last of the output, and copy it to the container's log; a failed copy does not stop collection."""
         self._last_output = (self._last_output + chunk[-LAST_OUTPUT_BYTES:])[-LAST_OUTPUT_BYTES:]
         rest = memoryview(chunk)
-        while rest and self._output >= 0:
+        while rest and self._is_copied:
             try:
-                rest = rest[os.write(self._output, rest) :]
+                rest = rest[os.write(_CONTAINER_LOG, rest) :]
             except OSError:
-                self._output = -1
+                self._is_copied = False
 
     def _stop_early(self) -> None:
         if not isinstance(self._program, Program):
@@ -232,7 +216,7 @@ class Sidecar:
             )
             return
         self._source.hasten()
-        stop = Stop(self._program, self._pod.grace_seconds, self._monotonic)
+        stop = Stop(self._program, self._pod.grace_seconds, time.monotonic)
         self._once.stop(stops=True)
         problem = stop.begin()
         if problem:
@@ -255,16 +239,16 @@ class Sidecar:
         What the DB manager refuses for good no restart of this container would change, and its end must not make a job
         run its program again.
         """
-        self._deadline = self._monotonic() + self._pod.give_up_seconds
+        self._deadline = time.monotonic() + self._pod.give_up_seconds
         self._source.end()
         while not (read := self._read() and self._source.is_over) and self._time_is_left():
-            self._sleep(min(self._arguments.poll_seconds, 0.05))
+            time.sleep(min(self._arguments.poll_seconds, 0.05))
         self._report(self._collector.take(self._source.finish()))
         self._explain(phase)
         settled: list[bool] = []
         self._reporter.flush(self._arguments.trial, lambda: settled.append(True))
         while not settled and self._time_is_left():
-            self._sleep(min(self._arguments.poll_seconds, 0.05))
+            time.sleep(min(self._arguments.poll_seconds, 0.05))
         unsettled = self._reporter.close(0.0)
         self._note_what_is_missing(phase, read=read, unsettled=unsettled)
         return read and not unsettled
@@ -322,18 +306,18 @@ class Sidecar:
             else:
                 return
             failures += 1
-            resume = self._monotonic() + backoff.pause_seconds(failures)
-            while self._monotonic() < resume:
+            resume = time.monotonic() + backoff.pause_seconds(failures)
+            while time.monotonic() < resume:
                 if not self._time_is_left():
                     return
-                self._sleep(self._arguments.poll_seconds)
+                time.sleep(self._arguments.poll_seconds)
 
     def _time_is_left(self) -> bool:
         deadline = self._deadline
         if self._terminated_at is not None:
             seconds = self._pod.seconds_to_end
             deadline = min(deadline, self._terminated_at + seconds - min(1.0, seconds / 4))
-        return self._monotonic() < deadline
+        return time.monotonic() < deadline
 
     def _leave_news(self, phase: Phase) -> None:
         """Write to the pod's status whether all is stored, once that is certain, and what else is to be reported."""

@@ -34,10 +34,19 @@ _COUNT_COLUMNS = [
     {"name": "Assigned", "type": "string", "jsonPath": ".status.suggestionCount"},
 ]
 
+_BEST = ".status.currentOptimalTrial"
+_BEST_COLUMNS = [
+    {"name": "Trials", "type": "integer", "jsonPath": ".status.trials", "priority": 1},
+    {"name": "Succeeded", "type": "integer", "jsonPath": ".status.trialsSucceeded", "priority": 1},
+    {"name": "Best", "type": "string", "jsonPath": f"{_BEST}.observation.metrics[0].latest", "priority": 1},
+    {"name": "Best Trial", "type": "string", "jsonPath": f"{_BEST}.bestTrialName", "priority": 1},
+]
+_VALUE_COLUMN = {"name": "Latest", "type": "string", "jsonPath": ".status.observation.metrics[0].latest", "priority": 1}
+
 KINDS: dict[type[Resource], list[Json]] = {
-    Experiment: [*_STATE_COLUMNS, _AGE_COLUMN],
+    Experiment: [*_STATE_COLUMNS, _AGE_COLUMN, *_BEST_COLUMNS],
     Suggestion: [*_STATE_COLUMNS, *_COUNT_COLUMNS, _AGE_COLUMN],
-    Trial: [*_STATE_COLUMNS, _AGE_COLUMN],
+    Trial: [*_STATE_COLUMNS, _AGE_COLUMN, _VALUE_COLUMN],
 }
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from katib.api.metrics import is_usable
-from katib.api.types import FeasibleSpace, ParameterSpec, ParameterType
+from katib.api.types import ParameterSpec, ParameterType
 from katib.api.wording import did_you_mean, one_of, shown
 from katib.errors import FieldError
 
@@ -101,11 +101,7 @@ def _is_value(parameter: ParameterSpec, value: str) -> bool:
         return value in space.list
     if kind == ParameterType.DISCRETE:
         return _key(kind, value) in {_key(kind, listed) for listed in space.list}
-    return _is_on_grid(value, space, "1" if kind == ParameterType.INT else space.step)
-
-
-def _is_on_grid(value: str, space: FeasibleSpace, default_step: str) -> bool:
-    step_text = space.step or default_step or "1"
+    step_text = space.step or "1"
     if not all(map(is_usable, (space.min, space.max, step_text))):
         return True
     low, high, step = _exact(space.min), _exact(space.max), _exact(step_text)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import structs
 
 from katib.api import types
-from katib.api.types import ExperimentCondition, TrialCondition
+from katib.api.types import ConditionStatus, ExperimentCondition, TrialCondition
 
 if TYPE_CHECKING:
-    from katib.api.types import Condition
+    from katib.api.types import Condition, ExperimentStatus, SuggestionStatus, TrialStatus
 
 Conditions: TypeAlias = "tuple[Condition, ...]"
+Status = TypeVar("Status", bound="ExperimentStatus | SuggestionStatus | TrialStatus")
 
 COMPLETED_EXPERIMENT = frozenset({ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED})
 COMPLETED_TRIAL = frozenset(
@@ -41,11 +42,11 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
     return None
 
 
-def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Return whether a condition of that type holds."""
+def is_true(conditions: Iterable[Condition], type_: str, reason: str = "") -> bool:
+    """Return whether a condition of that type holds, for that reason where one is given."""
     for condition in conditions:
         if condition.type == type_:
-            return condition.status == "True"
+            return condition.status == "True" and reason in ("", condition.reason)
     return False
 
 
@@ -68,15 +69,10 @@ def current_type(conditions: Conditions) -> str:
 
 
 def set_condition(
-    conditions: Conditions,
-    type_: str,
-    status: str,
-    *,
-    reason: str,
-    message: str,
-    now: datetime,
+    conditions: Conditions, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
 ) -> Conditions:
     """Return the list with the condition set, the very same list when nothing changed."""
+    status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
     if old is not None and old.status == status and old.reason == reason:
         return conditions
@@ -86,6 +82,20 @@ def set_condition(
     if old is None:
         return (*conditions, types.Condition(type=type_, last_transition_time=since, **changes))
     return (*without_condition(conditions, type_), structs.replace(old, last_transition_time=since, **changes))
+
+
+def with_start(status: Status, kind: str, now: datetime) -> Status:
+    """Return the status of an object that says that it is created, the very same when it does so already.
+
+    Args:
+        status: Of the object.
+        kind: Of the object.
+        now: When it was first seen.
+    """
+    if find_condition(status.conditions, "Created") is not None:
+        return status
+    conditions = set_condition(status.conditions, "Created", f"{kind}Created", f"{kind} is created", now)
+    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def without_condition(conditions: Conditions, *types: str) -> Conditions:

@@ -137,13 +137,21 @@ def nested(path: tuple[str, ...], value: Any) -> Any:
 
 def is_suspended(job: Mapping[str, Any]) -> bool:
     """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end."""
-    if suspended_at(job):
-        return True
+    return bool(suspended_at(job) or _held_condition(job, "Suspended"))
+
+
+def retry_words(job: Mapping[str, Any]) -> str:
+    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
+    return str(_held_condition(job, "Retrying").get("message", ""))
+
+
+def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """Return the condition of that type in the status of a job where it holds, else an empty one."""
     conditions = (job.get("status") or {}).get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Suspended", "True"):
-            return True
-    return False
+        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == (type_, "True"):
+            return condition
+    return {}
 
 
 def with_suspension(job: Mapping[str, Any], *, suspended: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,9 @@ class Lease:
     seconds: float
     until: datetime
 
-    def renewed(self, now: datetime, seconds: float | None = None) -> Lease:
+    def renewed(self, now: datetime) -> Lease:
         """Return the lease with its whole time from now on."""
-        seconds = self.seconds if seconds is None else seconds
-        return Lease(self.client, self.ask_id, seconds, now + timedelta(seconds=seconds))
+        return replace(self, until=now + timedelta(seconds=self.seconds))
 
     def __str__(self) -> str:
         """Return the text of the annotation."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from katib.api.wording import shown
 from katib.errors import invalid
@@ -238,6 +238,11 @@ def trainer_readings(
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
+
+PRINTED_FORMAT: Final = (
+    r"""(\w[\w@./-]*)['"]?\s*[=:]\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d+\.?\d*|\.\d+)(?:[Ee][+-]?\d+)?))"""
+)
+"""A `metricsFormat` for what programs print of themselves: `loss=0.5`, `val/loss: 0.5`, `{'loss': 0.5}`."""
 
 
 def compile_format(text: str, path: str) -> Any:

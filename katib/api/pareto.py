@@ -114,16 +114,12 @@ def hypervolume(points: Sequence[Point], reference: Point) -> float:
     if len(reference) == 1:
         return reference[0] - min(inside)[0]
     if len(reference) == 2:  # noqa: PLR2004 - the plane
-        return _area(inside, reference)
+        total, height = 0.0, reference[1]
+        for x, y in sorted(inside):
+            total += (reference[0] - x) * max(height - y, 0.0)
+            height = min(height, y)
+        return total
     return _volume(inside, reference)
-
-
-def _area(points: Sequence[Point], reference: Point) -> float:
-    total, height = 0.0, reference[1]
-    for x, y in sorted(points):
-        total += (reference[0] - x) * max(height - y, 0.0)
-        height = min(height, y)
-    return total
 
 
 def _volume(points: Sequence[Point], reference: Point) -> float:

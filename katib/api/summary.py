@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from katib.api.metrics import BestTrial, is_usable
 from katib.api.types import UNAVAILABLE, Metric, Observation
 
 
+@dataclass(slots=True)
 class Summary:
     """Folds the readings of one metric, in the order of its curve, into its summary. Constant memory.
 
@@ -15,11 +17,11 @@ class Summary:
     the smallest or largest, but may be the latest.
     """
 
-    __slots__ = ("_high", "_low", "latest", "max", "min")
-
-    def __init__(self) -> None:
-        self.min = self.max = self.latest = UNAVAILABLE
-        self._low = self._high = 0.0
+    min: str = UNAVAILABLE
+    max: str = UNAVAILABLE
+    latest: str = UNAVAILABLE
+    _low: float = 0.0
+    _high: float = 0.0
 
     def add(self, text: str) -> None:
         """Take the next reading."""

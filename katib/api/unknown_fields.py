@@ -20,15 +20,14 @@ OPAQUE_FIELDS = frozenset(
 _KUBERNETES_METADATA = frozenset({"deletionGracePeriodSeconds", "managedFields", "selfLink"})
 
 
-def unknown_fields(raw: Mapping[str, Any], model: type[Model], path: str = "") -> list[FieldError]:
+def unknown_fields(raw: Mapping[str, Any], model: type[Model]) -> list[FieldError]:
     """Return an error for each field of the raw object that the model does not have.
 
     Args:
         raw: As the user wrote it. Values of the wrong type are skipped: they are errors of their own.
         model: The type to compare with.
-        path: Path of the object, empty for a whole document.
     """
-    return list(_walk(raw, model, path))
+    return list(_walk(raw, model, ""))
 
 
 def _walk(raw: Mapping[str, Any], model: type[Model], path: str) -> Iterator[FieldError]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import os
 import sys
@@ -18,6 +19,7 @@ from katib.rpc import keep_connections_quiet
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's own 700 search for garbage 150 times in what is only imported
 
 
 class _Entry(NamedTuple):
@@ -37,7 +39,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "kubeconfig": _Entry("katib.cli.kubeconfig", "Print the line by which kubectl finds a server here."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "mcp": _Entry("katib.cli.mcp", "Offer experiments to an assistant, as tools of MCP."),
-        "convert": _Entry("katib.cli.converting", "Print the experiment file of a sweep of Weights & Biases."),
+        "convert": _Entry("katib.cli.init", "Print the experiment file of a sweep of Weights & Biases."),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
     },
@@ -155,9 +157,22 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted."""
+    """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted.
+
+    Args:
+        args: Of a command within another program; None: those of this process, which is the command.
+    """
+    if args is not None:
+        return _run(list(args))
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    try:
+        return _run(sys.argv[1:])
+    finally:
+        gc.freeze()  # a process that ends needs no last search
+
+
+def _run(typed: list[str]) -> int:
     keep_connections_quiet(os.environ)
-    typed = list(sys.argv[1:] if args is None else args)
     try:
         result: Any = cli.main(args=typed, prog_name="katib", standalone_mode=False, obj=typed)
         sys.stdout.flush()

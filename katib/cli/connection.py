@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
-from katib.errors import UnavailableError, invalid
+from katib.errors import NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
@@ -65,6 +65,22 @@ def connect(
         here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=keys)
     with _open_service(target, read_only=read_only, here=here) as service:
         yield Connected(service, namespace)
+
+
+def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
+    """Return the name that was given, or that of the newest experiment, which is reported where there are others.
+
+    Raises:
+        NotFoundError: None was given, and there is no experiment.
+    """
+    if name is not None:
+        return name
+    names = [experiment.name for experiment in service.experiments(namespace)]
+    if not names:
+        raise NotFoundError(f"there is no experiment in namespace {namespace}; `katib get -A` lists those of all")
+    if len(names) > 1:
+        click.echo(f"{names[-1]}, the newest of {len(names)} experiments:", err=True)
+    return names[-1]
 
 
 def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:

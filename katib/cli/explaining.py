@@ -53,18 +53,22 @@ from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
         "katib why my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name", type=options.ANY_NAME)
+@click.argument("name", type=options.ANY_NAME, required=False)
 @options.output("json", "yaml")
 @options.connection
 def why(
-    name: str,
+    name: str | None,
     form: str | None,
     target: options.Target,
 ) -> None:
-    """Explain, on one screen, why an experiment or a trial does not progress, or how it ended."""
-    from katib.cli.connection import connect
+    """Explain, on one screen, why an experiment or a trial does not progress, or how it ended.
+
+    Without a name it is the newest experiment.
+    """
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=True) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         diagnosis = service.why(namespace, name)
     if form:
         pairs = dataclasses.asdict(diagnosis)
@@ -97,16 +101,20 @@ _LABEL_WIDTH = 14
         "katib describe my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name", type=options.ANY_NAME)
+@click.argument("name", type=options.ANY_NAME, required=False)
 @options.connection
 def describe(
-    name: str,
+    name: str | None,
     target: options.Target,
 ) -> None:
-    """Show an experiment, or a trial of that name, in detail: what was asked, how far it is, and what happened."""
-    from katib.cli.connection import connect
+    """Show an experiment, or a trial of that name, in detail: what was asked, how far it is, and what happened.
+
+    Without a name it is the newest experiment.
+    """
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=True) as (service, space):
+        name = experiment_meant(service, space, name)
         try:
             lines = list(_experiment(service, service.get(Experiment, space, name)))
         except NotFoundError:

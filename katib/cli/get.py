@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,8 @@ from katib.cli.printing import Table, print_object, print_objects
 from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
 from katib.runtime.objects import Key
-from katib.tuning.service import Json, Page, TrialOrder, TuningService
+from katib.tuning.service import Json, Page, TuningService
+from katib.tuning.trial_pages import pages_of
 
 _KINDS = {
     "experiments": "Experiment",
@@ -36,7 +36,6 @@ _TYPES: dict[str, type[Experiment | Trial | Suggestion]] = {
     "Trial": Trial,
     "Suggestion": Suggestion,
 }
-_PAGE = 500
 _WATCH_SECONDS = 1.0
 
 
@@ -156,28 +155,7 @@ def _objects(service: TuningService, kind: str, namespace: str | None) -> Iterat
 
 def _all_trials(service: TuningService, namespace: str | None) -> Iterator[Page]:
     for experiment in service.experiments(namespace):
-        yield from trial_pages(service, experiment.namespace, experiment.name)
-
-
-def trial_pages(
-    service: TuningService,
-    namespace: str,
-    experiment: str,
-    *,
-    states: Sequence[str] = (),
-    order: TrialOrder = "age",
-    limit: int | None = None,
-) -> Iterator[Page]:
-    """Yield the trials of an experiment page by page."""
-    cursor, left = "", math.inf if limit is None else limit
-    while left > 0:
-        size = int(min(left, _PAGE))
-        page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
-        yield page
-        left -= len(page.documents)
-        cursor = page.cursor
-        if not cursor:
-            return
+        yield from pages_of(service, experiment.namespace, experiment.name)
 
 
 def _pods(service: TuningService, namespace: str | None) -> Iterator[Json]:

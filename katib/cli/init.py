@@ -1,4 +1,4 @@
-"""`katib init`: an experiment file from five answers."""
+"""`katib init` and `katib convert`: an experiment file from five answers, or from the file of another tool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILE = "experiment.yaml"
 _TRY_SECONDS = 60
 _MOST_AT_ONCE = 4
 _COMMENTS = {
-    "  objective:": "What to optimize: a metric that the program prints as name=value.",
+    "  objective:": "What to optimize: a metric that the program prints as name=value or name: value.",
     "  algorithm:": "How values are chosen: `katib algorithms` lists all ways.",
     "  maxTrialCount:": "The budget: how many trials in all, and how many at once.",
     "  resumePolicy:": "FromVolume lets the experiment go on with a larger budget.",
@@ -183,3 +183,23 @@ def _write(path: Path, experiment: dict[str, object]) -> None:
     except OSError as error:
         cause = (error.strerror or str(error)).lower()
         raise invalid(str(path), cause, "choose another one with --file", "file-unwritable") from error
+
+
+@click.command(
+    epilog=options.examples(
+        "katib convert sweep.yaml > experiment.yaml",
+        "katib convert - < sweep.yaml",
+    ),
+)
+@click.argument("source")
+def convert(source: str) -> None:
+    """Print the experiment file of a sweep of Weights & Biases.
+
+    Its parameters, method, metric, run_cap, early_terminate and command are kept. The program has to print its metric,
+    or to report it: trials know nothing of wandb.log.
+    """
+    from katib.api.yaml_text import dump_yaml
+    from katib.tuning.sweeps import experiment_of_sweep
+
+    text, name = options.read_file(source)
+    click.echo(dump_yaml(experiment_of_sweep(text, name)), nl=False)

@@ -34,7 +34,10 @@ def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
     for _ in range(_SHOWN):
         if youngest is None:
             return
-        yield _line(youngest)
+        metric = metric_of(youngest)
+        value = f"{metric}={short(objective_value(youngest) or '-')}"
+        generation = f"generation {_label(youngest, GENERATION_LABEL) or '0'}"
+        yield f"  {generation:<14}  {youngest.name}  {value}  {parameters_of(youngest)}"
         youngest = yield from _parent(service, youngest)
     if youngest is not None:
         yield f"  and {int(_label(youngest, GENERATION_LABEL) or 0) + 1} before them"
@@ -49,13 +52,6 @@ def _parent(service: TuningService, trial: Trial) -> Generator[str, None, Trial 
     except NotFoundError:
         yield f"  {parent}, which was deleted"
         return None
-
-
-def _line(trial: Trial) -> str:
-    metric = metric_of(trial)
-    value = f"{metric}={short(objective_value(trial) or '-')}"
-    generation = f"generation {_label(trial, GENERATION_LABEL) or '0'}"
-    return f"  {generation:<14}  {trial.name}  {value}  {parameters_of(trial)}"
 
 
 def _label(trial: Trial, label: str) -> str:

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
 from katib.cli.experiment_files import next_step
-from katib.errors import InvalidError, invalid
+from katib.errors import invalid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -291,7 +291,7 @@ def cluster(function: F) -> F:
     def command(*args: Any, context: str | None, kubeconfig: Path | None, db_manager: str, **kwargs: Any) -> Any:
         return function(*args, cluster=Cluster(context, kubeconfig, db_manager), **kwargs)
 
-    return _with(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
+    return with_options(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def place(function: F) -> F:
@@ -314,7 +314,7 @@ def place(function: F) -> F:
             os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # what an engine lends
         return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
 
-    return _with(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
+    return with_options(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def _cards(text: str) -> list[str]:
@@ -352,7 +352,7 @@ def connection(function: F) -> F:
             refuse_beside("a cluster", "server", "token", "data_dir")
         return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
 
-    return _with(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
+    return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
 
 
 def refuse_beside(chosen: str, *names: str) -> None:
@@ -368,7 +368,7 @@ def refuse_beside(chosen: str, *names: str) -> None:
             raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
 
 
-def _with(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+def with_options(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with options in front of those that it has."""
     for option in reversed(added):
         function = option(function)
@@ -403,6 +403,7 @@ class PlainName(click.ParamType[str]):
 
 
 EXPERIMENT_NAME = PlainName("experiment")
+newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
 TRIAL_NAME = PlainName("trial")
 ANY_NAME = PlainName("experiment", "trial", "suggestion")
 REPLICA_NAME = PlainName("pod")
@@ -441,11 +442,11 @@ def read_file(path: str) -> tuple[str, str]:
             data = file.read(MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(source, (error.strerror or str(error)).lower(), _remedy(Path(path))) from error
+        raise invalid(source, (error.strerror or str(error)).lower(), _remedy(Path(path)), "file-unreadable") from error
     except UnicodeDecodeError as error:
-        raise _unreadable(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
+        raise invalid(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text", "file-unreadable") from error
     if len(data) > MAX_BYTES:
-        raise _unreadable(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
+        raise invalid(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
     return text, source
 
 
@@ -458,10 +459,6 @@ def _remedy(path: Path) -> str:
     command = context.command_path if context is not None else "katib run"
     fallback = "name the experiment file in it" if path.is_dir() else "check the path"
     return next_step(directory, command, path.name) or fallback
-
-
-def _unreadable(source: str, cause: str, remedy: str, origin: str = "file-unreadable") -> InvalidError:
-    return invalid(source, cause, remedy, origin)
 
 
 _SENTENCE = "sentence"

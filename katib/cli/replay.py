@@ -97,7 +97,7 @@ class _Replayed:
     @classmethod
     def of(cls, service: TuningService, namespace: str, name: str) -> _Replayed:
         from katib.api.types import Experiment
-        from katib.cli.get import trial_pages
+        from katib.tuning.trial_pages import pages_of
 
         experiment = service.get(Experiment, namespace, name)
         objective = experiment.spec.objective
@@ -105,7 +105,7 @@ class _Replayed:
             raise invalid(
                 "spec.objective", "the experiment has none", "replay one that has an objective", "no-objective"
             )
-        trials = [trial for page in trial_pages(service, namespace, name) for trial in page.items]
+        trials = [trial for page in pages_of(service, namespace, name) for trial in page.items]
         metric = objective.objective_metric_name
         curves = {
             trial.name: _curve(service.metrics(namespace, trial.name, metric=metric, limit=_MOST_READINGS))

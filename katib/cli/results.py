@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import click
@@ -34,21 +34,23 @@ from katib.tuning.service import TrialOrder
         "katib best my-experiment -o csv",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @options.output("json", "yaml", "name", "csv")
 @options.connection
 def best(
-    name: str,
+    name: str | None,
     form: str | None,
     target: options.Target,
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters.
 
-    With several objectives, these are the trials that no other one beats in all of them.
+    With several objectives, these are the trials that no other one beats in all of them. Without
+    a name it is the newest experiment.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=True) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         experiment = service.get(Experiment, namespace, name)
         best = service.best(namespace, name)
     if best is None:
@@ -57,7 +59,8 @@ def best(
         return 1
     chosen = pareto_trials(experiment)
     if form == "csv":
-        print_rows(csv_rows(chosen or [best]))
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows(csv_rows(chosen or [best]))
     elif form == "name":
         for trial in chosen or [best]:
             click.echo(f"trial/{trial.name}")
@@ -81,12 +84,6 @@ def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
     for trial in trials:
         read, assigned = dict(metric_values(trial)), assignments_of(trial)
         yield [trial.name, *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
-
-
-def print_rows(rows: Iterable[Sequence[str]]) -> None:
-    """Print rows as comma-separated values."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows(rows)
 
 
 def pareto_lines(experiment: Experiment) -> Iterator[str]:
@@ -134,7 +131,7 @@ def best_lines(trial: Trial) -> list[str]:
         "katib trials my-experiment -s Failed -s MetricsUnavailable -o wide",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @click.option(
     "-s",
     "--state",
@@ -155,19 +152,20 @@ def best_lines(trial: Trial) -> list[str]:
 @options.output("wide", "json", "yaml", "name")
 @options.connection
 def trials(
-    name: str,
+    name: str | None,
     states: tuple[str, ...],
     order: TrialOrder,
     limit: int | None,
     form: str | None,
     target: options.Target,
 ) -> None:
-    """List the trials of an experiment."""
-    from katib.cli.connection import connect
-    from katib.cli.get import trial_pages
+    """List the trials of an experiment. Without a name it is the newest experiment."""
+    from katib.cli.connection import connect, experiment_meant
+    from katib.tuning.trial_pages import pages_of
 
     with connect(target, read_only=True) as (service, namespace):
-        pages = trial_pages(service, namespace, name, states=states, order=order, limit=limit)
+        name = experiment_meant(service, namespace, name)
+        pages = pages_of(service, namespace, name, states=states, order=order, limit=limit)
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from katib.rest.users import Gateway, UserHeaders
     from katib.tuning.service import TuningService
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _GATEWAY = (
     click.option(
@@ -72,12 +71,6 @@ _OF_A_START = (
 """Options that have no meaning for a server that runs already."""
 
 
-def _gateway_options(function: F) -> F:
-    for option in reversed(_GATEWAY):
-        function = option(function)
-    return function
-
-
 @click.command(
     epilog=options.examples(
         "katib serve",
@@ -112,7 +105,7 @@ def _gateway_options(function: F) -> F:
 )
 @click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
 @options.cluster
-@_gateway_options
+@partial(options.with_options, _GATEWAY)
 @options.quiet
 @options.verbose
 def serve(

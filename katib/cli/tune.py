@@ -67,7 +67,7 @@ _SOURCE = "command line"
     default="stdout",
     show_default=True,
     metavar="SOURCE",
-    help="Where metrics are read: stdout (lines with name=value), json:FILE or tensorboard:DIR.",
+    help="Where metrics are read: stdout (lines with name=value or name: value), json:FILE or tensorboard:DIR.",
 )
 @click.option("--name", metavar="NAME", help="Name of the experiment.  [default: that of the script, and a number]")
 @click.option(
@@ -123,7 +123,7 @@ def tune(
 
     In the command, {lr} stands for the value of the parameter lr, {parameters} for a JSON file with all values,
     {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
-    KATIB_PARAM_LR. The program prints its metrics as name=value.
+    KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
     command goes on. When all trials failed and the program changed since, it runs them again. With --server, that

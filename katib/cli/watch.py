@@ -11,36 +11,39 @@ from typing import Any
 import click
 
 from katib.api.names import COMMAND_ANNOTATION
-from katib.api.types import Experiment, Trial
+from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.errors import UnavailableError
 from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Change, TuningService
+from katib.tuning.trial_pages import each_trial
 
 _POLL_SECONDS = 0.5
 
 
 @click.command(epilog=options.examples("katib watch my-experiment", "katib watch my-experiment --context production"))
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @options.log_to
 @options.output("json", "yaml")
 @options.quiet
 @options.connection
-def watch(name: str, form: str | None, quiet: bool, target: options.Target) -> int:
+def watch(name: str | None, form: str | None, quiet: bool, target: options.Target) -> int:
     """Show an experiment live, to its end, from any terminal; Ctrl-C ends the watching only.
 
     It runs in a server, in a cluster, or by a `katib run` whose terminal may be gone.
 
-    The exit code is that of `katib run`.
+    Without a name it is the newest experiment. The exit code is that of `katib run`.
     """
+    from katib.cli.connection import experiment_meant
     from katib.cli.run.following import Interrupt, Run
     from katib.cli.run.summary import options_of
 
     options.set_up_logging(target.verbose, quiet=quiet)
     interrupt = Interrupt()
     with _opened(target) as (service, namespace, place):
+        name = experiment_meant(service, namespace, name)
         run = Run(service, service.get(Experiment, namespace, name), interrupt, form=form, quiet=quiet)
         run.follow()
         where = options_of(run.progress.experiment, namespace if target.cluster else options.DEFAULT_NAMESPACE, place)
@@ -100,25 +103,13 @@ class _Polled:
         while True:
             works = self._is_at_work()
             found = self._service.get(Experiment, namespace, experiment)
-            for obj in (*self._trials(namespace, experiment), found):
+            for obj in (*each_trial(self._service, namespace, experiment), found):
                 version = obj.metadata.resource_version
                 if seen.get(obj.name) != version:
                     seen[obj.name] = version
                     yield Change("MODIFIED", obj.encode())
             if not works and not is_completed(found):
-                raise UnavailableError(_nothing_works(found))
+                command = found.metadata.annotations.get(COMMAND_ANNOTATION, "")
+                way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
+                raise UnavailableError(f"{found.name} is unfinished, and nothing works on it now; {way}")
             time.sleep(_POLL_SECONDS)
-
-    def _trials(self, namespace: str, experiment: str) -> Iterator[Trial]:
-        cursor = ""
-        while True:
-            page = self._service.trials(namespace, experiment, cursor=cursor)
-            yield from page.items
-            if not (cursor := page.cursor):
-                return
-
-
-def _nothing_works(experiment: Experiment) -> str:
-    command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
-    way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
-    return f"{experiment.name} is unfinished, and nothing works on it now; {way}"

@@ -166,7 +166,13 @@ class DbManager:
         give_up = None if patience is None else self._clock.monotonic() + patience
         while not self._stopping:
             try:
-                return self._open_log(stack)
+                with ExitStack() as attempt:
+                    database = self._options.open()
+                    attempt.enter_context(database)
+                    log = SqlObservationLog(database, initialize=self._options.initialize)
+                    access = access_list(database)
+                    stack.push(attempt.pop_all())
+                    return log, access
             except UnavailableError as error:
                 left = RETRY_SECONDS if give_up is None else give_up - self._clock.monotonic()
                 if left <= 0:
@@ -175,15 +181,6 @@ class DbManager:
                 _log.warning("waiting for the database", extra={"error": str(error), **fields})
             self._pause(min(RETRY_SECONDS, left))
         return None
-
-    def _open_log(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList]:
-        with ExitStack() as attempt:
-            database = self._options.open()
-            attempt.enter_context(database)
-            log = SqlObservationLog(database, initialize=self._options.initialize)
-            access = access_list(database)
-            stack.push(attempt.pop_all())
-        return log, access
 
     def _pause(self, seconds: float | None) -> None:
         """Return when stopped, or when the time is up."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import json, structs
@@ -75,7 +76,11 @@ class TrialDecoder:
         trial = Trial.decode(obj)
         last = _exchange_last(self._last, _owner_of(trial), trial)
         if last is not None:
-            self._share(trial, last)
+            for name in _SHARED_FIELDS:
+                if getattr(last.spec, name) == getattr(trial.spec, name):
+                    _exchange(trial.spec, name, getattr(last.spec, name))
+            if last.metadata.owner_references == trial.metadata.owner_references:
+                _exchange(trial.metadata, "owner_references", last.metadata.owner_references)
         if trial_state(trial) is not TrialState.PENDING:
             _exchange(trial.spec, "run_spec", _kind_of_job(trial.spec.run_spec or {}))
         return trial
@@ -95,13 +100,6 @@ class TrialDecoder:
     def _sample(self, owner: str, text: bytes) -> bytes:
         _exchange_last(self._samples, owner, text)
         return text
-
-    def _share(self, trial: Trial, last: Trial) -> None:
-        for name in _SHARED_FIELDS:
-            if getattr(last.spec, name) == getattr(trial.spec, name):
-                _exchange(trial.spec, name, getattr(last.spec, name))
-        if last.metadata.owner_references == trial.metadata.owner_references:
-            _exchange(trial.metadata, "owner_references", last.metadata.owner_references)
 
 
 def _owner_of(trial: Trial) -> str:
@@ -127,12 +125,12 @@ _exchange = structs.force_setattr
 """Puts an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
 
 
+@dataclass(frozen=True, slots=True)
 class TakenNames:
     """The names of the trials of a namespace, looked up in the cache one by one."""
 
-    def __init__(self, trials: Informer[Trial], namespace: str) -> None:
-        self._trials = trials
-        self._namespace = namespace
+    trials: Informer[Trial]
+    namespace: str
 
     def __contains__(self, name: object) -> bool:
-        return self._trials.has(Key(self._namespace, str(name)))
+        return self.trials.has(Key(self.namespace, str(name)))

@@ -70,7 +70,10 @@ class Connector:
                 return self._postgresql(driver, sock, patience)
             return self._mysql(driver, sock, patience)
         except BaseException:
-            _let_go(sock)
+            # Close a socket, also when a driver that has failed still holds a stream over it.
+            descriptor = sock.detach()
+            if descriptor >= 0:
+                os.close(descriptor)
             raise
 
     def _postgresql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
@@ -142,41 +145,22 @@ def _close(connection: Any, say_good_bye: Callable[[], None]) -> None:
                 part.close()
 
 
-def _let_go(sock: socket.socket) -> None:
-    """Close a socket, also when a driver that has failed still holds a stream over it."""
-    descriptor = sock.detach()
-    if descriptor >= 0:
-        os.close(descriptor)
-
-
-def _any_certificate() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:
     """Return how to encrypt; None: not at all, or as the driver does where the server can."""
     if tls.mode == "disable" or tls.mode in _OPTIONAL_TLS:
         return None
-    if tls.mode == "require" and not tls.root_file:
-        context = _any_certificate()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.mode == "verify-full"
+    if tls.root_file:
+        _read("sslrootcert", tls.root_file, lambda: context.load_verify_locations(tls.root_file))
+    elif tls.mode == "require":
+        context.verify_mode = ssl.CERT_NONE
     else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = tls.mode == "verify-full"
-        _trust(context, tls.root_file)
+        context.load_default_certs()
     if tls.certificate_file:
         files = (tls.certificate_file, tls.key_file or None)
         _read("sslcert", tls.certificate_file, lambda: context.load_cert_chain(*files))
     return context
-
-
-def _trust(context: ssl.SSLContext, root_file: str) -> None:
-    if root_file:
-        _read("sslrootcert", root_file, lambda: context.load_verify_locations(root_file))
-    else:
-        context.load_default_certs()
 
 
 def _read(option: str, file: str, load: Callable[[], None]) -> None:

@@ -11,9 +11,9 @@ version is refused before anything in it is touched.
 A file that is only to be read is opened so that SQLite cannot write to it. Where its directory may be written, SQLite
 may put its own files beside it (`-wal`, `-shm`), by which readers and a writer that starts meanwhile see each other.
 
-There are two ways in: `snapshot` and `transact` on the driver's connections, for few statements that have to be quick,
-and `read` and `write` on SQLAlchemy's, for tables that are laid out on servers, too. SQLAlchemy is imported when the
-second way is first taken: a command that shows objects would wait longer for the import than for everything else.
+There are two ways in: `snapshot` and `transaction` on the driver's connections, for few statements that have to be
+quick, and `read` and `write` on SQLAlchemy's, for tables that are laid out on servers, too. SQLAlchemy is imported when
+the second way is first taken: a command that shows objects would wait longer for the import than for everything else.
 Exceptions of both stop here: what is raised are errors of `katib.errors`.
 """
 
@@ -111,29 +111,27 @@ class Database:
                 driver = self._readers.pop()
             except IndexError:
                 driver = self._connect()
+            is_sound = True  # whatever else the block raises, the connection is good and is used again
             try:
                 driver.execute("BEGIN")
                 yield driver
             except sqlite3.Error:
-                driver.close()  # what a failed connection remembers is not worth trusting
+                is_sound = False  # what a failed connection remembers is not worth trusting
                 raise
-            except BaseException:  # whatever the block raised, the connection is good and is used again
-                self._put_back(driver)
-                raise
-            self._put_back(driver)
+            finally:
+                if is_sound and len(self._readers) < _IDLE_READERS:
+                    driver.rollback()
+                    self._readers.append(driver)
+                else:
+                    driver.close()
 
-    def _put_back(self, reader: sqlite3.Connection) -> None:
-        if len(self._readers) < _IDLE_READERS:
-            reader.rollback()
-            self._readers.append(reader)
-        else:
-            reader.close()
+    @contextmanager
+    def transaction(self, on_commit: Callable[[], None] | None = None) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction that writes, on the driver's connection; rolled back when it raises.
 
-    def transact(self, action: Callable[[sqlite3.Connection], R], on_commit: Callable[[], None] = lambda: None) -> R:
-        """Run an action as one transaction that writes, on the driver's connection; rolled back when it raises.
+        The block does not write through this database in another way.
 
         Args:
-            action: What to do. It does not write through this database in another way.
             on_commit: Called after the commit, before any other writer: what it announces is in order.
 
         Raises:
@@ -146,7 +144,7 @@ class Database:
             driver = self._writer or self._open_writer()
             driver.execute("BEGIN IMMEDIATE")
             try:
-                result = action(driver)
+                yield driver
             except BaseException:  # also an interrupt: no transaction stays open
                 driver.rollback()
                 raise
@@ -155,8 +153,8 @@ class Database:
             self._drop_writer()
             raise self._translate(error) from error
         else:
-            on_commit()
-            return result
+            if on_commit is not None:
+                on_commit()
         finally:
             self._write_lock.release()
 
@@ -171,7 +169,7 @@ class Database:
 
     @contextmanager
     def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
-        """Run a block as one transaction on SQLAlchemy's connection; as `transact` otherwise. Not to be nested."""
+        """Run a block as one transaction on SQLAlchemy's connection; as `transaction` otherwise. Not to be nested."""
         if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
             raise self._locked()
         try:

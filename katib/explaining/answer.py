@@ -54,10 +54,10 @@ class Answer:
         )
 
 
-def namespace_option(obj: Resource, evidence: Evidence) -> str:
+def namespace_option(obj: Resource, default_namespace: str) -> str:
     """Return the option that names the namespace of an object in a command; empty where it goes without saying."""
     namespace = obj.namespace
-    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def since(moment: datetime, now: datetime) -> str:

@@ -11,7 +11,7 @@ from katib.api.budgets import doubled
 from katib.api.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
 from katib.api.validation.update import BUDGET_SPENT
-from katib.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
+from katib.explaining.answer import Answer, best_sentences, condition_words, namespace_option, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.trial import diagnose_trial, failure_cause, metrics_loss
 from katib.tuning.reading import (
@@ -108,7 +108,7 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
     if again and not at_work:
         return f"`{again}` runs {limit} more."
     if experiment.spec.resume_policy in ("LongRunning", "FromVolume"):
-        option = _option(experiment, default_namespace)
+        option = namespace_option(experiment, default_namespace)
         return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
     if again:
         return f"`{again}` runs {limit} more."
@@ -122,12 +122,6 @@ def run_again(experiment: Experiment, option: str = "") -> str:
     name = option.partition(" ")[0]
     rest = re.sub(rf"(^| ){name}[ =]('[^']*'|\S+)", "", rest).strip() if name else rest
     return f"katib {head} {option} {rest}" if command and option else command
-
-
-def _option(experiment: Experiment, default_namespace: str) -> str:
-    """Return the option that names a namespace in a command; empty where it goes without saying."""
-    namespace = experiment.namespace
-    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) -> Answer:
@@ -175,7 +169,7 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
     if last := next((line.strip() for line in reversed(details.log_tail) if line.strip()), ""):
         answer.findings.append(f"Look at {example.name}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
-    option = _option(experiment, evidence.place.default_namespace)
+    option = namespace_option(experiment, evidence.place.default_namespace)
     answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
     has_value = evidence.best is not None or experiment.status.trials_succeeded
     if again := run_again(experiment, "--retry-failed" if has_value else ""):

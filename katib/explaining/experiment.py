@@ -149,10 +149,11 @@ def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
 def _is_stopped(experiment: Experiment, evidence: Evidence) -> Answer | None:
     if running_condition(experiment).reason != EXPERIMENT_STOPPED:
         return None
+    option = namespace_option(experiment, evidence.place.default_namespace)
     return Answer(
         f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
-        remedies=[f"`katib resume {experiment.name}{namespace_option(experiment, evidence)}` lets it go on."],
+        remedies=[f"`katib resume {experiment.name}{option}` lets it go on."],
     )
 
 

@@ -104,7 +104,9 @@ def moment_line(moment: Moment, progress: Progress) -> str:
             else f"best so far is {moment.name}: {metric}={short(moment.value)}"
         )
     if isinstance(moment, FailingAlike):
-        return _failing_alike(moment)
+        trials = "The first trial" if moment.count == 1 else f"The first {moment.count} trials"
+        alike = "" if moment.count == 1 else " the same way"
+        return f"{trials} failed{alike}: {moment.cause}. {moment.remedy}".rstrip()
     return _ended(moment, progress.limit)
 
 
@@ -115,12 +117,6 @@ def _held_up(moment: TrialRetried | TrialHeldUp | ExperimentHeldUp) -> str:
         return f"{moment.trial.name} {words}"
     happened = "failed and is tried again" if isinstance(moment, TrialRetried) else "has to wait"
     return f"{moment.trial.name} {happened}: {moment.message}"
-
-
-def _failing_alike(moment: FailingAlike) -> str:
-    trials = "The first trial" if moment.count == 1 else f"The first {moment.count} trials"
-    alike = "" if moment.count == 1 else " the same way"
-    return f"{trials} failed{alike}: {moment.cause}. {moment.remedy}".rstrip()
 
 
 def _ended(moment: TrialEnded, limit: int | None) -> str:

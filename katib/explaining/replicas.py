@@ -86,15 +86,11 @@ def trouble_of(pod: Json) -> str:
         return f"failed with exit code {code_words(end)} before its job ended it{said}" if was_retried else ""
     if end:
         code, many = code_words(end), "s" * (restarts != 1)
-        if _waits_for_restart(pod):
+        states = (status.get("state") or {} for status in status_of(pod).get("containerStatuses") or ())
+        if any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states):
             return f"ended with exit code {code} and is started again after a pause{said}"
         return f"runs again, {restarts} restart{many} so far; it ended last with exit code {code}{said}"
     waiting = waiting_words(pod)
     if is_running(pod) or not waiting:
         return ""
     return waiting if waiting.startswith("waits ") else f"waits: {waiting}"
-
-
-def _waits_for_restart(pod: Json) -> bool:
-    states = (status.get("state") or {} for status in status_of(pod).get("containerStatuses") or ())
-    return any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states)

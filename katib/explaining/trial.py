@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import IN_QUEUE, is_suspended, suspend_field
 from katib.api.leases import is_callers, is_chosen, lease_of
-from katib.api.metrics import ZERO_TIME
+from katib.api.metrics import PRINTED_FORMAT, ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
 from katib.api.types import Condition, Trial
@@ -130,9 +133,10 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
         return Answer(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
     if is_suspended(job):
         field = ".".join(suspend_field(job))
+        option = namespace_option(trial, evidence.place.default_namespace)
         return Answer(
             f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
-            remedies=[f"`katib resume {name}{namespace_option(trial, evidence)}` lets it start."] if field else [],
+            remedies=[f"`katib resume {name}{option}` lets it start."] if field else [],
         )
     if facts.waiting:
         return Answer(
@@ -299,7 +303,7 @@ def _exit_words(facts: JobFacts) -> str:
 
 
 def _logs_command(trial: Trial, evidence: Evidence) -> str:
-    return f"katib logs {trial.name}{namespace_option(trial, evidence)}"
+    return f"katib logs {trial.name}{namespace_option(trial, evidence.place.default_namespace)}"
 
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
@@ -346,16 +350,18 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
     if condition.reason == _UNCOLLECTED:
-        return _uncollected(trial, condition)
+        return Answer(f"{trial.name} has no metrics: {metrics_loss(condition)}.", remedies=[_RUN_AGAIN])
     metric = metric_of(trial) or "the objective metric"
     answer = Answer(f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
     report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
     if report:
         answer.findings.append(report)
+    is_printed = re.search(rf"""{re.escape(metric)}['"]?\s*:""", report)
+    example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too" if is_printed else ""
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        "spec.metricsCollectorSpec.source.filter.metricsFormat."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}."
     )
     return answer
 
@@ -371,13 +377,6 @@ def _metrics_incomplete(trial: Trial, condition: Condition, facts: JobFacts) -> 
         "or the collector's memory limit, and run the trial again."
     )
     return answer
-
-
-def _uncollected(trial: Trial, condition: Condition) -> Answer:
-    return Answer(
-        f"{trial.name} has no metrics: {metrics_loss(condition)}.",
-        remedies=[_RUN_AGAIN],
-    )
 
 
 _RUN_AGAIN = (

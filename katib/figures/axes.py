@@ -119,7 +119,13 @@ class Axis:
             return [self.listed[i] for i in _spread(len(self.listed), most)]
         if self.scale == LOG:
             return _log_ticks(self.low, self.high, most)
-        return _even_ticks(self.low, self.high, most, whole=self.whole)
+        rough = (self.high - self.low) / max(most - 1, 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
+        if self.whole:
+            step = max(1.0, math.ceil(step))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def parameter_axis(trials: TrialTable, name: str, rows: Rows) -> Axis:
@@ -199,17 +205,6 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
         every = math.ceil(len(ticks) / most)
         return ticks[::every]
     return [10.0**low, 10.0**high]
-
-
-def _even_ticks(low: float, high: float, most: int, *, whole: bool) -> list[float]:
-    """Return round numbers at even distances."""
-    rough = (high - low) / max(most - 1, 1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
-    if whole:
-        step = max(1.0, math.ceil(step))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 _FEWEST = 8

@@ -16,10 +16,9 @@ JSON. `layout.meta` says what the lines and the axes are:
      "dark": {"coloraxis": {...}}}                what to change of the layout on a dark page
 
 Values are places on the axis: log10 of the value where `scale` is `log`, the number of the choice where it is
-`categorical`, otherwise the value itself. `true_range` turns a brush from place to place into what it selects. `absent`
-is the place of trials that do not have the parameter; null when all have it. `choices` is missing where there are too
-many to be named: such an axis cannot become a condition. The axes `state` and `feasible` are there only when the drawn
-trials differ in it.
+`categorical`, otherwise the value itself. `absent` is the place of trials that do not have the parameter; null when all
+have it. `choices` is missing where there are too many to be named: such an axis cannot become a condition. The axes
+`state` and `feasible` are there only when the drawn trials differ in it.
 """
 
 from __future__ import annotations
@@ -110,19 +109,6 @@ def lines_of(trials: TrialTable, most: int) -> Rows:
     """
     columns = (*trials.values.values(), *(trials.metrics[objective.name] for objective in trials.objectives))
     return sampled(target_of(trials), most, min(_BEST_LINES, most // 2), columns)
-
-
-def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, float] | list[str]:
-    """Return what a brush from one place to another selects: the numbers from and to, or the choices.
-
-    Args:
-        axis: Of `layout.meta["axes"]`.
-        low: Where the brush begins.
-        high: Where it ends.
-    """
-    if axis["scale"] == CATEGORICAL:
-        return [text for place, text in enumerate(axis["choices"]) if low <= place <= high]
-    return (10.0**low, 10.0**high) if axis["scale"] == "log" else (low, high)
 
 
 def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_Dimension]:

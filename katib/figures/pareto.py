@@ -85,8 +85,8 @@ def draw_pareto(data: ExperimentData, choice: Choice) -> go.Figure:
         for objective, column in zip(objectives, columns.T, strict=True)
     ]
     groups = (
-        (f"beaten by another ({len(front.beaten):,})", _by_lot(front.beaten, _DRAWN_OTHERS), GREY, "circle-open", 6),
-        (f"infeasible ({len(front.infeasible):,})", _by_lot(front.infeasible, _DRAWN_OTHERS), RED, "square-open", 6),
+        (f"beaten by another ({len(front.beaten):,})", _by_lot(front.beaten), GREY, "circle-open", 6),
+        (f"infeasible ({len(front.infeasible):,})", _by_lot(front.infeasible), RED, "square-open", 6),
         (f"not beaten ({len(front.rows):,})", _along(front.costs, front.rows), BLUE, "circle", 9),
     )
     for name, rows, colour, symbol, size in groups:
@@ -260,11 +260,11 @@ def _front_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> _Front:
     return _Front(objectives, costs, rows, beaten, places(measured & ~trials.feasible))
 
 
-def _by_lot(rows: Rows, most: int) -> Rows:
-    if len(rows) <= most:
+def _by_lot(rows: Rows) -> Rows:
+    if len(rows) <= _DRAWN_OTHERS:
         return rows
     lots = np.random.default_rng(_LOTS).random(int(rows.max()) + 1)[rows]
-    return np.sort(rows[np.argsort(lots)[:most]])
+    return np.sort(rows[np.argsort(lots)[:_DRAWN_OTHERS]])
 
 
 def _along(costs: Floats, rows: Rows) -> Rows:

@@ -94,9 +94,9 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
     return figure
 
 
-def shown_words(shown: int, total: int, what: str = "trials") -> str:
+def shown_words(shown: int, total: int) -> str:
     """Return how many of all are drawn, where it is not all of them; empty where it is."""
-    return "" if shown >= total else f"{shown:,} of {total:,} {what} shown: a fair sample, and the best"
+    return "" if shown >= total else f"{shown:,} of {total:,} trials shown: a fair sample, and the best"
 
 
 def add_note(figure: go.Figure, *texts: str) -> None:

@@ -105,13 +105,13 @@ class Shades:
         """Return the numbers of some trials; 0 outside of the constraints."""
         return np.where(target.feasible[rows], self.of(target.costs[rows]), 0.0)
 
-    def axis(self, title: str = "") -> dict[str, Any]:
+    def axis(self) -> dict[str, Any]:
         """Return Plotly's `coloraxis`, whose bar names true values."""
         ticks = list(self.floor + (1 - self.floor) * np.linspace(0.0, 1.0, len(self.texts)))
         texts = list(self.texts)
         if self.floor:
             ticks[0], texts[0] = 0.0, "infeasible"
-        bar = {"tickvals": ticks, "ticktext": texts, "thickness": 12, "title": {"text": title}}
+        bar = {"tickvals": ticks, "ticktext": texts, "thickness": 12, "title": {"text": ""}}
         return {"cmin": 0.0, "cmax": 1.0, "colorscale": scale_of(GOOD_DARK, self.floor), "colorbar": bar}
 
     @property

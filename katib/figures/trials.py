@@ -8,7 +8,7 @@ picks, a further metric what it was at the best reading of the objective.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -213,7 +213,7 @@ class TrialRows:
         kinds: dict[str, tuple[Any, Any]] = {"name": (object, ""), "state": (np.int8, 0), "feasible": (np.bool_, True)}
         kinds |= dict.fromkeys(("created", "started", "ended"), (np.float64, _NAN))
         self._fixed = {key: _Column.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
-        for parameter in parameters_of_space(self.experiment):
+        for parameter in map(_parameter, self.experiment.spec.parameters):
             self._add_axis(parameter)
         objective = self.experiment.spec.objective
         for name in (*objective_names(objective), *(objective.additional_metric_names if objective else ())):
@@ -314,11 +314,6 @@ def strategy_words(obj: Experiment | Trial, metric: str) -> str:
         if term.name == metric:
             return strategy or extreme_of(term.type)
     return AT_BEST if strategy in ("", extreme_of(objective.type)) else strategy
-
-
-def parameters_of_space(experiment: Experiment) -> Sequence[Parameter]:
-    """Return the axes of an experiment's search space, none for an architecture search."""
-    return list(map(_parameter, experiment.spec.parameters))
 
 
 def _parameter(spec: ParameterSpec) -> Parameter:

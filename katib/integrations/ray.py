@@ -119,7 +119,12 @@ class KatibSearch(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Go on with what was written down."""
-        self._go_on(json.loads(Path(checkpoint_path).read_text()))
+        saved = json.loads(Path(checkpoint_path).read_text())
+        self.experiment_name = saved["name"]
+        if saved["began"]:
+            place = {key: self._options[key] for key in ("data_dir", "server", "namespace") if key in self._options}
+            self._experiment = experiment = open_experiment(self.experiment_name, **place).resume()
+            self._trials = {key: experiment.taken_again(*trial) for key, trial in saved["trials"].items()}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_experiment": None, "_trials": {}}
@@ -127,13 +132,6 @@ class KatibSearch(Searcher):
     def _under_way(self) -> dict[str, Any]:
         trials = {key: (one.name, one.parameters, one.ask_id) for key, one in self._trials.items()}
         return {"name": self.experiment_name, "began": self._experiment is not None, "trials": trials}
-
-    def _go_on(self, saved: Mapping[str, Any]) -> None:
-        self.experiment_name = saved["name"]
-        if saved["began"]:
-            place = {key: self._options[key] for key in ("data_dir", "server", "namespace") if key in self._options}
-            self._experiment = experiment = open_experiment(self.experiment_name, **place).resume()
-            self._trials = {key: experiment.taken_again(*trial) for key, trial in saved["trials"].items()}
 
     def _opened(self) -> Experiment:
         """Return the experiment, made when the first trial is asked for."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from katib.kube_api.patches import MERGE_KEYS, SETS
@@ -139,15 +139,6 @@ def _read(fields: Mapping[str, Any]) -> Iterator[Path]:
             yield (step,)
 
 
-def _written(fields: Iterable[Path]) -> Json:
-    root: Json = {}
-    for path in sorted(fields):
-        place = root
-        for step in path:
-            place = place.setdefault(step, {})
-    return root
-
-
 def _paths(value: Any, name: str, *, is_keyed: bool) -> Iterator[Path]:
     if isinstance(value, Mapping) and value:
         for field, part in value.items():
@@ -245,7 +236,12 @@ def _entry(manager: str, operation: str, api_version: str, fields: Fields, now: 
 
 
 def _with_fields(entry: Json, fields: Fields, time: str) -> Json:
-    return {**entry, "time": time, "fieldsV1": _written(fields)}
+    root: Json = {}
+    for path in sorted(fields):
+        place = root
+        for step in path:
+            place = place.setdefault(step, {})
+    return {**entry, "time": time, "fieldsV1": root}
 
 
 def _is_mine(entry: Mapping[str, Any], manager: str, operation: str) -> bool:

@@ -73,6 +73,16 @@ def _last_condition(field: str) -> Callable[[Object, datetime], Any]:
     return cell
 
 
+def _latest(*path: str) -> Callable[[Object, datetime], Any]:
+    """Return a cell with the latest value of the objective of the observation at a path."""
+
+    def cell(obj: Object, _now: datetime) -> Any:
+        metrics = value_at(obj, *path, "metrics")
+        return value_at(metrics[0], "latest") if metrics else None
+
+    return cell
+
+
 def _condition_of(obj: Object) -> str:
     """Return what a Job is, in the words of kubectl."""
     conditions = value_at(obj, "status", "conditions") or ()
@@ -113,7 +123,15 @@ def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetim
 AGE = Column("Age", since("metadata", "creationTimestamp"))
 TYPE_AND_STATUS = (Column("Type", _last_condition("type")), Column("Status", _last_condition("status")))
 STATE = (Column("State", _last_condition("type")), AGE)
-EXPERIMENT = (*TYPE_AND_STATUS, AGE)
+EXPERIMENT = (
+    *TYPE_AND_STATUS,
+    AGE,
+    Column("Trials", at("status", "trials"), "integer", is_wide=True),
+    Column("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
+    Column("Best", _latest("status", "currentOptimalTrial", "observation"), is_wide=True),
+    Column("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
+)
+TRIAL = (*TYPE_AND_STATUS, AGE, Column("Latest", _latest("status", "observation"), is_wide=True))
 SUGGESTION = (
     *TYPE_AND_STATUS,
     Column("Requested", at("spec", "requests")),

@@ -30,7 +30,10 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     container = _container(pod, query.get("container", ""))
     lines = TimedLines(_since(query), flag(query, "timestamps"), flag(query, "previous"))
     if lines.previous:
-        _require_restart(pod, container)
+        statuses = value_at(pod, "status", "containerStatuses") or ()
+        if not any(status.get("name") == container and status.get("restartCount") for status in statuses):
+            name = pod["metadata"]["name"]
+            raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     output, trial = objects.home.output, _trial_of(objects, pod)
     read = output.read if lines == TimedLines() else partial(output.read_timed, lines=lines)
     follow = partial(_goes_on, objects, target) if flag(query, "follow") and not lines.previous else None
@@ -38,13 +41,6 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     chunks = read(trial, follow=follow, tail_lines=tail_lines, replica=target.name, container=container)
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
-
-
-def _require_restart(pod: Object, container: str) -> None:
-    statuses = value_at(pod, "status", "containerStatuses") or ()
-    if not any(status.get("name") == container and status.get("restartCount") for status in statuses):
-        name = pod["metadata"]["name"]
-        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
 
 
 def _since(query: Mapping[str, str]) -> datetime | None:

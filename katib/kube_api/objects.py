@@ -305,7 +305,9 @@ class Objects:
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {is_uid}"
             raise conflict(target.resource, target.name, [cause])
         if target.subresource == "status":
-            return self._replace_status(old, new, options)
+            if options.dry_run:
+                return Answer(semantics.status_updated(old, semantics.isolated(new)) or old)
+            return Answer(self.home.written.update_status(new))
         if tracks:
             now, is_keyed = format_time(datetime.now(UTC)), not target.resource.is_custom
             new = updated(old, new, options.manager, now, is_keyed=is_keyed)
@@ -322,11 +324,6 @@ class Objects:
                 semantics.updated(old, semantics.isolated(admitted.obj), has_status=has_status) or old, warnings
             )
         return Answer(self.home.written.update(admitted.obj), warnings)
-
-    def _replace_status(self, old: Object, new: Json, options: Options) -> Answer:
-        if options.dry_run:
-            return Answer(semantics.status_updated(old, semantics.isolated(new)) or old)
-        return Answer(self.home.written.update_status(new))
 
     def delete(self, target: Target, delete_options: Mapping[str, Any], options: Options) -> Answer:
         """Delete an object.
@@ -433,7 +430,7 @@ def identified(target: Target, body: Any) -> Json:
     for name, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if body.get(name, wanted) != wanted:
             raise bad_request(f"{name}: {body[name]!r} in the body, {wanted} in the path")
-    metadata = dict(metadata or {})
+    metadata = {name: value for name, value in (metadata or {}).items() if value not in (None, {}, [])}
     for name, wanted in (("namespace", target.namespace), ("name", target.name)):
         if wanted and metadata.get(name) not in (None, "", wanted):
             raise bad_request(f"metadata.{name}: {metadata[name]!r} in the body, {wanted} in the path")

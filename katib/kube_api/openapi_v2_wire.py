@@ -73,9 +73,9 @@ def _named(inner: Write, number: int = 1) -> Write:
     return write
 
 
-def _within(number: int, inner: Write) -> Write:
-    """Return what writes a value as the field of a message around it."""
-    return lambda value: _field(number, inner(value))
+def _within(inner: Write) -> Write:
+    """Return what writes a value as the first field of a message around it."""
+    return lambda value: _field(1, inner(value))
 
 
 def _schema(value: Mapping[str, Any]) -> bytes:
@@ -94,9 +94,9 @@ _SCHEMA: Fields = {
     "format": (2, _text),
     "description": (4, _text),
     "required": (19, _text),
-    "additionalProperties": (21, _within(1, _schema)),
-    "type": (22, _within(1, _text)),
-    "items": (23, _within(1, _schema)),
+    "additionalProperties": (21, _within(_schema)),
+    "type": (22, _within(_text)),
+    "items": (23, _within(_schema)),
     "properties": (25, _named(_schema)),
 }
 _BODY: Fields = {"name": (2, _text), "in": (3, _text), "required": (4, _text), "schema": (5, _schema)}
@@ -107,7 +107,7 @@ _OPERATION: Write = _message(
         "operationId": (5, _text),
         "consumes": (7, _text),
         "parameters": (8, _parameter),
-        "responses": (9, _named(_within(1, _message({"description": (1, _text)})))),
+        "responses": (9, _named(_within(_message({"description": (1, _text)})))),
     },
     13,
 )

@@ -82,7 +82,7 @@ _KATIB = ("all", "kubeflow", "katib")
 RESOURCES: tuple[Resource, ...] = (
     Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
     Resource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
-    Resource(TRIAL, "trials", columns.EXPERIMENT, categories=_KATIB),
+    Resource(TRIAL, "trials", columns.TRIAL, categories=_KATIB),
     *(
         Resource(Kind(_TRAINING, kind), f"{kind.lower()}s", columns.STATE)
         for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")

@@ -29,7 +29,6 @@ from katib.api.names import (
 )
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import (
-    ConditionStatus,
     Experiment,
     ExperimentCondition,
     Suggestion,
@@ -203,10 +202,9 @@ class Repeats:
         conditions = set_condition(
             experiment.status.conditions,
             ExperimentCondition.FAILED,
-            ConditionStatus.TRUE,
-            reason=REPLACED,
-            message="Experiment was unfinished when it was restarted",
-            now=now,
+            REPLACED,
+            "Experiment was unfinished when it was restarted",
+            now,
         )
         status = structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
         return structs.replace(experiment, status=status)
@@ -216,10 +214,9 @@ class Repeats:
         conditions = set_condition(
             without_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
             ExperimentCondition.RESTARTING,
-            ConditionStatus.TRUE,
-            reason="ExperimentRestarting",
-            message="Experiment is restarted",
-            now=self._clock.now(),
+            "ExperimentRestarting",
+            "Experiment is restarted",
+            self._clock.now(),
         )
         return structs.replace(
             experiment, status=structs.replace(experiment.status, conditions=conditions, completion_time=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Self
 
@@ -66,7 +65,8 @@ class SqlObservationLog:
             return
         if self._file is not None and len(logs) <= quick.MOST_READINGS:
             with suppress(quick.NotQuickError):
-                self._file.transact(lambda driver: quick.report(driver, trial_name, logs, batch))
+                with self._file.transaction() as driver:
+                    quick.report(driver, trial_name, logs, batch)
                 return
         with self._database.write() as connection:
             reporting.lock(connection, [trial_name])
@@ -89,7 +89,8 @@ class SqlObservationLog:
             return
         if self._file is not None and sum(map(len, batch.values())) <= quick.MOST_READINGS:
             with suppress(quick.NotQuickError):
-                self._file.transact(partial(quick.append, batch=batch))
+                with self._file.transaction() as driver:
+                    quick.append(driver, batch)
                 return
         if self._unconfirmed.turned_out_stored(batch):
             return

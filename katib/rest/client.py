@@ -77,12 +77,13 @@ class HttpTuningService:
         url, token = (url, token) if note is None else (note.url, note.token)
         self._url = url.rstrip("/")
         self._local = urlsplit(url).hostname in LOOPBACK_HOSTS
+        # The certificates of this machine count, or of $SSL_CERT_FILE. Reading them takes a moment.
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1/",
             headers={b"authorization": f"Bearer {token}".encode()} if token else {},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,  # a proxy of the environment has no business between us and loopback
-            verify=_trusted(url),
+            verify=ssl.create_default_context() if urlsplit(url).scheme == "https" else False,
             transport=httpx.HTTPTransport(uds=socket) if socket else None,
         )
 
@@ -447,11 +448,6 @@ def _read(kind: type[T], body: Any) -> T:
 
 def _read_items(kind: type[T], body: Any) -> tuple[T, ...]:
     return TypeAdapter(tuple[kind, ...]).validate_python(body["items"])  # type: ignore[valid-type]  # a type at run time
-
-
-def _trusted(url: str) -> ssl.SSLContext | bool:
-    """Return whose certificates count: those of this machine, or of $SSL_CERT_FILE. Reading them takes a moment."""
-    return ssl.create_default_context() if urlsplit(url).scheme == "https" else False
 
 
 def _texts(values: Mapping[str, float | str]) -> dict[str, str]:

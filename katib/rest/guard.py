@@ -99,22 +99,19 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope["headers"])
-        refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            if not headers.get("expect"):  # who waits for "100 Continue" has sent no body yet
-                await _discard_body(receive)
-            await self._refuse(scope, headers, refusal, receive, send)
-            return
-        await self._pass_on(scope, receive, send)
-
-    def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
-        return (
+        refusal = (
             self._check_host(headers)
             or _check_site(scope, headers)
             or self._check_token(scope, headers)
             or self._note_user(scope)
             or _check_length(headers)
         )
+        if refusal is not None:
+            if not headers.get("expect"):  # who waits for "100 Continue" has sent no body yet
+                await _discard_body(receive)
+            await self._refuse(scope, headers, refusal, receive, send)
+            return
+        await self._pass_on(scope, receive, send)
 
     async def _refuse(self, scope: Scope, headers: Headers, refusal: Problem, receive: Receive, send: Send) -> None:
         """Answer with the problem, to a person who has to sign in as a page."""

@@ -58,18 +58,18 @@ class AnswerThread:
             thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        while (call := self._next()) is not None:
+        """Make calls until the thread is closed, or none came for long."""
+        while True:
+            try:
+                call = self._calls.get(timeout=self._kept_seconds)
+            except queue.Empty:
+                with self._lock:
+                    if self._is_busy:  # one is on its way
+                        continue
+                    self._thread = None
+                    return
+            if call is None:
+                return
             call()
             with self._lock:
                 self._is_busy = False
-
-    def _next(self) -> Call | None:
-        """Wait for a call; return None when the thread is to end: it is closed, or none came for long."""
-        while True:
-            try:
-                return self._calls.get(timeout=self._kept_seconds)
-            except queue.Empty:
-                with self._lock:
-                    if not self._is_busy:  # else one is on its way
-                        self._thread = None
-                        return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import grpc
@@ -109,14 +110,10 @@ class ServiceClient:
         )
         history = self._encoder.encode(trials) + self._earlier.encode(earlier) if self.reads_history else b""
         connection = self._suggestion
-
-        def result(reply: bytes, metadata: Metadata) -> SuggestionsReply:
-            return _suggestions(pb.GetSuggestionsReply.FromString(reply), metadata, asked=current_request)
-
         return connection.call(
             _SUGGESTION + "GetSuggestions",
             head.SerializeToString() + history,
-            result,
+            partial(_suggestions, asked=current_request),
             on_error=lambda status: _retry_on_failure(connection, status),
         )
 
@@ -228,8 +225,9 @@ def _known(value: Known) -> Future[Known]:
     return future
 
 
-def _suggestions(reply: pb.GetSuggestionsReply, metadata: Metadata, *, asked: int) -> SuggestionsReply:
+def _suggestions(answer: bytes, metadata: Metadata, *, asked: int) -> SuggestionsReply:
     """Return a reply as an object. An empty one means the end unless it says otherwise: some know no other way."""
+    reply = pb.GetSuggestionsReply.FromString(answer)
     waits = (SEARCH_SPACE_KEY, WAITING) in metadata
     is_empty = asked > 0 and not reply.parameter_assignments
     return SuggestionsReply(

@@ -74,19 +74,12 @@ class Connection:
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()
 
-        def answered(status: Status, reply: bytes) -> Result:
-            if status.code is not grpc.StatusCode.OK:
-                return (on_error or self.fail)(status)
-            self.answer_count += 1
-            return result(reply, status.metadata)
-
+        settle = partial(self._settle, future, result, on_error or self.fail)
         try:
             known = self._open().unary_unary(method)
-            if not self._waiter.take(
-                partial(self._settle, future, lambda: answered(*self._wait(known, request, timeout)))
-            ):
+            if not self._waiter.take(partial(settle, partial(self._wait, known, request, timeout))):
                 pending = known.future(request, timeout=timeout)
-                pending.add_done_callback(lambda done: self._settle(future, lambda: answered(*_outcome(done))))
+                pending.add_done_callback(lambda done: settle(partial(_outcome, done)))
         except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
             future.set_exception(self._closed_error())
         return future
@@ -121,9 +114,20 @@ class Connection:
             raise self._closed_error() from None
         return status_of_call(call), reply
 
-    def _settle(self, future: Future[Result], answer: Callable[[], Result]) -> None:
+    def _settle(
+        self,
+        future: Future[Result],
+        result: Callable[[bytes, Metadata], Result],
+        on_error: Callable[[Status], Result],
+        answer: Callable[[], tuple[Status, bytes]],
+    ) -> None:
         try:
-            future.set_result(answer())
+            status, reply = answer()
+            if status.code is grpc.StatusCode.OK:
+                self.answer_count += 1
+                future.set_result(result(reply, status.metadata))
+            else:
+                future.set_result(on_error(status))
         except KatibError as error:
             future.set_exception(error)
         except DecodeError:

@@ -80,7 +80,7 @@ def status_of_call(call: Any) -> Status:
     code, details = call.code(), call.details() or ""
     if details.startswith(_NO_GRPC):
         code, details = grpc.StatusCode.UNAVAILABLE, f"what answers there does not speak gRPC ({details})"
-    return Status(code, details, tuple((key, value) for key, value in call.trailing_metadata() or ()))
+    return Status(code, details, tuple(call.trailing_metadata() or ()))
 
 
 def status_of(error: BaseException) -> Status:

@@ -126,7 +126,11 @@ class LogGuard:
         try:
             self._check_report(caller, trial_name)
         except ForbiddenError as error:
-            self._remember(trial_name, str(error))
+            with self._lock:
+                self._refusals[trial_name] = str(error)
+                self._refusals.move_to_end(trial_name)
+                while len(self._refusals) > MAX_REFUSALS:
+                    self._refusals.popitem(last=False)
             raise
 
     def check_read(self, caller: Caller, trial_name: str) -> None:
@@ -204,13 +208,6 @@ class LogGuard:
                 f"trial {trial_name}: the token is not one of this installation; its key was replaced or never ours"
             )
         return claims
-
-    def _remember(self, trial_name: str, reason: str) -> None:
-        with self._lock:
-            self._refusals[trial_name] = reason
-            self._refusals.move_to_end(trial_name)
-            while len(self._refusals) > MAX_REFUSALS:
-                self._refusals.popitem(last=False)
 
     def _forget_refusal(self, trial_name: str) -> None:
         with self._lock:

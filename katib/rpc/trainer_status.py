@@ -51,7 +51,7 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
 
 def path_of(trial_name: str, metrics: Collection[str]) -> str:
     """Return the path, with a query, at which a trial posts its status, of which these metrics are stored."""
-    return f"{_PATH}{quote(trial_name)}{_END}?{urlencode([(_METRIC, name) for name in sorted(metrics)])}"
+    return f"{_PATH}{quote(trial_name)}{_END}?{urlencode({_METRIC: sorted(metrics)}, doseq=True)}"
 
 
 class StatusReceiver:

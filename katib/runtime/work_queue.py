@@ -152,9 +152,7 @@ class WorkQueue(Generic[K]):
             if key in self._pending:
                 self._ready.append(key)
                 self._announce()
-            if self._ready or not self._delayed:
-                return 0.0 if self._ready else None
-            return max(self._delayed[0][0] - self._clock.monotonic(), 0.0)
+            return 0.0 if self._ready else self._patience(None)
 
     def shut_down(self) -> None:
         """Refuse further adds, drop what waits, and make every `get` return None. Calling it twice is fine."""

@@ -264,7 +264,10 @@ class Experiment:
         Raises:
             RuntimeError: With `parallel=1`, the trial before has not ended.
         """
-        self._allow(parallel)
+        allowed = self._stored().spec.parallel_trial_count or 1
+        if allowed < parallel:
+            counts = {"parallelTrialCount": parallel}
+            self.call(lambda service, namespace: service.edit(namespace, self.name, counts=counts))
         mine: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
         while True:
             self._await_room(mine, parallel)
@@ -345,12 +348,6 @@ class Experiment:
                 self._heart.start()
         return trial
 
-    def _allow(self, parallel: int) -> None:
-        allowed = self._stored().spec.parallel_trial_count or 1
-        if allowed < parallel:
-            counts = {"parallelTrialCount": parallel}
-            self.call(lambda service, namespace: service.edit(namespace, self.name, counts=counts))
-
     def _await_room(self, mine: weakref.WeakSet[AskedTrial], parallel: int) -> None:
         with self._changed:
             while len(left := [trial for trial in mine if not trial.has_ended]) >= parallel:
@@ -367,14 +364,11 @@ class Experiment:
                     self._changed.wait_for(lambda: self._closed, self._lease_seconds / _SIGNS_OF_LIFE)
                 if self._closed:
                     return
-            self._renew_all()
-
-    def _renew_all(self) -> None:
-        with self._changed:
-            trials = list(self._out)
-        for trial in trials:
-            with suppress(KatibError):  # the next request of the trial itself says so
-                trial.renew()
+            with self._changed:
+                trials = list(self._out)
+            for trial in trials:
+                with suppress(KatibError):  # the next request of the trial itself says so
+                    trial.renew()
 
 
 class AsyncTrial:

@@ -77,38 +77,26 @@ def create(
             name is there that searches something else.
         TerminalError: Another program that is not a server works in the data directory.
     """
-    arguments: dict[str, Any] = {
-        "parameters": parameters,
+    search: dict[str, Any] = {
+        "objective": objective,
+        "direction": direction,
+        "goal": goal,
         "objectives": objectives,
+        "goals": goals,
         "constraints": constraints,
-        "max_trials": max_trials,
-        "parallel": parallel,
         "max_failed": max_failed,
+        "algorithm": algorithm,
         "settings": settings,
+        "early_stopping": early_stopping,
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
+    arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel}
     check_arguments(parameters, arguments, takes_constants=False)
     place = Place(data_dir, server, namespace)
-    spec = search_spec(
-        parameters,
-        objective=objective,
-        direction=direction,
-        goal=goal,
-        objectives=objectives,
-        goals=goals,
-        constraints=constraints,
-        max_failed=max_failed,
-        algorithm=algorithm,
-        settings=settings,
-        early_stopping=early_stopping,
-        early_stopping_settings=early_stopping_settings,
-        additional_metrics=additional_metrics,
-        initial_trials=initial_trials,
-        warm_start=warm_start,
-    )
+    spec = search_spec(parameters, **search)
     names = list(objectives or [objective])
     # The value at the end counts, whatever was reported before.
     spec["objective"]["metricStrategies"] = [{"name": one, "value": "latest"} for one in names]

@@ -30,17 +30,13 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
         result = payload.function(dict(arguments))
     else:
         result = payload.function(**arguments)
-    return _metrics(result, payload.objective)
-
-
-def _metrics(result: Any, objective: str) -> dict[str, float]:
-    """Return what a result stands for: a number, a mapping, or nothing when the function reported itself."""
+    # A result is a number, a mapping, or nothing when the function reported itself.
     if result is None:
         return {}
     if isinstance(result, Mapping):
         return {str(name): float(value) for name, value in result.items()}
     if isinstance(result, numbers.Real) or hasattr(result, "__float__"):
-        return {objective: float(result)}
+        return {payload.objective: float(result)}
     raise TypeError(f"the function returned {type(result).__name__}; return a number, a mapping of metrics, or None")
 
 

@@ -108,17 +108,23 @@ def tune(
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
     """
-    arguments: dict[str, Any] = {
+    search: dict[str, Any] = {
+        "objective": objective,
+        "direction": direction,
+        "goal": goal,
         "objectives": objectives,
+        "goals": goals,
         "constraints": constraints,
-        "max_trials": max_trials,
-        "parallel": parallel,
         "max_failed": max_failed,
+        "algorithm": algorithm,
         "settings": settings,
+        "early_stopping": early_stopping,
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
+        "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
+    arguments = {**search, "max_trials": max_trials, "parallel": parallel}
     check_arguments(parameters, arguments)
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
@@ -133,23 +139,7 @@ def tune(
         "kind": "Experiment",
         "metadata": {"name": name, "annotations": {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}},
         "spec": {
-            **search_spec(
-                space,
-                objective=objective,
-                direction=direction,
-                goal=goal,
-                objectives=objectives,
-                goals=goals,
-                constraints=constraints,
-                max_failed=max_failed,
-                algorithm=algorithm,
-                settings=settings,
-                early_stopping=early_stopping,
-                early_stopping_settings=early_stopping_settings,
-                additional_metrics=additional_metrics,
-                initial_trials=initial_trials,
-                warm_start=warm_start,
-            ),
+            **search_spec(space, **search),
             "maxTrialCount": max_trials,
             "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that

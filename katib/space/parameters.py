@@ -109,9 +109,7 @@ class Interval(Parameter):
             raise ValueError(f"{text} is not between {low!r} and {high!r}")
         return min(max(x, low), high)
 
-    @override
-    def nearest(self, text: str) -> float:
-        return self.parse(text)
+    nearest = parse
 
     @override
     def at(self, index: int) -> float:

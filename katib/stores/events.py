@@ -126,15 +126,15 @@ class EventLog:
                 experiments = EventSubject("Experiment", namespace, experiment, experiment)
                 self._waiting.take(event for event in self._waiting.all() if _belongs(event.subject, experiments))
             forgotten = (namespace, experiment)
-            self._database.transact(
-                lambda driver: driver.execute("DELETE FROM events WHERE namespace = ? AND experiment = ?", forgotten)
-            )
+            with self._database.transaction() as driver:
+                driver.execute("DELETE FROM events WHERE namespace = ? AND experiment = ?", forgotten)
 
     def rename(self, namespace: str, experiment: str, name: str) -> None:
         """Give the events of an experiment, and of all that belongs to it, to the experiment of another name."""
         self._flush()
         values = {"namespace": namespace, "experiment": experiment, "name": name}
-        self._database.transact(lambda driver: driver.execute(_RENAME, values))
+        with self._database.transaction() as driver:
+            driver.execute(_RENAME, values)
 
     def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
         """Return the events of an object that the database has not taken, as while its disk is full."""
@@ -158,7 +158,9 @@ class EventLog:
             if not batch:
                 return
             try:
-                self._database.transact(lambda driver: _store(driver, batch))
+                with self._database.transaction() as driver:
+                    driver.executemany(_UPSERT, map(_row, batch))
+                    driver.execute(_DELETE_OLD, {"kept": MAX_KEPT})
             except KatibError:
                 with self._changed:
                     self._waiting.put_back(batch)
@@ -173,11 +175,6 @@ def _belongs(found: EventSubject, wanted: EventSubject) -> bool:
 def _migrate(driver: sqlite3.Connection, _found: int) -> None:
     driver.execute(_TABLE)
     driver.execute(_INDEX)
-
-
-def _store(driver: sqlite3.Connection, batch: Sequence[StoredEvent]) -> None:
-    driver.executemany(_UPSERT, map(_row, batch))
-    driver.execute(_DELETE_OLD, {"kept": MAX_KEPT})
 
 
 def _event(row: tuple[Any, ...]) -> StoredEvent:

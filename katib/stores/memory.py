@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TypeVar
+from contextlib import contextmanager
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
@@ -16,8 +16,6 @@ from katib.stores.transaction import TransactedStore
 
 PAGE_SIZE = 500
 """The objects are in memory anyway: this only shows readers that there are pages."""
-
-R = TypeVar("R")
 
 
 class MemoryRows:
@@ -158,8 +156,8 @@ class MemoryStore(TransactedStore):
         for start in range(0, len(items) or 1, PAGE_SIZE):
             yield ObjectList(items[start : start + PAGE_SIZE], revision, in_order=True)
 
-    def _alone(self, action: Callable[[MemoryRows], R], on_commit: Callable[[], None]) -> R:
+    @contextmanager
+    def _alone(self, on_commit: Callable[[], None]) -> Iterator[MemoryRows]:
         with self._lock:
-            result = action(self._rows)
+            yield self._rows
             on_commit()
-            return result

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 
 from katib.api.json_values import same_json
 from katib.api.names import SUFFIX_ALPHABET
+from katib.api.types import format_time
 from katib.errors import ConflictError, NotFoundError, invalid
 from katib.runtime.objects import Kind, Object
 
@@ -59,17 +60,20 @@ def decode(text: str) -> Json:
     return obj
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any, path: str) -> Any:
     """Return a deep copy made of JSON types only.
 
     Raises:
-        TypeError, ValueError, RecursionError: The value is not JSON.
+        InvalidError: The value is not JSON.
     """
     with suppress(TypeError, ValueError, OverflowError):
         copy = _decoded(_encoded(value))
         if copy == value:  # so it was of these types already
             return copy
-    return decode(_checked(value))
+    try:
+        return decode(_checked(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise invalid(path, f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
 
 
 def isolated(obj: Object) -> Json:
@@ -78,10 +82,7 @@ def isolated(obj: Object) -> Json:
     Raises:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
     """
-    try:
-        copy: Json = _copied(obj)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+    copy: Json = _copied(obj, "object")
     _require_object(copy)
     return copy
 
@@ -110,7 +111,7 @@ def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
         metadata.pop(name, None)
     require_names(metadata)
     metadata["uid"] = uid
-    metadata["creationTimestamp"] = _time(now)
+    metadata["creationTimestamp"] = format_time(now)
     metadata["generation"] = 1
     if has_status:
         obj.pop("status", None)
@@ -137,7 +138,7 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
             obj["metadata"][name] = kept[name]
     if same_json(stored, obj):
         return None
-    if not same_json(_desired(stored, has_status=has_status), _desired(obj, has_status=has_status)):
+    if not same_json({**stored, "metadata": {}}, {**obj, "metadata": {}}):
         obj["metadata"]["generation"] = kept["generation"] + 1
     return obj
 
@@ -174,10 +175,7 @@ def require_patch(changes: Any) -> Json:
     Raises:
         InvalidError: They are no JSON map, or change what no patch may change.
     """
-    try:
-        copy = _copied(changes)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise invalid("patch", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+    copy = _copied(changes, "patch")
     if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
         raise invalid("patch", "not a map of fields", "name the fields to change, such as spec", "patch-type")
     metadata = copy.get("metadata", {})
@@ -206,7 +204,7 @@ def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
     metadata = stored["metadata"]
     if "deletionTimestamp" in metadata:
         return None
-    marked = {**metadata, "deletionTimestamp": _time(now), "generation": metadata["generation"] + 1}
+    marked = {**metadata, "deletionTimestamp": format_time(now), "generation": metadata["generation"] + 1}
     return {**stored, "metadata": marked}
 
 
@@ -248,16 +246,6 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
     """Return the uids of the owners of a stored object, each once."""
     references = obj["metadata"].get("ownerReferences")
     return tuple(dict.fromkeys(map(_UID, references))) if references else ()
-
-
-def _desired(obj: Object, *, has_status: bool) -> Json:
-    """Return the part of an object whose change makes a new generation."""
-    return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
-
-
-def _time(now: datetime) -> str:
-    """Return a moment as Kubernetes writes it: UTC, whole seconds."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _require_object(obj: Any) -> None:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -28,9 +29,6 @@ from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEven
 from katib.stores import semantics
 from katib.stores.history import History
 from katib.stores.semantics import Json
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _NAME_TRIES = 8
 """Suffixes are one in 14 million; a second try is rare, an eighth means that something else is wrong."""
@@ -66,143 +64,93 @@ class Transaction(Struct, frozen=True):
 
     Attributes:
         rows: Where the objects are.
-        status_kinds: Kinds with a status subresource.
-        uid_kinds: Kinds whose objects keep the uid that they bring.
         now: When the write happens.
         events: Takes what is to be published after the commit.
     """
 
-    _rows: Rows
-    _status_kinds: Collection[Kind]
-    _uid_kinds: Collection[Kind]
-    _now: datetime
-    _events: list[WatchEvent]
+    rows: Rows
+    now: datetime
+    events: list[WatchEvent]
 
-    def create(self, obj: Json, *, whole: bool = False) -> Object:
-        """Store a new, isolated object; `whole` when it keeps the status that it brings."""
-        kind, key = place_of(obj)
-        self._choose_name(kind, key, obj)
-        uid = (semantics.given_uid(obj) if kind in self._uid_kinds else "") or str(uuid.uuid4())
-        new = semantics.created(obj, uid, self._now, has_status=kind in self._status_kinds and not whole)
-        new = semantics.at_revision(new, self._rows.next_revision())
-        self._rows.insert(new)
-        self._events.append(WatchEvent(EventType.ADDED, new))
-        if self._is_garbage(new):
-            self._delete(new)
-        return new
+    def existing(self, kind: Kind, key: Key) -> Object:
+        """Return an object.
 
-    def update(self, obj: Json) -> Object:
-        """Replace everything but the status with that of an isolated object."""
-        return self._update(self._existing(*place_of(obj)), obj)
-
-    def patch(self, obj: Json, changes: Json) -> Object:
-        """Merge checked changes into an isolated object."""
-        old = self._existing(*place_of(obj))
-        return self._update(old, semantics.patched(old, obj, changes))
-
-    def patch_whole(self, obj: Json, changes: Json) -> Object:
-        """Merge checked changes into an isolated object and replace the status with its own."""
-        old = self._existing(*place_of(obj))
-        status = {"status": obj["status"]} if "status" in obj else {}
-        changed = semantics.updated(old, semantics.patched(old, obj, changes), has_status=True) or old
-        new = {**{name: value for name, value in changed.items() if name != "status"}, **status}
-        return old if same_json(old, new) else self._replace(old, new)
-
-    def update_status(self, obj: Json) -> Object:
-        """Replace the status with that of an isolated object."""
-        kind, key = place_of(obj)
-        if kind not in self._status_kinds:
-            raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
-        old = self._existing(kind, key)
-        new = semantics.status_updated(old, obj)
-        return old if new is None else self._replace(old, new)
-
-    def delete(self, kind: Kind, key: Key, uid: str | None) -> None:
-        """Delete an object and what it owns, or mark it when it has finalizers."""
-        old = self._existing(kind, key)
-        if uid is not None and uid != old["metadata"]["uid"]:
-            raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
-        self._delete(old)
-
-    def _update(self, old: Object, obj: Json) -> Object:
-        new = semantics.updated(old, obj, has_status=Kind.of(obj) in self._status_kinds)
-        if new is None:
-            return old
-        if semantics.is_finished(new):
-            return self._remove(old, new)
-        return self._replace(old, new)
-
-    def _existing(self, kind: Kind, key: Key) -> Object:
-        obj = self._rows.find(kind, key)
+        Raises:
+            NotFoundError: There is none.
+        """
+        obj = self.rows.find(kind, key)
         if obj is None:
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj
 
-    def _choose_name(self, kind: Kind, key: Key, obj: Json) -> None:
+    def choose_name(self, kind: Kind, key: Key, obj: Json) -> None:
+        """Give a new object a free name where it brings none.
+
+        Raises:
+            AlreadyExistsError: The one that it brings is taken.
+        """
         if key.name:
-            if self._rows.find(kind, key) is not None:
+            if self.rows.find(kind, key) is not None:
                 raise AlreadyExistsError(f"{semantics.describe(obj)}: exists; delete it or choose another name")
             return
         for _ in range(_NAME_TRIES):
             obj["metadata"]["name"] = semantics.generated_name(obj)
-            if self._rows.find(kind, Key(key.namespace, obj["metadata"]["name"])) is None:
+            if self.rows.find(kind, Key(key.namespace, obj["metadata"]["name"])) is None:
                 return
         raise AlreadyExistsError(f"{semantics.describe(obj)}: no free name found; choose another generateName")
 
-    def _replace(self, old: Object, new: Object) -> Object:
-        new = semantics.at_revision(new, self._rows.next_revision())
-        self._rows.replace(old, new)
-        self._events.append(WatchEvent(EventType.MODIFIED, new))
+    def replace(self, old: Object, new: Object) -> Object:
+        """Put an object in place of its earlier state; return it with its revision."""
+        new = semantics.at_revision(new, self.rows.next_revision())
+        self.rows.replace(old, new)
+        self.events.append(WatchEvent(EventType.MODIFIED, new))
         return new
 
-    def _delete(self, obj: Object) -> None:
+    def delete(self, obj: Object) -> None:
+        """Delete an object and what it owns, or mark it when it has finalizers."""
         if not semantics.has_finalizers(obj):
-            self._remove(obj)
-        elif marked := semantics.marked_for_deletion(obj, self._now):
-            self._replace(obj, marked)
+            self.remove(obj)
+        elif marked := semantics.marked_for_deletion(obj, self.now):
+            self.replace(obj, marked)
 
-    def _remove(self, stored: Object, last: Object | None = None) -> Object:
+    def remove(self, stored: Object, last: Object | None = None) -> Object:
         """Remove an object, then the objects that had no other owner, and so on; return its last state."""
-        rows = self._rows
+        rows = self.rows
         final = self._discard(stored, last or stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
         handled: set[str] = set()  # an orphan of two owners that go together is met twice
         while orphans:
             orphan = orphans.popleft()
             uid = orphan["metadata"]["uid"]
-            if uid in handled or not self._is_garbage(orphan):
+            if uid in handled or not self.is_garbage(orphan):
                 continue
             handled.add(uid)
             if semantics.has_finalizers(orphan):
-                self._delete(orphan)
+                self.delete(orphan)
             else:
                 self._discard(orphan, orphan)
                 orphans.extend(rows.owned_by(uid))
         return final
 
     def _discard(self, stored: Object, last: Object) -> Object:
-        final = semantics.at_revision(last, self._rows.next_revision())
-        self._rows.remove(stored)
-        self._events.append(WatchEvent(EventType.DELETED, final))
+        final = semantics.at_revision(last, self.rows.next_revision())
+        self.rows.remove(stored)
+        self.events.append(WatchEvent(EventType.DELETED, final))
         return final
 
-    def _is_garbage(self, obj: Object) -> bool:
+    def is_garbage(self, obj: Object) -> bool:
         """Return whether an object had owners and all of them are gone."""
         owners = semantics.owner_uids(obj)
-        return bool(owners) and not any(map(self._rows.has_uid, owners))
-
-
-Transact = Callable[[Callable[[Any], Any], Callable[[], None]], Any]
-"""Runs an action in one transaction and returns its result; the other function follows the commit, before any other
-writer."""
+        return bool(owners) and not any(map(self.rows.has_uid, owners))
 
 
 class TransactedStore:
     """The writes and watches of an object store, which brings rows and transactions.
 
     Args:
-        transact: Runs transactions.
-        rows: Makes the rows of what a transaction is handed.
+        begin: Opens a transaction that writes, for a block. The function that it takes follows the commit, before any
+            other writer.
+        rows: Makes the rows of what the block is handed.
         status_kinds: Kinds with a status subresource.
         uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
             others are given one.
@@ -212,59 +160,95 @@ class TransactedStore:
 
     def __init__(
         self,
-        transact: Transact,
+        begin: Callable[[Callable[[], None]], AbstractContextManager[Any]],
         rows: Callable[[Any], Rows],
         status_kinds: Collection[Kind],
         uid_kinds: Collection[Kind],
         clock: Clock,
         history: History,
     ) -> None:
-        self._transact = transact
+        self._begin = begin
         self._rows_of = rows
         self._status_kinds = frozenset(status_kinds)
         self._uid_kinds = frozenset(uid_kinds)
         self._clock = clock
         self._history = history
 
-    def create(self, obj: Object) -> Object:
-        """Store a new object."""
-        return self._write(Transaction.create, semantics.isolated(obj))
+    def create(self, obj: Object, *, whole: bool = False) -> Object:
+        """Store a new object; `whole` when it keeps the status that it brings."""
+        given = semantics.isolated(obj)
+        kind, key = place_of(given)
+        with self._transaction() as transaction:
+            transaction.choose_name(kind, key, given)
+            uid = (semantics.given_uid(given) if kind in self._uid_kinds else "") or str(uuid.uuid4())
+            has_status = kind in self._status_kinds and not whole
+            new = semantics.created(given, uid, transaction.now, has_status=has_status)
+            new = semantics.at_revision(new, transaction.rows.next_revision())
+            transaction.rows.insert(new)
+            transaction.events.append(WatchEvent(EventType.ADDED, new))
+            if transaction.is_garbage(new):
+                transaction.delete(new)
+            return new
 
     def update(self, obj: Object) -> Object:
         """Replace everything but the status."""
-        return self._write(Transaction.update, semantics.isolated(obj))
+        return self._update(semantics.isolated(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        return self._write(Transaction.patch, semantics.header(obj), semantics.require_patch(changes))
+        return self._update(semantics.header(obj), semantics.require_patch(changes))
+
+    def _update(self, obj: Json, changes: Json | None = None) -> Object:
+        """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
+        kind, key = place_of(obj)
+        with self._transaction() as transaction:
+            old = transaction.existing(kind, key)
+            wanted = obj if changes is None else semantics.patched(old, obj, changes)
+            new = semantics.updated(old, wanted, has_status=kind in self._status_kinds)
+            if new is None:
+                return old
+            return transaction.remove(old, new) if semantics.is_finished(new) else transaction.replace(old, new)
 
     def create_whole(self, obj: Object) -> Object:
         """Store a new object with its status: `katib.runtime.objects.WholeWrites`."""
-        return self._write(Transaction.create, semantics.isolated(obj), whole=True)
+        return self.create(obj, whole=True)
 
     def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields and replace the status: `katib.runtime.objects.WholeWrites`."""
-        return self._write(Transaction.patch_whole, semantics.header(obj, "status"), semantics.require_patch(changes))
+        given, patch = semantics.header(obj, "status"), semantics.require_patch(changes)
+        with self._transaction() as transaction:
+            old = transaction.existing(*place_of(given))
+            status = {"status": given["status"]} if "status" in given else {}
+            changed = semantics.updated(old, semantics.patched(old, given, patch), has_status=True) or old
+            new = {**{name: value for name, value in changed.items() if name != "status"}, **status}
+            return old if same_json(old, new) else transaction.replace(old, new)
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
-        return self._write(Transaction.update_status, semantics.header(obj, "status"))
+        given = semantics.header(obj, "status")
+        kind, key = place_of(given)
+        if kind not in self._status_kinds:
+            raise InternalError(f"{semantics.describe(given)}: this kind has no separate status; use update")
+        with self._transaction() as transaction:
+            old = transaction.existing(kind, key)
+            new = semantics.status_updated(old, given)
+            return old if new is None else transaction.replace(old, new)
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns."""
-        self._write(Transaction.delete, kind, key, uid)
+        """Delete an object and what it owns, or mark it when it has finalizers."""
+        with self._transaction() as transaction:
+            old = transaction.existing(kind, key)
+            if uid is not None and uid != old["metadata"]["uid"]:
+                raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
+            transaction.delete(old)
 
     def watch(self, kind: Kind, since: str) -> Watch:
         """Stream changes."""
         return self._history.watch(kind, since)
 
-    def _write(self, method: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a method of a transaction, and publish what follows from it."""
+    @contextmanager
+    def _transaction(self) -> Iterator[Transaction]:
+        """Run a block as one write, and publish what follows from it."""
         events: list[WatchEvent] = []
-
-        def run(place: Any) -> R:
-            rows, now = self._rows_of(place), self._clock.now()
-            return method(Transaction(rows, self._status_kinds, self._uid_kinds, now, events), *args, **kwargs)
-
-        result: R = self._transact(run, partial(self._history.publish, events))
-        return result
+        with self._begin(partial(self._history.publish, events)) as place:
+            yield Transaction(self._rows_of(place), self._clock.now(), events)

@@ -120,7 +120,13 @@ class _Parser:
             steps.append(self._step(piped=separator == "|"))
             if len(steps) > MAX_STEPS:
                 raise self._error(f"it has more than {MAX_STEPS} steps")
-        return _with_each(steps)
+        # Every query for all elements holds the steps up to the next pipe.
+        found: tuple[_Step, ...] = ()
+        until_pipe = 0  # how many of the found ones a step before them takes along
+        for step in reversed(steps):
+            found = (replace(step, each=found[:until_pipe]) if step.all else step, *found)
+            until_pipe = 0 if step.piped else until_pipe + 1
+        return found
 
     def _step(self, *, piped: bool) -> _Step:
         rest = self._text[self._at :]
@@ -131,9 +137,6 @@ class _Parser:
             return self._query_step(piped=piped)
         if rest[:1] in tuple("#@[{!"):
             raise self._error(f'"{rest}" is not supported')
-        return _Step(key=self._key(), piped=piped)
-
-    def _key(self) -> str:
         key = ""
         while self._at < len(self._text) and self._text[self._at] not in ".|":
             char = self._text[self._at]
@@ -146,7 +149,7 @@ class _Parser:
             self._at += 1
         if not key:
             raise self._error("a key is missing")
-        return key
+        return _Step(key=key, piped=piped)
 
     def _query_step(self, *, piped: bool) -> _Step:
         start = self._at + len("#(")
@@ -210,16 +213,6 @@ def _unquote(value: str) -> str:
     return value
 
 
-def _with_each(steps: list[_Step]) -> tuple[_Step, ...]:
-    """Return steps in which every query for all elements holds the steps up to the next pipe."""
-    found: tuple[_Step, ...] = ()
-    until_pipe = 0  # how many of the found ones a step before them takes along
-    for step in reversed(steps):
-        found = (replace(step, each=found[:until_pipe]) if step.all else step, *found)
-        until_pipe = 0 if step.piped else until_pipe + 1
-    return found
-
-
 def _walk(steps: tuple[_Step, ...], value: Any) -> Any:
     for i, step in enumerate(steps):
         if step.key is not None:
@@ -273,7 +266,11 @@ def _is_match(query: _Query, item: Any) -> bool:
 
 def _compare(query: _Query, value: Any) -> bool:
     if isinstance(value, bool):
-        return _compare_boolean(query, value=value)
+        if query.operator in ("=", "!="):
+            return (query.value == str(value).lower()) == (query.operator == "=")
+        opposite = query.value == str(not value).lower()
+        strict, loose = (">", ">=") if value else ("<", "<=")
+        return query.operator == loose or (query.operator == strict and opposite)
     if isinstance(value, str):  # by a pattern
         return _is_like(value, query.value) == (query.operator == "%")
     if isinstance(value, int | float):
@@ -281,14 +278,6 @@ def _compare(query: _Query, value: Any) -> bool:
         comparison = _COMPARISONS.get(query.operator)  # none for a pattern, which only texts have
         return comparison is not None and comparison(value, number)
     return False
-
-
-def _compare_boolean(query: _Query, *, value: bool) -> bool:
-    if query.operator in ("=", "!="):
-        return (query.value == str(value).lower()) == (query.operator == "=")
-    opposite = query.value == str(not value).lower()
-    strict, loose = (">", ">=") if value else ("<", "<=")
-    return query.operator == loose or (query.operator == strict and opposite)
 
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {

@@ -164,12 +164,18 @@ def prepare_object(obj: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         InvalidError: It holds something that JSON cannot express.
     """
     if isinstance(obj, Mapping):
-        texts = {_key_text(key): child for key, child in obj.items()}
+        texts = {str(key).lower() if isinstance(key, bool) else str(key): child for key, child in obj.items()}
         return _entries({key: prepare_object(child, path_to(path, key), (*keys, key)) for key, child in texts.items()})
     if isinstance(obj, list | tuple):
         return [prepare_object(child, f"{path}[{i}]", keys) for i, child in enumerate(obj)]
     if isinstance(obj, str):
-        return _text(obj, path, keys)
+        parts = split_text(obj)
+        if len(parts) == 1:
+            return obj
+        kind = field_type(keys)
+        if kind is not None and parts[::2] == ("", ""):
+            return FieldSlot(parts[1], kind, path)
+        return TextSlot(parts)
     if type(obj) not in _SCALARS or (isinstance(obj, float) and not math.isfinite(obj)):
         remedy = "write it in quotes, so that it is text"
         raise invalid(path, f"{shown(obj)} cannot be written as JSON", remedy, "template-not-encodable")
@@ -198,22 +204,8 @@ def _with_slots_for_keys(node: Any) -> Any:
     return [_with_slots_for_keys(child) for child in node] if isinstance(node, list) else node
 
 
-def _text(text: str, path: str, keys: tuple[str, ...]) -> Any:
-    parts = split_text(text)
-    if len(parts) == 1:
-        return text
-    kind = field_type(keys)
-    if kind is not None and parts[::2] == ("", ""):
-        return FieldSlot(parts[1], kind, path)
-    return TextSlot(parts)
-
-
 def _entries(children: dict[str, Any]) -> Any:
     parts = [split_text(key) for key in children]
     if all(len(part) == 1 for part in parts):
         return children
     return EntriesSlot(tuple(zip(parts, children.values(), strict=True)))
-
-
-def _key_text(key: object) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -172,14 +173,14 @@ def prepare(
     """
     if template.trial_spec is not None:
         tree = with_optional_elements(prepare_object(template.trial_spec, INLINE_PATH), optional)
-        return (lambda values: fill(tree, values)), template.trial_spec
+        return partial(fill, tree), template.trial_spec
     if config_map_text is None:
         raise InvalidError([missing_config_map(template)])
     try:
         tree = with_optional_elements(prepare_yaml(config_map_text), optional)
     except InvalidError:
         return _prepare_text(config_map_text)
-    return (lambda values: fill(tree, values)), _mapping(parse_one(config_map_text, "template"))
+    return partial(fill, tree), _mapping(parse_one(config_map_text, "template"))
 
 
 def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:

@@ -134,8 +134,10 @@ class CallersTrials:
 
     def ask_later(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> AskedTrial:
         """Give a trial of an experiment to a caller, now or as soon as there is one."""
-        _check_request("requestId", request_id)
-        _check_lease(lease_seconds)
+        _check_request(request_id)
+        if not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
+            remedy = f"use {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}"
+            raise invalid("leaseSeconds", f"{shown(lease_seconds)} is not a lease", remedy, "lease-seconds")
         client = _plain(client)[:_LONGEST_NAME] or "a caller"
         request = AskRequest(request_id, client, lease_seconds)
         queue = self._queues.queue_of(key, self._scoped(key.namespace))
@@ -144,9 +146,10 @@ class CallersTrials:
     def report(self, key: Key, values: Values, *, step: int | None, request_id: str, ask_id: str) -> CallerAnswer:
         """Store readings of a trial."""
         texts = _texts(values)
-        _check_step(step)
+        if step is not None and not 0 <= step <= _LARGEST_STEP:
+            raise invalid("step", f"{shown(step)} is not a step", "use a whole number from 0", "report-step")
         if request_id:
-            _check_request("requestId", request_id)
+            _check_request(request_id)
         store = self._scoped(key.namespace)
         trial = _callers_trial(store.get(TRIAL, key))
         if (answer := _over(trial)) is not None:
@@ -174,7 +177,7 @@ class CallersTrials:
         """End a trial."""
         texts = _texts(values) if values else {}
         if request_id:
-            _check_request("requestId", request_id)
+            _check_request(request_id)
         if failure is not None and stopped:
             raise invalid("stopped", "it is given beside failure", "give one of them", "tell-twofold")
         failure = None if failure is None else _plain(failure)[:LONGEST_FAILURE]
@@ -331,21 +334,10 @@ def _answer(trial: Trial) -> CallerAnswer:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _check_request(path: str, request_id: str) -> None:
+def _check_request(request_id: str) -> None:
     if not _REQUEST_ID.fullmatch(request_id):
         remedy = "use at most 63 letters, digits, -, _ and ., with a letter or a digit at both ends"
-        raise invalid(path, f"{shown(request_id)} cannot name a request", remedy, "request-id")
-
-
-def _check_lease(seconds: float) -> None:
-    if not SHORTEST_LEASE_SECONDS <= seconds <= LONGEST_LEASE_SECONDS:
-        remedy = f"use {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}"
-        raise invalid("leaseSeconds", f"{shown(seconds)} is not a lease", remedy, "lease-seconds")
-
-
-def _check_step(step: int | None) -> None:
-    if step is not None and not 0 <= step <= _LARGEST_STEP:
-        raise invalid("step", f"{shown(step)} is not a step", "use a whole number from 0", "report-step")
+        raise invalid("requestId", f"{shown(request_id)} cannot name a request", remedy, "request-id")
 
 
 def _texts(values: Values) -> dict[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
+from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
@@ -29,6 +30,7 @@ METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
+_USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
 _RESERVED = ("parameters", "trial", "metrics")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -215,6 +217,9 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":
         spec["metricsCollectorSpec"] = _collector(metrics)
+    elif template and all(_USUAL_METRIC.fullmatch(metric) for metric in search.objectives):  # else found by its name
+        source = {"filter": {"metricsFormat": [PRINTED_FORMAT]}}
+        spec["metricsCollectorSpec"] = {"collector": {"kind": "StdOut"}, "source": source}
     return {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
@@ -249,7 +254,6 @@ def command_template(
     parameters: Sequence[Json],
     metrics: Metrics,
     *,
-    image: str = _IMAGE,
     timeout_seconds: int | None = None,
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
@@ -277,7 +281,7 @@ def command_template(
     variables = _variables(names)
     container: Json = {
         "name": CONTAINER,
-        "image": image,
+        "image": _IMAGE,
         "command": words,
         "env": [{"name": variable, "value": known[name]} for variable, name in variables.items()],
     }
@@ -363,10 +367,10 @@ def name_of_command(command: Sequence[str]) -> str:
     return slug(PurePath(script).stem) or "tune"
 
 
-def slug(text: str, length: int = MAX_EXPERIMENT_NAME - 8) -> str:
+def slug(text: str) -> str:
     """Return a text as part of a name of an object: lower-case letters, digits and hyphens, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")
-    return plain[:length].rstrip("-")
+    return plain[: MAX_EXPERIMENT_NAME - 8].rstrip("-")
 
 
 def next_name(stem: str, taken: Iterable[str]) -> str:

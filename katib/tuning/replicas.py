@@ -58,7 +58,7 @@ def _joined(*parts: str | None) -> str:
 
 
 def is_primary(pod: Object, trial: Trial) -> bool:
-    """Return whether the metrics of a trial come from this pod."""
+    """Return whether the metrics of a trial come from this pod: it carries all primary pod labels that there are."""
     labels: Mapping[str, str] = (pod.get("metadata") or {}).get("labels") or {}
     return trial.spec.primary_pod_labels.items() <= labels.items()
 

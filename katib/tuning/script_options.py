@@ -14,7 +14,7 @@ from typing import Any
 _DECLARATIONS = ("add_argument", "option")
 _NOT_TUNED = re.compile(r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose")
 _IN_HELP = re.compile(r"^\s*(?:-\w(?: \w+)?, )?--([A-Za-z][\w-]*)[ =]?(\{[^}]*\})?", re.MULTILINE)
-_METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)\s*=\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
+_METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)['\"]?\s*[=:]\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
 _LESS_IS_BETTER = re.compile(r"loss|err|mse|rmse|mae|perplexity|time|latency|cost|deviation")
 _LIKELY = re.compile(r"val|valid|test|eval")
 _NOT_A_METRIC = re.compile(r"^(epoch|step|iter|iteration|batch|lr|seed|trial)s?$", re.IGNORECASE)
@@ -62,7 +62,7 @@ def options_of_help(text: str) -> list[ScriptOption]:
 
 
 def metrics_of_output(text: str) -> list[str]:
-    """Return the names of what a program prints as name=value, the likeliest objective first."""
+    """Return the names of what a program prints as name=value or name: value, the likeliest objective first."""
     names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.match(name)]
     return sorted(names, key=lambda name: not _LIKELY.search(name.lower()))
 
@@ -95,20 +95,12 @@ def _values(keywords: dict[str | None, ast.expr]) -> str:
     if isinstance(default, bool) or "action" in keywords:
         return ""
     if kind_name == "int" or (not kind_name and isinstance(default, int)):
-        return _around_int(default)
+        return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
     if kind_name == "float" or (not kind_name and isinstance(default, float)):
-        return _around_float(default)
+        if not isinstance(default, int | float) or default <= 0:
+            return "0.0..1.0"
+        return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
     return ""
-
-
-def _around_int(default: Any) -> str:
-    return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
-
-
-def _around_float(default: Any) -> str:
-    if not isinstance(default, int | float) or default <= 0:
-        return "0.0..1.0"
-    return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
 
 
 def _literal(node: ast.expr | None) -> Any:

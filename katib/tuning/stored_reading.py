@@ -106,7 +106,9 @@ class ObjectReadingService:
         if since == NOW:
             last = log.changes({trial: BEFORE_THE_LAST})
             return NewReadings((), str(last[-1].cursor) if last else "0")
-        changes = log.changes({trial: _cursor_of(since)})
+        if since and not (since.isascii() and since.isdigit() and len(since) <= _MOST_DIGITS):
+            raise invalid("since", f'"{since}" is not a cursor of readings', "start without one", "cursor")
+        changes = log.changes({trial: int(since or 0)})
         return NewReadings(tuple(change.reading for change in changes), str(changes[-1].cursor) if changes else since)
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
@@ -176,9 +178,3 @@ class ObjectReadingService:
 
 _MOST_DIGITS = 18
 """Of a cursor: the numbers of readings fit into 64 bits."""
-
-
-def _cursor_of(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        raise invalid("since", f'"{text}" is not a cursor of readings', "start without one", "cursor")
-    return int(text or 0)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from katib.api import types
 from katib.api.names import EXPERIMENT_LABEL
+from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.tuning.reading import objective_value, violates_constraints
-from katib.tuning.service import TrialOrder, TuningService
+from katib.tuning.service import Page, TrialOrder, TuningService
 
 if TYPE_CHECKING:
     from katib.api.types import Trial
@@ -40,14 +40,31 @@ def find_trials(
     return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
 
 
+def pages_of(
+    service: TuningService,
+    namespace: str,
+    experiment: str,
+    *,
+    states: Sequence[str] = (),
+    order: TrialOrder = "age",
+    limit: int | None = None,
+) -> Iterator[Page]:
+    """Yield the trials of an experiment page by page, at most so many as the limit says."""
+    cursor, left = "", math.inf if limit is None else limit
+    while left > 0:
+        size = int(min(left, _PAGE))
+        page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
+        yield page
+        left -= len(page.documents)
+        cursor = page.cursor
+        if not cursor:
+            return
+
+
 def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
     """Yield the trials of an experiment, read in several pages."""
-    cursor = ""
-    while True:
-        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
+    for page in pages_of(service, namespace, experiment):
         yield from page.items
-        if not (cursor := page.cursor):
-            return
 
 
 def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Object]]:
@@ -63,25 +80,16 @@ def _facts_of(obj: Object) -> Facts:
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
     start, end = status.start_time, status.completion_time
     brevity = -(end - start).total_seconds() if start and end else 0.0
-    cost = math.inf if status.observation is None else _cost(trial)
-    return Facts(scope, trial.state.value, metadata.name, cost, brevity)
+    # What cannot be the best comes last: without a finite number, or against the constraints. Of several objectives the
+    # first counts.
+    objective, worth = trial.spec.objective, math.inf
+    value = objective_number(objective, status.observation)
+    if objective is not None and value is not None:
+        is_out = trial.state in ELIGIBLE and not is_feasible(objective, status.observation)
+        worth = math.inf if is_out else cost(objective, value)
+    return Facts(scope, trial.state.value, metadata.name, worth, brevity)
 
 
-def _cost(trial: Trial) -> float:
-    """Return the objective value with the sign that makes smaller better; infinity for what cannot be the best.
-
-    That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
-    first counts.
-    """
-    try:
-        value = float(objective_value(trial) or "nan")
-    except ValueError:
-        return math.inf
-    if not math.isfinite(value) or violates_constraints(trial):
-        return math.inf
-    return value if trial.spec.objective is not None and trial.spec.objective.type == "minimize" else -value
-
-
-TRIAL_FACTS = FactsOf(2, {TRIAL: _facts_of})
+TRIAL_FACTS = FactsOf(3, {TRIAL: _facts_of})
 """What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
 way: at its next opening, a store derives all of it again."""

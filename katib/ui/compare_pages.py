@@ -18,9 +18,9 @@ from katib.figures.catalogue import compare
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.rest.routing import LONGEST_NAME, Service
+from katib.runtime.objects import Key
 from katib.tuning.service import TuningService
 from katib.ui.compare_views import (
-    Reference,
     experiment_groups,
     references,
     shared_metrics,
@@ -124,14 +124,22 @@ def compare_pages(tables: Tables) -> APIRouter:
     @router.get("/data/compare/trials")
     def find_trials(service: Service, user: Viewer, search: Text = "") -> list[str]:
         """Return trials by a part of their name: trials are called after their experiment."""
-        return _trials_called(tables, service, user, search.strip())
+        part = search.strip().rpartition("/")[2]
+        if not part:
+            return []
+        near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
+        found = []
+        for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
+            reference = Key(experiment.namespace, experiment.name)
+            data = _experiment_data(tables, service, user, reference)
+            names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
+            found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
+        return found[:_MOST_OFFERED]
 
     return router
 
 
-def _read(
-    service: TuningService, kind: type[T], wanted: Sequence[Reference], link: Callable[[str, Reference], str]
-) -> _Found[T]:
+def _read(service: TuningService, kind: type[T], wanted: Sequence[Key], link: Callable[[str, Key], str]) -> _Found[T]:
     found = _Found[T]()
     title = kind.__name__
     for reference in wanted:
@@ -151,7 +159,7 @@ def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], 
     heads = titles(found.objects, f"{kind.lower()}s")
     for head in heads:
         namespace, _, name = head["reference"].partition("/")
-        head["without"] = link(kind, Reference(namespace, name))
+        head["without"] = link(kind, Key(namespace, name))
     return {"heads": heads, "groups": groups(found.objects) if found.objects else []}
 
 
@@ -161,7 +169,7 @@ def _output(service: TuningService, trial: Trial) -> dict[str, str]:
     return {"name": trial.name, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
 
 
-def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) -> str:
+def _address(wanted: dict[str, list[Key]], kind: str, without: Key) -> str:
     """Return the address of the page without one of the compared."""
     pairs = [
         (other.lower(), str(reference))
@@ -172,7 +180,7 @@ def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) 
     return f"compare?{urlencode(pairs, safe='/')}" if pairs else "compare"
 
 
-def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Reference) -> ExperimentData | None:
+def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Key) -> ExperimentData | None:
     """Return the trials of an experiment; None where it cannot be read, which the page says beside the picture."""
     try:
         table = tables.table(service, user, reference.namespace, reference.name)
@@ -186,17 +194,3 @@ def _all_experiments(service: TuningService) -> Sequence[Experiment]:
     """Return all experiments, none where they may not be listed: names can be written without."""
     none: Sequence[Experiment] = ()
     return attempt(partial(service.experiments, None), none).value
-
-
-def _trials_called(tables: Tables, service: TuningService, user: Any, search: str) -> list[str]:
-    part = search.rpartition("/")[2]
-    if not part:
-        return []
-    near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
-    found = []
-    for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
-        reference = Reference(experiment.namespace, experiment.name)
-        data = _experiment_data(tables, service, user, reference)
-        names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
-        found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
-    return found[:_MOST_OFFERED]

@@ -11,6 +11,7 @@ from katib.api.metrics import is_usable
 from katib.api.types import Experiment, Trial
 from katib.errors import invalid
 from katib.figures.trials import Objective, number_of, objectives_of
+from katib.runtime.objects import Key
 from katib.tuning.reading import (
     algorithm_of,
     algorithm_words,
@@ -28,7 +29,8 @@ from katib.tuning.reading import (
 )
 from katib.tuning.service import DEFAULT_NAMESPACE
 from katib.ui.numbers import shown_number
-from katib.ui.trial_views import experiment_name, reason_of
+from katib.ui.trial_views import experiment_name
+from katib.ui.words import trial_sentence
 
 T = TypeVar("T", Experiment, Trial)
 
@@ -39,19 +41,8 @@ _LONGEST = 200
 """Of a text; architectures have hundreds of characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """An experiment or a trial by name, as it stands in an address: `default/digits`."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-def references(field: str, texts: Iterable[str]) -> list[Reference]:
-    """Return what is to be compared, each once.
+def references(field: str, texts: Iterable[str]) -> list[Key]:
+    """Return the experiments or trials to be compared, each once.
 
     Args:
         field: Name of the question's field, for errors.
@@ -60,12 +51,12 @@ def references(field: str, texts: Iterable[str]) -> list[Reference]:
     Raises:
         InvalidError: One is neither, or there are too many.
     """
-    found: dict[Reference, None] = {}
+    found: dict[Key, None] = {}
     for text in filter(None, map(str.strip, texts)):
         namespace, _, name = text.rpartition("/")
         if not name or "/" in namespace:
             raise invalid(field, f'"{text}" is not NAMESPACE/NAME', "write it like default/digits", "compare-name")
-        found[Reference(namespace or DEFAULT_NAMESPACE, name)] = None
+        found[Key(namespace or DEFAULT_NAMESPACE, name)] = None
     if len(found) > MOST_COMPARED:
         cause = f"{len(found)} are named, and {MOST_COMPARED} have room"
         raise invalid(field, cause, "leave some out", "compare-count")
@@ -159,7 +150,7 @@ def trial_groups(trials: Sequence[Trial]) -> list[Group]:
     """Return the parameters and the metrics of trials, a cell for each of them."""
     facts = [
         _row("State", trials, state_of),
-        _row("Reason", trials, reason_of),
+        _row("Reason", trials, trial_sentence),
         _linked_row("Experiment", trials, experiment_name, "experiments"),
         _row("Duration", trials, duration_of),
     ]

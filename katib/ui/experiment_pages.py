@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from katib.api.types import Experiment, Suggestion
+from katib.api.yaml_text import dump_yaml
 from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.trials import STATES, TrialTable
@@ -22,7 +23,7 @@ from katib.ui.tables import LiveTable, Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
 from katib.ui.trial_table import SIZES, TableQuery, page_of
 from katib.ui.trial_table_routes import Asked
-from katib.ui.views import action_fields, experiment_head, yaml_of
+from katib.ui.views import action_fields, experiment_head
 
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
 Tab = Annotated[str, Query(max_length=20)]
@@ -79,7 +80,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
         elif tab == "events":
             values |= _newest_events(service, namespace, name)
         else:
-            values["yaml"] = yaml_of(experiment.encode())
+            values["yaml"] = dump_yaml(experiment.encode())
         return render(request, "experiment.html", **values)
 
     data = "/data/experiments/{namespace}/{name}"
@@ -103,7 +104,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
     @router.get(f"{data}/experiment.yaml")
     def download_yaml(service: Service, namespace: Namespace, name: Name) -> Response:
         headers = {"content-disposition": f'attachment; filename="{name}.yaml"', "cache-control": "no-store"}
-        text = yaml_of(service.get(Experiment, namespace, name).encode())
+        text = dump_yaml(service.get(Experiment, namespace, name).encode())
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
@@ -15,11 +15,7 @@ from katib.figures.catalogue import check_choice, draw, figure_named, why_imposs
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.reading import KeptCurves, with_curves
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.service import TuningService
 from katib.ui.tables import Tables, Viewer
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _MOST_KEPT = 64
 
@@ -108,7 +104,8 @@ def figure_routes(tables: Tables) -> APIRouter:
     ) -> Response:
         kind = figure_named(figure)
         choice = Choice(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
-        data, version = _data(tables, service, user, namespace, name)
+        snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
+        data, version = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
         check_choice(data, choice)
         if kind.curves:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
@@ -120,17 +117,9 @@ def figure_routes(tables: Tables) -> APIRouter:
             key = (user, namespace, name, data.experiment.metadata.uid, figure, choice, period)
             kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
             return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
-        return _answer(draw(kind, data, choice), version)
+        return Response(draw(kind, data, choice).to_json(), media_type="application/json", headers=_headers(version))
 
     return router
-
-
-def _data(
-    tables: Tables, service: TuningService, user: Hashable, namespace: str, name: str
-) -> tuple[ExperimentData, int]:
-    """Return an experiment with the version of its table."""
-    snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
-    return ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
 
 
 def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
@@ -138,10 +127,6 @@ def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
     while user not in curves_of and len(curves_of) >= _MOST_USERS:
         curves_of.pop(next(iter(curves_of)), None)
     return curves_of.setdefault(user, KeptCurves())
-
-
-def _answer(figure: go.Figure, version: int) -> Response:
-    return Response(figure.to_json(), media_type="application/json", headers=_headers(version))
 
 
 def _headers(version: int) -> dict[str, str]:

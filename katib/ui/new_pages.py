@@ -13,13 +13,12 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from katib.api.types import Distribution, Experiment, ParameterType
-from katib.api.yaml_text import MAX_BYTES, parse_yaml
+from katib.api.yaml_text import MAX_BYTES, dump_yaml, parse_yaml
 from katib.errors import FieldError, InvalidError, KatibError
 from katib.rest.routing import Service
 from katib.tuning.service import Json, TuningService
 from katib.ui.new_form import form_of, line_of, unsubmitted, with_form
 from katib.ui.rendering import render
-from katib.ui.views import yaml_of
 from metrics_collector.parsers import parser_for
 
 STARTS = {"job": "Job", "python": "Python file", "pytorchjob": "PyTorchJob", "trainjob": "TrainJob"}
@@ -58,7 +57,7 @@ def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
         if origin:
             namespace, _, name = origin.partition("/")
             experiment = service.get(Experiment, namespace, name).encode()
-            text = yaml_of(unsubmitted(experiment, (other.name for other in service.experiments(namespace))))
+            text = dump_yaml(unsubmitted(experiment, (other.name for other in service.experiments(namespace))))
         else:
             text = files("katib.ui").joinpath("starts", f"{start if start in STARTS else 'job'}.yaml").read_text()
         infos = service.algorithms()
@@ -85,8 +84,8 @@ def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
         documents = parse_yaml(draft.text, _SOURCE)
         experiment = _experiment_in([document.data for document in documents])
         changed = with_form(experiment, draft.form or {})
-        others = [yaml_of(document.data) for document in documents if document.data is not experiment]
-        return {"text": "---\n".join((yaml_of(changed), *others))}
+        others = [dump_yaml(document.data) for document in documents if document.data is not experiment]
+        return {"text": "---\n".join((dump_yaml(changed), *others))}
 
     @router.post("/data/new/metrics")
     def read(lines: Lines) -> Json:
@@ -118,7 +117,7 @@ def check_draft(service: TuningService, text: str) -> Json:
         form = form_of(_experiment_in([document.data for document in parse_yaml(text, _SOURCE)]))
         notices = tuple(service.validate(text, source=_SOURCE))
         preview = service.preview(text, source=_SOURCE)
-        trial = {"assignments": dict(preview.assignments), "yaml": yaml_of(preview.run_spec)}
+        trial = {"assignments": dict(preview.assignments), "yaml": dump_yaml(preview.run_spec)}
     except InvalidError as error:
         errors = tuple(one for one in error.errors if one.origin != _NAS)
         notices += tuple(f"{one.cause}; {one.remedy}" for one in error.errors if one.origin == _NAS)

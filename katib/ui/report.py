@@ -21,6 +21,7 @@ from urllib.parse import quote
 import numpy as np
 
 from katib.api.types import Experiment
+from katib.api.yaml_text import dump_yaml
 from katib.figures.data import ExperimentData, measure_of
 from katib.figures.pictures import Picture
 from katib.figures.trials import TrialTable, objectives_of
@@ -43,7 +44,6 @@ from katib.ui.assets import PLOTLY, read_asset
 from katib.ui.downloads import values_of
 from katib.ui.rendering import fragment
 from katib.ui.trial_columns import NAME, NUMBER, Group, columns_of, first_columns
-from katib.ui.views import yaml_of
 from katib.version import __version__
 
 SCRIPTS = ("parallel.js", "sketch.js", "figures.js", "report.js")
@@ -78,21 +78,17 @@ def experiment_html(data: ExperimentData, pictures: Sequence[Picture]) -> str:
 
     The table can be sorted and filtered; brushes of the parallel coordinates filter it, too.
     """
-    return _html([data], pictures, trials=data.trials, yaml=yaml_of(data.experiment.encode()))
+    return report_html([data], pictures, trials=data.trials, yaml=dump_yaml(data.experiment.encode()))
 
 
-def report_html(experiments: Sequence[ExperimentData], pictures: Sequence[Picture]) -> str:
-    """Return the page of some figures of one experiment, or of several side by side."""
-    return _html(experiments, pictures)
-
-
-def _html(
+def report_html(
     experiments: Sequence[ExperimentData],
     pictures: Sequence[Picture],
     *,
     trials: TrialTable | None = None,
     yaml: str = "",
 ) -> str:
+    """Return the page of some figures of one experiment, or of several side by side."""
     drawn = {picture.name: picture for picture in pictures if picture.figure is not None}
     figures = {name: json.loads(one.figure.to_json()) for name, one in drawn.items() if one.figure is not None}
     script, plotly = bundled_script(), _plotly()

@@ -74,7 +74,7 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
         "namespace": trial.namespace,
         "experiment": experiment_name(trial),
         "state": state_of(trial),
-        "reason": reason_of(trial),
+        "reason": trial_sentence(trial),
         "completed": is_completed(trial),
         "created": time_text(trial.metadata.creation_timestamp),
         "started": time_text(status.start_time) if duration else "",
@@ -94,11 +94,6 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
         "isBest": best is not None and best.name == trial.name,
         "marks": asdict(marks_of(trial.metadata.annotations)),
     }
-
-
-def reason_of(trial: Trial) -> str:
-    """Return in a sentence why a trial is in its state; empty while that is not known, or where the state says it."""
-    return trial_sentence(trial)
 
 
 def distance_words(trial: Trial, experiment: Experiment | None) -> str:

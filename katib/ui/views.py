@@ -15,7 +15,6 @@ from katib.api.marks import marks_of
 from katib.api.metrics import is_usable
 from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
 from katib.api.types import Experiment, ParameterSpec, ParameterType
-from katib.api.yaml_text import dump_yaml
 from katib.explaining.progress import Progress
 from katib.figures.trials import objectives_of
 from katib.tuning.reading import (
@@ -211,8 +210,3 @@ def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
         "Python": repr(dict(values)),
         "Command line": " ".join(f"--{name}={shlex.quote(str(value))}" for name, value in values.items()),
     }
-
-
-def yaml_of(obj: Mapping[str, Any]) -> str:
-    """Return an object as `katib get -o yaml` prints it."""
-    return dump_yaml(obj)

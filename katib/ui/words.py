@@ -13,6 +13,7 @@ from katib.tuning.reading import (
     early_stop_reason,
     failure_of,
     is_stopped,
+    lost_count,
     message_of,
     metric_of,
     state_of,
@@ -39,7 +40,7 @@ def experiment_sentence(experiment: Experiment, reason: str) -> str:
     if reason.startswith(_FAILED):
         cause = reason.removeprefix(_FAILED)
         if cause == "max failed count has reached":
-            lost = experiment.status.trials_failed + experiment.status.trial_metrics_unavailable
+            lost = lost_count(experiment)
             return f"Failed: {lost:,} {_trials(lost)} brought no value"
         return f"Failed: {cause}"
     return reason
@@ -53,7 +54,10 @@ def trial_sentence(trial: Trial) -> str:
     if state_of(trial) == "EarlyStopped":
         return early_stop_reason(message)
     if condition_of(trial, "MetricsUnavailable") is not None:
-        return _without_value(trial, message.removeprefix("Metrics are not available: "))
+        cause = message.removeprefix("Metrics are not available: ")
+        if (found := _NOTHING_REPORTED.match(cause)) is not None:
+            return f"No value of {found['metric']} in its output."
+        return _sentence(cause) or f"No value of {metric_of(trial)}."
     for prefix in ("Trial is created", "Trial is running: ", "Trial is running", "Trial has succeeded"):
         if message.startswith(prefix):
             return _sentence(message.removeprefix(prefix).lstrip(".,: "))
@@ -69,12 +73,6 @@ def _finished(experiment: Experiment, cause: str) -> str:
     if cause == "suggestion service has reached the end":
         return f"Finished: {algorithm_of(experiment)} has no more to try after {done:,} {_trials(done)}"
     return f"Finished: {cause}"
-
-
-def _without_value(trial: Trial, cause: str) -> str:
-    if (found := _NOTHING_REPORTED.match(cause)) is not None:
-        return f"No value of {found['metric']} in its output."
-    return _sentence(cause) or f"No value of {metric_of(trial)}."
 
 
 def _sentence(words: str) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser
 from metrics_collector.parsers.text import clean_value
 
 TIME_KEY = "timestamp"
@@ -49,7 +49,7 @@ class JsonParser(Parser):
 
     def __init__(self, names: Iterable[str], *, limit: int = MAX_LINE_BYTES) -> None:
         self._names = tuple(dict.fromkeys(names))
-        super().__init__(CandidateLines((word for name in self._names for word in _spellings(name)), limit))
+        super().__init__((word for name in self._names for word in _spellings(name)), limit)
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         entries = None if line.cut else _decode(line.text)

@@ -1,4 +1,4 @@
-r"""The lines worth a look: those that contain one of the wanted words, cut out of a stream of bytes.
+r"""Parsers of lines: those that contain one of the wanted words are cut out of a stream of bytes and looked at.
 
 Training logs are large and metric lines rare, so the stream is searched as bytes for the words and only lines around a
 hit are cut out; all other lines cost one pass of a substring search.
@@ -72,8 +72,16 @@ class Line(NamedTuple):
     """True when the line went on beyond the limit."""
 
 
-class CandidateLines:
-    """Cuts the lines that contain any of the words out of a stream."""
+class Parser(ABC):
+    """Finds readings of the metrics it was made for, in each candidate line by itself. Not thread-safe.
+
+    Args:
+        words: A candidate contains any of them.
+        limit: Longest part of a line that is examined, in bytes.
+
+    Attributes:
+        notes: What was seen so far.
+    """
 
     def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:
         self.notes = Notes()
@@ -84,7 +92,20 @@ class CandidateLines:
         self._pending_size = 0  # its length including what was skipped
         self._line_open = False  # bytes came after the last `\n`
 
-    def feed(self, data: bytes) -> list[Line]:
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
+        return [reading for line in self._cut(data) for reading in self._read(line)]
+
+    def finish(self) -> list[MetricLog]:
+        """Return the readings of a last line without line end."""
+        last = self._release() if self._pending_size else []
+        return [reading for line in last for reading in self._read(line)] if last else []
+
+    @abstractmethod
+    def _read(self, line: Line) -> Iterator[MetricLog]:
+        """Yield the readings of a line."""
+
+    def _cut(self, data: bytes) -> list[Line]:
         """Return the candidate lines that end in this chunk."""
         if not data:
             return []
@@ -107,10 +128,6 @@ class CandidateLines:
         if start < len(data):
             self._hold(data, start, len(data))
         return lines
-
-    def finish(self) -> list[Line]:
-        """Return the last line, when it has no line end and is a candidate."""
-        return self._release() if self._pending_size else []
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
         room = max(0, self._limit - self._pending_size)
@@ -140,34 +157,6 @@ class CandidateLines:
             hits = [
                 find(data, end, stop) if 0 <= hit < end else hit for find, hit in zip(self._finds, hits, strict=True)
             ]
-
-
-class Parser(ABC):
-    """Finds readings of the metrics it was made for, in each candidate line by itself. Not thread-safe.
-
-    Args:
-        lines: Cuts the lines out.
-
-    Attributes:
-        notes: What was seen so far.
-    """
-
-    def __init__(self, lines: CandidateLines) -> None:
-        self._lines = lines
-        self.notes = lines.notes
-
-    def feed(self, data: bytes) -> list[MetricLog]:
-        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
-        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
-
-    def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end."""
-        last = self._lines.finish()
-        return [reading for line in last for reading in self._read(line)] if last else []
-
-    @abstractmethod
-    def _read(self, line: Line) -> Iterator[MetricLog]:
-        """Yield the readings of a line."""
 
 
 def _newline(data: bytes, start: int, stop: int) -> int:

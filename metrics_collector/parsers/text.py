@@ -33,7 +33,7 @@ from katib.api.metrics import (
     parse_value,
 )
 from katib.errors import FieldError, InvalidError, invalid
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser
 
 _VALUE = r"\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
 DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
@@ -86,7 +86,7 @@ class TextParser(Parser):
         self._names = {name.encode(): name for name in names}
         self._takes_text = bool(filters)
         self._is_default, self._filters = _filters(tuple(filters), tuple(self._names.values()))
-        super().__init__(CandidateLines(self._names, limit))
+        super().__init__(self._names, limit)
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         time: datetime | None = None
@@ -153,7 +153,16 @@ def _step_of(line: bytes) -> int | None:
 def _filters(given: tuple[str, ...], names: tuple[str, ...]) -> tuple[bool, Sequence[Any]]:
     """Return whether the default filter is all, and the compiled filters; trials of one experiment share them."""
     patterns = given or _default_filters(names)
-    return patterns == (DEFAULT_FILTER,), _compile(patterns)
+    compiled: list[Any] = []
+    errors: list[FieldError] = []
+    for index, text in enumerate(patterns):
+        try:
+            compiled.append(compile_format(text, f"source.filter.metricsFormat[{index}]"))
+        except InvalidError as error:
+            errors += error.errors
+    if errors:
+        raise InvalidError(errors)
+    return patterns == (DEFAULT_FILTER,), compiled
 
 
 def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
@@ -162,16 +171,3 @@ def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
         return (DEFAULT_FILTER,)
     alternatives = "|".join(re2.escape(name) for name in sorted(others, key=len, reverse=True))
     return DEFAULT_FILTER, rf"(?:^|[^\pL\w|/.-])({alternatives}){_VALUE}"
-
-
-def _compile(filters: tuple[str, ...]) -> list[Any]:
-    compiled: list[Any] = []
-    errors: list[FieldError] = []
-    for index, text in enumerate(filters):
-        try:
-            compiled.append(compile_format(text, f"source.filter.metricsFormat[{index}]"))
-        except InvalidError as error:
-            errors += error.errors
-    if errors:
-        raise InvalidError(errors)
-    return compiled

@@ -67,7 +67,11 @@ class EventDirectory(Source):
         for identity, file in list(self._files.items()):
             if self._lengths[identity] != file.size:
                 yield from filter(None, file.read(self._lengths[identity]))
-                self._keep_open(identity, file)
+                self._open.pop(identity, None)
+                if file.is_open:
+                    self._open[identity] = file
+                while len(self._open) > MAX_OPEN_FILES:
+                    self._open.pop(next(iter(self._open))).close()
         self._is_over = has_ended
 
     def end(self) -> None:
@@ -110,13 +114,6 @@ class EventDirectory(Source):
         """Return in which directory below the first one a file is; empty in that one."""
         below = Path(path).parent.relative_to(self._path).as_posix()
         return "" if below == "." else below
-
-    def _keep_open(self, identity: FileIdentity, file: EventFile) -> None:
-        self._open.pop(identity, None)
-        if file.is_open:
-            self._open[identity] = file
-        while len(self._open) > MAX_OPEN_FILES:
-            self._open.pop(next(iter(self._open))).close()
 
     # --- what can be said about it ------------------------------------------------------------------------------------
 

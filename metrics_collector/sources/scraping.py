@@ -98,7 +98,7 @@ class Answer:
     content_type: str
 
 
-def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS, limit: int = MAX_SCRAPE_BYTES) -> Answer:
+def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS) -> Answer:
     """Return what an endpoint offers now. Redirects are not followed.
 
     Raises:
@@ -118,7 +118,7 @@ def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS, limit: int = MAX
         response = connection.getresponse()
         if response.status != _OK:
             raise ScrapeError(f"answers {response.status}")
-        return Answer(_body(response, limit), response.headers.get("Content-Type") or "")
+        return Answer(_body(response), response.headers.get("Content-Type") or "")
     except TimeoutError as error:
         raise ScrapeError(f"does not answer within {seconds:g} s") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -139,14 +139,14 @@ def _connection(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnectio
     return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=seconds, context=context)
 
 
-def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
+def _body(response: http.client.HTTPResponse) -> bytes:
     parts: list[bytes] = []
     size = 0
     while part := response.read1(_CHUNK_BYTES):
         parts.append(part)
         size += len(part)
-        if size > limit:
-            raise ScrapeError(f"answers with more than {limit >> 20} MB")
+        if size > MAX_SCRAPE_BYTES:
+            raise ScrapeError(f"answers with more than {MAX_SCRAPE_BYTES >> 20} MB")
     return b"".join(parts)
 
 

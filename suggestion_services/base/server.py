@@ -54,22 +54,13 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
-def start_server(entry: Entry, address: str) -> tuple[grpc.Server, int]:
-    """Start serving an algorithm and return the server and its port (0 for a Unix socket).
-
-    Raises:
-        TerminalError: The address cannot be bound, or a package that the algorithm needs is missing.
-    """
-    return start_servers((entry,), address)
-
-
-def start_servers(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, int]:
-    """Start serving one algorithm or several of one kind together, and return as `start_server` does.
+def start_server(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, int]:
+    """Start serving algorithms of one kind together, and return the server and its port (0 for a Unix socket).
 
     One alone is imported at once. Of several each is imported when it is first asked for: most are never used.
 
     Raises:
-        TerminalError: As there.
+        TerminalError: The address cannot be bound, or a package that an algorithm needs is missing.
     """
     for entry in entries:
         entry.check_installed()
@@ -115,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        server, _ = start_servers(_entries(options), options.address)
+        server, _ = start_server(_entries(options), options.address)
     except KatibError as error:
         sys.stderr.write(f"{error}\n")
         return code_of(error).exit_code

@@ -182,7 +182,7 @@ class _Search:
             return _Search(restarts, algorithm.distribution(start), self.seen, 0)
         generation: list[tuple[Candidate, float]] = []
         for i in range(len(self.seen), len(own)):
-            if 0 <= _restarts_of(own[i]) < self.restarts.count:
+            if 0 <= _count(own[i], RESTARTS_LABEL) < self.restarts.count:
                 continue  # a straggler of a search that has converged
             solution = algorithm.solution(own[i])
             if solution is not None:
@@ -202,10 +202,6 @@ _Key = tuple[tuple[str, str], ...]
 def _number_of(trial: PastTrial) -> int:
     """Return the number of the suggestion that became the trial; -1 when it is not one of ours."""
     return _count(trial, NUMBER_LABEL)
-
-
-def _restarts_of(trial: PastTrial) -> int:
-    return _count(trial, RESTARTS_LABEL)
 
 
 def _count(trial: PastTrial, label: str) -> int:

@@ -6,7 +6,7 @@ Notation: eta: the reduction factor. Rungs: resources r, r * eta, r * eta^2, ...
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suggestion_services.early_stopping.curves import Curve
@@ -67,14 +67,11 @@ class Standings:
     def bar(self, rung: int) -> Bar:
         """Return the cost of the last trial that goes on beyond a rung that at least one trial has reached."""
         if rung not in self._bars:
-            costs = sorted(self._costs(rung))
+            costs = sorted(curve.best_by(rung) for curve in self._curves if len(curve) and curve.resource >= rung)
             kept = max(len(costs) // self._factor, 1)
             whose = self._words(kept, len(costs))
             self._bars[rung] = Bar(costs[kept - 1], whose)
         return self._bars[rung]
-
-    def _costs(self, rung: int) -> Iterator[float]:
-        return (curve.best_by(rung) for curve in self._curves if len(curve) and curve.resource >= rung)
 
     def _words(self, kept: int, count: int) -> str:
         if kept == 1:

@@ -127,14 +127,12 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SE
 def stopped_conditions(conditions: list[Json], now: datetime) -> list[Json] | None:
     """Return the conditions of a trial that was stopped early; None when nothing is to be changed."""
     from katib.api.conditions import COMPLETED_TRIAL, set_condition, true_types
-    from katib.api.types import Condition, ConditionStatus, TrialCondition
+    from katib.api.types import Condition, TrialCondition
 
     old = tuple(map(Condition.decode, conditions))
     if true_types(old) & COMPLETED_TRIAL:
         return None
-    new = set_condition(
-        old, TrialCondition.EARLY_STOPPED, ConditionStatus.TRUE, reason=REASON, message=MESSAGE, now=now
-    )
+    new = set_condition(old, TrialCondition.EARLY_STOPPED, REASON, MESSAGE, now)
     others = [condition for condition in conditions if condition.get("type") != TrialCondition.EARLY_STOPPED]
     return [*others, new[-1].encode()]
 

@@ -57,7 +57,15 @@ class Enas(Algorithm):
         self._config = config
         self._choices = choices_of(config)
         self._shape = _shape_of(problem, len(self._choices))
-        self._training = _training_of(problem)
+        settings = problem.settings
+        self._training = Training(
+            entropy_weight=settings.optional_number("controller_entropy_weight", 0.1) or 0.0,
+            baseline_decay=settings.number("controller_baseline_decay", 0.999),
+            learning_rate=settings.number("controller_learning_rate", 5e-5),
+            skip_target=settings.number("controller_skip_target", 0.4),
+            skip_weight=settings.optional_number("controller_skip_weight", 0.8) or 0.0,
+            steps=settings.whole("controller_train_steps", 50),
+        )
         self._history = _History(self._shape, self._training, problem.seed_of(-1))
 
     @classmethod
@@ -186,16 +194,4 @@ def _shape_of(problem: Problem, operations: int) -> Shape:
         hidden=settings.whole("controller_hidden_size", 64),
         temperature=settings.optional_number("controller_temperature", 5.0),
         bound=settings.optional_number("controller_tanh_const", 2.25),
-    )
-
-
-def _training_of(problem: Problem) -> Training:
-    settings = problem.settings
-    return Training(
-        entropy_weight=settings.optional_number("controller_entropy_weight", 0.1) or 0.0,
-        baseline_decay=settings.number("controller_baseline_decay", 0.999),
-        learning_rate=settings.number("controller_learning_rate", 5e-5),
-        skip_target=settings.number("controller_skip_target", 0.4),
-        skip_weight=settings.optional_number("controller_skip_weight", 0.8) or 0.0,
-        steps=settings.whole("controller_train_steps", 50),
     )

@@ -31,7 +31,6 @@ import numpy as np
 from suggestion_services.enas.controller import (
     Architecture,
     FloatArray,
-    Pass,
     Shape,
     gradient,
     link_probability,
@@ -153,11 +152,7 @@ def loss_gradient(
 ) -> FloatArray:
     """Return the derivative by theta of what a step minimizes."""
     passed = replay(shape, theta, architecture)
-    return gradient(shape, theta, passed, *_by_scores(training, passed, advantage))
-
-
-def _by_scores(training: Training, passed: Pass, advantage: float) -> tuple[FloatArray, FloatArray]:
-    """Return the derivatives of the loss by the scores of operations (L, n) and by those of links (P,)."""
+    # The derivatives of the loss by the scores of operations (L, n), and by those of links (P,).
     target = min(max(training.skip_target, _CERTAIN), 1.0 - _CERTAIN)
     wanted = math.log(target / (1.0 - target))
     p = softmax(passed.scores)
@@ -169,7 +164,7 @@ def _by_scores(training: Training, passed: Pass, advantage: float) -> tuple[Floa
     steep = 2.0 * q * (1.0 - q)  # dq/dz
     # The odds are exp(2 z), so both the entropy and the divergence have a short derivative by q.
     by_q = training.entropy_weight * 2.0 * z + training.skip_weight / max(z.size, 1) * (2.0 * z - wanted)
-    return by_scores, advantage * 2.0 * (q - passed.links) + by_q * steep
+    return gradient(shape, theta, passed, by_scores, advantage * 2.0 * (q - passed.links) + by_q * steep)
 
 
 def _adam(rate: float, step: int, slope: FloatArray, theta: FloatArray, mean: FloatArray, square: FloatArray) -> None:

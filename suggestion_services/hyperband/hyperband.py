@@ -26,7 +26,6 @@ from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, Membe
 from suggestion_services.hyperband.schedule import (
     MAX_RUNGS,
     MAX_STARTING,
-    BracketPlan,
     halvings_between,
     is_resource,
     least_resource,
@@ -202,7 +201,9 @@ class Hyperband(Algorithm):
         for parameter in self.problem.space.parameters:  # more of the resource may make a parameter present
             if parameter.name not in assignments and parameter.name in whole:
                 assignments[parameter.name] = parameter.format(whole[parameter.name])
-        self._set_resource(assignments, bracket.plan, rung)
+        value = bracket.plan.rungs[rung].resource
+        if self._parameter is not None and value is not None:
+            assignments[self._parameter.name] = self._parameter.format(value)
         return self._proposed(k, bracket, rung, assignments, parent)
 
     def _begun(self, k: int, bracket: Bracket) -> Proposal:
@@ -230,11 +231,6 @@ class Hyperband(Algorithm):
         self._taken.add(trial)
         self._volume.provide(self.problem.experiment, trial, origin)
         return Proposal(assignments, labels, trial)
-
-    def _set_resource(self, assignments: dict[str, str], plan: BracketPlan, rung: int) -> None:
-        value = plan.rungs[rung].resource
-        if self._parameter is not None and value is not None:
-            assignments[self._parameter.name] = self._parameter.format(value)
 
     def _has_lost_too_many(self, lost: int) -> bool:
         """Return whether more trials than planned ended without a word, none of which was shown.

@@ -70,7 +70,11 @@ class Nsga2(Algorithm):
         generation = max(populations, default=0)
         if len(populations.get(generation, ())) >= self._size:
             generation += 1
-        study = self._study()
+        storage = InMemoryStorage()
+        study_id = storage.create_new_study(
+            [StudyDirection.MINIMIZE] * len(self.problem.directions), self.problem.experiment
+        )
+        study = Study(storage.get_study_name_from_id(study_id), storage)
         parents = self._parents_of(generation, populations, study)
         taken = {key for _, key, _ in self._known.values() if key is not None}
         for k in range(first, first + count):
@@ -96,13 +100,6 @@ class Nsga2(Algorithm):
 
     def _encoded(self, point: Point) -> Params:
         return {name: self._dimensions[name].encode(value) for name, value in point.items()}
-
-    def _study(self) -> Study:
-        storage = InMemoryStorage()
-        study_id = storage.create_new_study(
-            [StudyDirection.MINIMIZE] * len(self.problem.directions), self.problem.experiment
-        )
-        return Study(storage.get_study_name_from_id(study_id), storage)
 
     def _learn(self, trials: Sequence[PastTrial]) -> None:
         """Take the trials as Optuna's, converting only those that are new or changed."""

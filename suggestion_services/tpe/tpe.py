@@ -123,16 +123,12 @@ class Tpe(Algorithm):
             seed = random.getrandbits(32)
             options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
             study.sampler = _Sampler(self._branches, history, options, seed)
-            params = self._ask(study)
+            trial = study.ask()
+            params: dict[str, Any] = {}
+            for group in self._branches.present(params):
+                params.update({name: suggested(trial, name, distribution) for name, distribution in group.items()})
             if params not in taken:
                 break
-        return params
-
-    def _ask(self, study: Study) -> dict[str, Any]:
-        trial = study.ask()
-        params: dict[str, Any] = {}
-        for group in self._branches.present(params):
-            params.update({name: suggested(trial, name, distribution) for name, distribution in group.items()})
         return params
 
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:

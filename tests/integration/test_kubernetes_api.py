@@ -288,13 +288,30 @@ def test_selectors_and_pages_find_what_they_name(http: httpx.Client, world: Worl
 
 def test_a_table_has_the_columns_of_katib(http: httpx.Client) -> None:
     created(http, EXPERIMENTS, demo())
-    status = {"conditions": [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}]}
+    status = {
+        "conditions": [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}],
+        "trials": 2,
+        "currentOptimalTrial": {
+            "bestTrialName": "demo-1",
+            "observation": {"metrics": [{"name": "loss", "latest": "0.5", "min": "0.5", "max": "1"}]},
+        },
+    }
     http.patch(f"{EXPERIMENTS}/demo/status", json={"status": status}, headers=MERGE)
     table = http.get(EXPERIMENTS, headers=TABLE).json()
 
-    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Type", "Status", "Age"]
-    assert table["rows"][0]["cells"][:3] == ["demo", "Running", "True"]
+    shown = [[column["name"] for column in table["columnDefinitions"] if column["priority"] == n] for n in (0, 1)]
+    assert shown == [["Name", "Type", "Status", "Age"], ["Trials", "Succeeded", "Best", "Best Trial"]]
+    cells = table["rows"][0]["cells"]
+    assert (cells[:3], cells[4:]) == (["demo", "Running", "True"], [2, None, "0.5", "demo-1"])
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+def test_what_is_empty_in_the_metadata_is_not_kept(http: httpx.Client) -> None:
+    created(http, EXPERIMENTS, demo())
+    patch = {"metadata": {"annotations": {}, "labels": {"a": None}}}
+    metadata = http.patch(f"{EXPERIMENTS}/demo", json=patch, headers=MERGE).json()["metadata"]
+
+    assert not {"annotations", "labels"} & set(metadata)
 
 
 def test_a_watch_goes_on_where_a_list_ended(http: httpx.Client) -> None:

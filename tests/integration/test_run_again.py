@@ -212,6 +212,19 @@ def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output
     assert "its output ends with: epoch 1 los 0.5" in done.stdout.splitlines()[-2]
 
 
+def test_the_format_that_why_names_for_what_was_printed_reads_it(directory: Path) -> None:
+    (directory / "train.py").write_text("print('epoch 1 - loss: 0.5')\n")
+    run(directory)
+    why = katib_here("why", cwd=directory).stdout
+    (line,) = {line for line in why.splitlines() if "metricsFormat" in line}
+    source = {"filter": {"metricsFormat": json.loads(line[line.index("[") : line.rindex("]") + 1])}}
+    write(directory, metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": source})
+    done = run(directory)
+
+    assert done.returncode == 0
+    assert "loss=0.5" in done.stdout
+
+
 def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
     done = run(directory, "-o", "json")
@@ -245,3 +258,24 @@ def test_at_a_terminal_it_asks_and_an_answer_runs_it(directory: Path, launch: La
     assert process.wait(60) == 0
     assert b"demo has ended, and train.py changed since." in shown
     assert experiments(directory) == {"demo-1": ("Succeeded", 4), "demo": ("Succeeded", 4)}
+
+
+def test_commands_that_read_mean_the_newest_experiment_without_a_name(directory: Path) -> None:
+    run(directory)
+    (directory / "train.py").write_text(GOOD + "# edited\n")
+    run(directory, "--restart")
+    for command in ("best", "trials", "why", "describe", "watch"):
+        named = katib_here(command, "demo", cwd=directory)
+        newest = katib_here(command, cwd=directory)
+
+        assert newest.stdout == named.stdout, command
+        assert newest.stderr == "demo, the newest of 2 experiments:\n" + named.stderr
+
+
+def test_commands_that_read_say_that_there_is_no_experiment(directory: Path) -> None:
+    run(directory)
+    katib_here("delete", "demo", cwd=directory)
+
+    assert katib_here("best", cwd=directory).stderr == (
+        "error: there is no experiment in namespace default; `katib get -A` lists those of all\n"
+    )

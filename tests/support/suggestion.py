@@ -157,7 +157,7 @@ def assignments_of(trials: Sequence[pb.Trial]) -> list[Assignments]:
 @contextmanager
 def served_here(algorithm: str, *, early_stopping: bool = False) -> Iterator[Service]:
     """Serve an algorithm in this process, over real gRPC."""
-    server, port = start_server(find_entry(algorithm, early_stopping=early_stopping), "127.0.0.1:0")
+    server, port = start_server((find_entry(algorithm, early_stopping=early_stopping),), "127.0.0.1:0")
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield Service(channel)

@@ -108,7 +108,10 @@ def _check_known(
     name = algorithm.algorithm_name
     info = catalog.find(name, early_stopping=early_stopping)
     if info is not None:
-        yield from _check_setting_names(algorithm, path)
+        for i, setting in enumerate(algorithm.algorithm_settings):
+            if not setting.name:
+                where = f"{path}.algorithmSettings[{i}].name"
+                yield FieldError(where, "it is missing", "name the setting or remove the entry", "setting-name-missing")
         yield from check_settings(info, algorithm.algorithm_settings, f"{path}.algorithmSettings", catalog.all())
     elif catalog.find(name, early_stopping=not early_stopping) is not None:
         role, home = ("a suggestion", "algorithm") if early_stopping else ("an early stopping", "earlyStopping")
@@ -117,13 +120,6 @@ def _check_known(
     else:
         remedy = did_you_mean(name, _names(catalog, early_stopping=early_stopping))
         yield FieldError(f"{path}.algorithmName", f"{shown(name)} is unknown", remedy, "algorithm-unknown")
-
-
-def _check_setting_names(algorithm: AlgorithmSpec, path: str) -> Iterator[FieldError]:
-    for i, setting in enumerate(algorithm.algorithm_settings):
-        if not setting.name:
-            where = f"{path}.algorithmSettings[{i}].name"
-            yield FieldError(where, "it is missing", "name the setting or remove the entry", "setting-name-missing")
 
 
 def _names(catalog: AlgorithmCatalog, *, early_stopping: bool) -> list[str]:

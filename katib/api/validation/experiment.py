@@ -22,7 +22,6 @@ from katib.api.validation.metadata import check_metadata
 from katib.api.validation.metrics_collector import check_metrics_collector
 from katib.api.validation.objective import check_objective
 from katib.api.validation.template import check_frame, check_source
-from katib.api.validation.update import validate_update
 from katib.api.wording import one_of, shown
 from katib.errors import FieldError
 
@@ -41,7 +40,6 @@ def validate_experiment(
     check_template: TemplateCheck,
     check_point: PointCheck = no_point_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
-    old: Experiment | None = None,
 ) -> list[FieldError]:
     """Return everything that is wrong with an experiment; an empty list means that it is accepted.
 
@@ -51,11 +49,7 @@ def validate_experiment(
         check_template: Looks into the template.
         check_point: Looks at the values of initial trials.
         collectors: Kinds of metrics collectors that can run here.
-        old: The stored experiment, when this is an update. Then only the change is judged: what was accepted once
-            stays accepted, also when its algorithm has left the catalog since.
     """
-    if old is not None:
-        return validate_update(old, experiment)
     spec = experiment.spec
     return [
         *check_metadata(experiment.metadata),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from katib.api.job_kinds import misspelt_kind
-from katib.api.types import ConfigMapSource, TrialTemplate
+from katib.api.types import TrialTemplate
 from katib.errors import FieldError
 
 _PATH = "spec.trialTemplate"
@@ -37,15 +37,11 @@ def check_source(template: TrialTemplate) -> Iterator[FieldError]:
     elif inline and config_map is not None:
         yield FieldError(_PATH, "it has both trialSpec and configMap", "keep one of them", "template-source-both")
     elif config_map is not None:
-        yield from _check_config_map(config_map)
-
-
-def _check_config_map(source: ConfigMapSource) -> Iterator[FieldError]:
-    for name, value, meaning in (
-        ("configMapName", source.config_map_name, "the ConfigMap"),
-        ("configMapNamespace", source.config_map_namespace, "the namespace of the ConfigMap"),
-        ("templatePath", source.template_path, "the key in the ConfigMap"),
-    ):
-        if not value:
-            where = f"{_PATH}.configMap.{name}"
-            yield FieldError(where, "it is missing", f"name {meaning}", "config-map-field-missing")
+        for name, value, meaning in (
+            ("configMapName", config_map.config_map_name, "the ConfigMap"),
+            ("configMapNamespace", config_map.config_map_namespace, "the namespace of the ConfigMap"),
+            ("templatePath", config_map.template_path, "the key in the ConfigMap"),
+        ):
+            if not value:
+                where = f"{_PATH}.configMap.{name}"
+                yield FieldError(where, "it is missing", f"name {meaning}", "config-map-field-missing")

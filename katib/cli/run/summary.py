@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from katib.api.types import Experiment, Trial
 from katib.explaining import Evidence, cause_of_loss, diagnose_experiment
+from katib.explaining.answer import namespace_option
 from katib.tuning.reading import (
     format_duration,
     infeasible_words,
@@ -133,5 +134,4 @@ def options_of(experiment: Experiment, default_namespace: str, place: str) -> st
         default_namespace: The namespace that is meant when none is named.
         place: Options that name where the experiment is.
     """
-    namespace = experiment.namespace
-    return (f" -n {namespace}" if namespace not in ("", default_namespace) else "") + place
+    return namespace_option(experiment, default_namespace) + place

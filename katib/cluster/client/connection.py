@@ -84,8 +84,7 @@ class Session:
     Bodies pass through as bytes: the package's models would cost more than the request itself.
     """
 
-    def __init__(self, configuration: client.Configuration, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, configuration: client.Configuration) -> None:
         self.host = str(configuration.host)
         self._configuration = configuration
         self._pool: Any = client.ApiClient(configuration).rest_client.pool_manager
@@ -118,12 +117,12 @@ class Session:
         self._pool.clear()
 
     def _current_credentials(self) -> dict[str, str]:
-        now = self._monotonic()
+        now = time.monotonic()
         if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
             with self._lock:  # a plugin that fetches tokens runs once, not once a thread
                 if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
                     self._credentials = self._read_credentials()
-                    self._renewed = self._monotonic()
+                    self._renewed = time.monotonic()
         return self._credentials
 
     def _read_credentials(self) -> dict[str, str]:
@@ -157,22 +156,18 @@ class Connection:
     Args:
         access: Where the server is and who we are.
         user_agent: What the server's log calls us.
-        monotonic: Measures how old the credentials are.
     """
 
-    def __init__(
-        self, access: Access, *, user_agent: str = "katib", monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, access: Access, *, user_agent: str = "katib") -> None:
         self.namespace = access.namespace
         self.discovery = Discovery(lambda path: self.request("GET", path))
         self._access = access
-        self._monotonic = monotonic
         self._headers = {"Accept": "application/json", "User-Agent": user_agent}
         self._hooks: list[Hook] = []
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._session = Session(access.load(), monotonic)
-        self._loaded = self._monotonic()
+        self._session = Session(access.load())
+        self._loaded = time.monotonic()
 
     @property
     def host(self) -> str:
@@ -241,11 +236,6 @@ class Connection:
             yield answer
             del answer
 
-    def text(self, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = READ_SECONDS) -> str:
-        """Return what is at a path as text, such as a pod's log."""
-        request = Outgoing("GET", path, query, headers=_ANY_FORM, timeout_seconds=timeout_seconds)
-        return self._answer(request).data.decode(errors="replace")
-
     def stream(
         self,
         path: str,
@@ -311,10 +301,10 @@ class Connection:
         with self._lock:
             if self._session is not session:
                 return True
-            if self._monotonic() - self._loaded < RELOAD_SECONDS:
+            if time.monotonic() - self._loaded < RELOAD_SECONDS:
                 return False
-            self._loaded = self._monotonic()
-            self._session = Session(self._access.load(), self._monotonic)
+            self._loaded = time.monotonic()
+            self._session = Session(self._access.load())
             session.close()
             return True
 
@@ -326,14 +316,12 @@ class Connection:
                 _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
 
 
-def open_connection(
-    kubeconfig: str | Path | None = None, context: str | None = None, *, user_agent: str = "katib"
-) -> Connection:
+def open_connection(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
     """Connect as a kubeconfig file, its context, or the pod we run in says (`configuration.access`).
 
     Nothing is sent yet.
     """
-    return Connection(access(kubeconfig, context), user_agent=user_agent)
+    return Connection(access(kubeconfig, context))
 
 
 def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:

@@ -88,23 +88,17 @@ class AccessReviews:
         if known is not None and self._monotonic() < known[1]:
             return known[0]
         asked = self._monotonic()  # an answer is as old as its question
-        allowed = self._ask(subject, request)
-        self._remember(question, allowed, asked + self._kept_seconds)
-        return allowed
-
-    def _ask(self, subject: Subject, request: RequestInfo) -> bool:
         try:
             answer = self._connection.request("POST", _PATH, body=_review(subject, request))
         except ForbiddenError as error:
             raise UnavailableError(f"access of {subject.name} cannot be checked: {error}") from error
-        return (answer.get("status") or {}).get("allowed") is True
-
-    def _remember(self, question: tuple[Subject, RequestInfo], allowed: bool, until: float) -> None:
+        allowed = (answer.get("status") or {}).get("allowed") is True
         with self._lock:
             self._known.pop(question, None)  # so that the order is that of age
-            self._known[question] = allowed, until
+            self._known[question] = allowed, asked + self._kept_seconds
             if len(self._known) > MOST_KEPT:
                 del self._known[next(iter(self._known))]
+        return allowed
 
 
 def _is_about_objects(request: RequestInfo) -> bool:

@@ -60,21 +60,18 @@ class Stream:
             is_open = not self._closed
             self._is_read = is_open
         if is_open:
-            yield from self._received()
+            try:
+                yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
+            except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+                # The last two are what http.client makes of a socket that was closed under it.
+                if not self._closed:
+                    raise UnavailableError(
+                        f"{self._subject}: the stream broke off, {type(error).__name__}; it is opened again later"
+                    ) from error
+            finally:
+                self._release()
         if self._failure is not None:
             raise self._failure
-
-    def _received(self) -> Iterator[bytes]:
-        try:
-            yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
-            # The last two are what http.client makes of a socket that was closed under it.
-            if not self._closed:
-                raise UnavailableError(
-                    f"{self._subject}: the stream broke off, {type(error).__name__}; it is opened again later"
-                ) from error
-        finally:
-            self._release()
 
     def fail(self, error: KatibError) -> None:
         """End the stream with an error, which its reader gets."""

@@ -28,6 +28,7 @@ from katib.cluster.injection.settings import (
 from katib.errors import InvalidError, invalid
 from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from katib.runtime.objects import Object
+from katib.tuning.replicas import is_primary
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
@@ -246,13 +247,9 @@ def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) 
         primary["volumeMounts"] = [*mounts, mount]
         _add_volume(pod, {"name": METRICS_VOLUME, "emptyDir": {}})
     collector["volumeMounts"] = [*(collector.get("volumeMounts") or ()), copy.deepcopy(mount)]
-    _know_variables(primary, collector, mount.get("subPathExpr") or "")
-
-
-def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
-    """Give the collector the variables of the program that the path of their common mount is made of."""
+    # Give the collector the variables of the program that the path of their common mount is made of.
     known = {variable.get("name") for variable in collector.get("env") or ()}
-    wanted = set(_REFERENCE.findall(expression)) - known
+    wanted = set(_REFERENCE.findall(mount.get("subPathExpr") or "")) - known
     found = [copy.deepcopy(variable) for variable in primary.get("env") or () if variable.get("name") in wanted]
     if found:
         collector["env"] = [*(collector.get("env") or ()), *found]
@@ -305,12 +302,6 @@ def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: P
 
 def _same_place(one: str | None, other: str) -> bool:
     return one is not None and posixpath.normpath(one) == posixpath.normpath(other)
-
-
-def is_primary(pod: Object, trial: Trial) -> bool:
-    """Return whether the pod carries all primary pod labels of the trial; without any, every pod does."""
-    labels = pod.get("metadata", {}).get("labels") or {}
-    return trial.spec.primary_pod_labels.items() <= labels.items()
 
 
 def primary_index(pod: Object, trial: Trial) -> int | None:

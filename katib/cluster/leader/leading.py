@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
@@ -43,6 +42,7 @@ from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
+from katib.runtime.manager import Startable
 from katib.runtime.objects import Kind, Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
@@ -222,15 +222,7 @@ def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, log
     _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
 
 
-class _Runs(Protocol):
-    """Something that works on threads of its own."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-def _run(stack: ExitStack, part: _Runs) -> None:
+def _run(stack: ExitStack, part: Startable) -> None:
     """Start something, and stop it when the stack ends."""
     part.start()
     stack.callback(part.stop)

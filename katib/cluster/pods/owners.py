@@ -136,7 +136,10 @@ class TrialFinder:
     def _read(self, owner: _Owner, *, patient: bool) -> Object | None:
         place = (owner.kind, owner.namespace)
         if patient:
-            self._respect_refusal(place)
+            with self._lock:
+                refusal = self._refusals.get(place)
+            if refusal is not None and self._clock.monotonic() < refusal.until:
+                raise refusal.error
         try:
             found = self._store.get(owner.kind, Key(owner.namespace, owner.name))
         except (NotFoundError, KindNotInstalledError):
@@ -147,12 +150,6 @@ class TrialFinder:
         with self._lock:
             self._refusals.pop(place, None)
         return found if found.get("metadata", {}).get("uid") == owner.uid else None
-
-    def _respect_refusal(self, place: tuple[Kind, str]) -> None:
-        with self._lock:
-            refusal = self._refusals.get(place)
-        if refusal is not None and self._clock.monotonic() < refusal.until:
-            raise refusal.error
 
     def _remember_refusal(self, place: tuple[Kind, str], error: ForbiddenError) -> None:
         now = self._clock.monotonic()

@@ -168,7 +168,9 @@ class Refusals:
     def _is_suspect(self, trial: Trial) -> bool:
         """Return whether it is time to ask why a trial has no pod."""
         watched = self._watched[trial.metadata.uid]
-        if self.pods.has_active_pod(trial) or self._has_missed_pod(trial):
+        if self.pods.has_active_pod(trial) or (
+            self.missed.is_any_in(trial.namespace) and trial.metadata.uid in self.missed.by_trial(trial.namespace)
+        ):
             watched.had_pods_at, watched.looks, watched.due = self.clock.now(), 0, 0.0
             self._note(trial, None)
             return False
@@ -180,14 +182,6 @@ class Refusals:
             return False
         watched.looks += 1
         watched.due = now + BACKOFF.pause_seconds(watched.looks)
-        return self._waits_for_pods(trial, watched)
-
-    def _has_missed_pod(self, trial: Trial) -> bool:
-        if not self.missed.is_any_in(trial.namespace):
-            return False
-        return trial.metadata.uid in self.missed.by_trial(trial.namespace)
-
-    def _waits_for_pods(self, trial: Trial, watched: _Watched) -> bool:
         job = self.find_job(trial)
         if job is None or "deletionTimestamp" in job["metadata"] or is_suspended(job):
             self._note(trial, None)

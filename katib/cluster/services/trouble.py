@@ -81,7 +81,12 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
     if ended and (ended.get("exitCode") or waiting.get("reason") not in _HARMLESS):
         killed = ended.get("reason") == "OOMKilled" or ended.get("exitCode") == _KILLED
         restarts = 0 if killed else int(container.get("restartCount") or 0)  # what is waited out keeps its words
-        return Trouble(_end_words(ended, restarts), may_pass=killed)
+        times = f", {restarts} restarts" if restarts else ""
+        code = f"exit code {ended.get('exitCode', 0)}"
+        reason = ended.get("reason") or "Error"
+        cause = code if reason == "Error" else f"{reason}, {code}"
+        words = _clipped(ended.get("message", ""))
+        return Trouble(f"ended ({cause}{times})" + (f": {words}" if words else ""), may_pass=killed)
     if waiting.get("reason", "") not in _HARMLESS:
         return Trouble(_words(waiting), may_pass=waiting["reason"] in _PULLING)
     return NO_TROUBLE
@@ -95,15 +100,6 @@ def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:
             found: Mapping[str, Any] = ended
             return found
     return {}
-
-
-def _end_words(ended: Mapping[str, Any], restarts: int) -> str:
-    times = f", {restarts} restarts" if restarts else ""
-    code = f"exit code {ended.get('exitCode', 0)}"
-    reason = ended.get("reason") or "Error"
-    cause = code if reason == "Error" else f"{reason}, {code}"
-    words = _clipped(ended.get("message", ""))
-    return f"ended ({cause}{times})" + (f": {words}" if words else "")
 
 
 def _condition(obj: Object, type_: str) -> Mapping[str, Any]:

@@ -12,11 +12,10 @@ import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from katib.api.types import Resource
+from katib.api.types import Resource, format_time
 from katib.cluster.client import Connection
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.runtime.clock import Clock, SystemClock
@@ -161,7 +160,7 @@ class KubernetesEvents:
 
     def _count_up(self, written: _Written, event: Event[_Subject], count: int) -> str | None:
         """Patch what was written; return its path, None when it is gone."""
-        body = {"count": count, "lastTimestamp": _time(event.last_time)}
+        body = {"count": count, "lastTimestamp": format_time(event.last_time)}
         try:
             self._connection.request("PATCH", written.path, body=body, content_type="application/merge-patch+json")
         except NotFoundError:
@@ -178,15 +177,11 @@ class KubernetesEvents:
             "reason": event.reason,
             "message": event.message,
             "source": {"component": self._component},
-            "firstTimestamp": _time(event.first_time),
-            "lastTimestamp": _time(event.last_time),
+            "firstTimestamp": format_time(event.first_time),
+            "lastTimestamp": format_time(event.last_time),
             "count": event.count,
         }
 
 
 def _path(namespace: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -218,8 +218,13 @@ class TrialLedger:
             return
         with self._lock:
             is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
-            experiment = Key("", "") if old is None else experiment_of(old)
-            order = None if old is None else self._withdraw(old, experiment)
+            experiment, order = Key("", ""), None
+            if old is not None:
+                experiment = experiment_of(old)
+                if (account := self._accounts.get(experiment)) is not None:
+                    order = account.remove(old)
+                    if not account.places:
+                        del self._accounts[experiment]
             if new is not None:
                 if self._order_of is not None:
                     order = self._order_of(new)
@@ -281,16 +286,6 @@ class TrialLedger:
             for state in ACTIVE:
                 active += len(account.by_state.get(state, ()))
             return len(account.places) - active, active
-
-    def _withdraw(self, trial: Trial, key: Key) -> int | None:
-        """Take a trial of an experiment out; return where it stood among the others, None when it was not there."""
-        account = self._accounts.get(key)
-        if account is None:
-            return None
-        order = account.remove(trial)
-        if not account.places:
-            del self._accounts[key]
-        return order
 
 
 def _counts_alike(old: Trial, new: Trial) -> bool:

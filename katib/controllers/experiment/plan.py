@@ -30,6 +30,7 @@ from katib.api.conditions import (
     is_true,
     set_condition,
     whole_second,
+    with_start,
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED
@@ -153,7 +154,7 @@ class Observed:
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
-    plan = _next_step(seen, _with_start(seen.experiment.status, seen.now))
+    plan = _next_step(seen, with_start(seen.experiment.status, "Experiment", seen.now))
     if seen.counts.uses is not None:
         plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
     if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
@@ -184,20 +185,6 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
-
-
-def _with_start(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
-    if find_condition(status.conditions, ExperimentCondition.CREATED) is not None:
-        return status
-    conditions = set_condition(
-        status.conditions,
-        ExperimentCondition.CREATED,
-        ConditionStatus.TRUE,
-        reason="ExperimentCreated",
-        message="Experiment is created",
-        now=now,
-    )
-    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
@@ -264,31 +251,19 @@ def _pareto_set(seen: Observed) -> ParetoSet | None:
 
 def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
     conditions = set_condition(
-        status.conditions,
-        ExperimentCondition.RUNNING,
-        ConditionStatus.TRUE,
-        reason="ExperimentRunning",
-        message="Experiment is running",
-        now=now,
+        status.conditions, ExperimentCondition.RUNNING, "ExperimentRunning", "Experiment is running", now
     )
     return status if conditions is status.conditions else structs.replace(status, conditions=conditions)
 
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
     """Say what the next trials wait for; those that run go on."""
-    holds = ConditionStatus.TRUE if seen.counts.active else ConditionStatus.FALSE
     conditions = status.conditions
     old = find_condition(conditions, ExperimentCondition.RUNNING)
     if old is not None and (old.reason, old.message) != (reason, message):
         conditions = without_condition(conditions, ExperimentCondition.RUNNING)
-    conditions = set_condition(
-        conditions,
-        ExperimentCondition.RUNNING,
-        holds,
-        reason=reason,
-        message=message,
-        now=seen.now,
-    )
+    runs = bool(seen.counts.active)
+    conditions = set_condition(conditions, ExperimentCondition.RUNNING, reason, message, seen.now, holds=runs)
     return structs.replace(status, conditions=conditions)
 
 
@@ -450,12 +425,8 @@ def _ended(status: ExperimentStatus, ending: Ending, now: datetime) -> Experimen
     for type_ in (ExperimentCondition.RESTARTING, ExperimentCondition.RUNNING):
         old = find_condition(conditions, type_)
         if old is not None:
-            conditions = set_condition(
-                conditions, type_, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now
-            )
-    conditions = set_condition(
-        conditions, ending.type, ConditionStatus.TRUE, reason=ending.reason, message=ending.message, now=now
-    )
+            conditions = set_condition(conditions, type_, old.reason, old.message, now, holds=False)
+    conditions = set_condition(conditions, ending.type, ending.reason, ending.message, now)
     return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
@@ -478,10 +449,9 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
     conditions = set_condition(
         without_condition(status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
         ExperimentCondition.RESTARTING,
-        ConditionStatus.TRUE,
-        reason="ExperimentRestarting",
-        message="Experiment is restarted",
-        now=now,
+        "ExperimentRestarting",
+        "Experiment is restarted",
+        now,
     )
     return structs.replace(status, conditions=conditions, completion_time=None)
 

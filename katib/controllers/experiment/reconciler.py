@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -109,7 +110,8 @@ class ExperimentReconciler:
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
-        seconds_to_summary = self._seconds_to_summary(experiment)
+        written_at = self._written_at.get(experiment.metadata.uid, -math.inf)
+        seconds_to_summary = written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
         seen = Observed(
             experiment,
             suggestion,
@@ -126,7 +128,13 @@ class ExperimentReconciler:
             seen = replace(seen, obstacle=_obstacle_of(error))
             plan, trials = plan_experiment(seen), []
         self._apply(experiment, suggestion, plan, trials)
-        result = self._write_status(experiment, plan, seconds_to_summary)
+        result = DONE
+        if plan.status != experiment.status:
+            self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
+            self._written_at[experiment.metadata.uid] = self._clock.monotonic()
+            self._announce(experiment, plan)
+        elif seconds_to_summary > 0:  # counts alone are written only so often, since nothing is decided by them
+            result = Result(seconds_to_summary)
         if plan.again_after_seconds is not None:
             result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
@@ -159,26 +167,19 @@ class ExperimentReconciler:
                 self._store.create(trial)
         if plan.create_suggestion:
             self._create_suggestion(experiment, plan.requests or 0)
-        elif suggestion is not None:
-            self._write_suggestion(suggestion, plan)
+        elif suggestion is not None and plan.requests is not None:
+            self._store.patch(as_read(suggestion), {"spec": {"requests": plan.requests}})
+        elif suggestion is not None and (plan.close_suggestion or plan.restart_suggestion):
+            conditions, now = suggestion.status.conditions, self._clock.now()
+            changed = (
+                states.closed(conditions, suggestion.spec.resume_policy, now)
+                if plan.close_suggestion
+                else states.restarting(conditions, now)
+            )
+            status = structs.replace(suggestion.status, conditions=changed)
+            self._store.update_status(with_status(suggestion, status))
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
-
-    def _write_status(self, experiment: Experiment, plan: ExperimentPlan, seconds_to_summary: float) -> Result:
-        """Write the status; counts alone only so often, since nothing is decided by the written ones."""
-        if plan.status == experiment.status:
-            return DONE if seconds_to_summary <= 0 else Result(seconds_to_summary)
-        self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
-        self._written_at[experiment.metadata.uid] = self._clock.monotonic()
-        self._announce(experiment, plan)
-        return DONE
-
-    def _seconds_to_summary(self, experiment: Experiment) -> float:
-        """Return after how many seconds counts may be written again; 0 or less: now."""
-        written_at = self._written_at.get(experiment.metadata.uid)
-        if written_at is None:
-            return 0.0
-        return written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(
@@ -199,22 +200,6 @@ class ExperimentReconciler:
         )
         with suppress(AlreadyExistsError):
             self._store.create(suggestion.encode())
-
-    def _write_suggestion(self, suggestion: Suggestion, plan: ExperimentPlan) -> None:
-        if plan.requests is not None:
-            self._store.patch(as_read(suggestion), {"spec": {"requests": plan.requests}})
-            return
-        if not plan.close_suggestion and not plan.restart_suggestion:
-            return
-        now = self._clock.now()
-        conditions = suggestion.status.conditions
-        changed = (
-            states.closed(conditions, suggestion.spec.resume_policy, now)
-            if plan.close_suggestion
-            else states.restarting(conditions, now)
-        )
-        status = structs.replace(suggestion.status, conditions=changed)
-        self._store.update_status(with_status(suggestion, status))
 
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:
         trial = self._trials.get(key)

@@ -88,7 +88,7 @@ def _followed(status: OptimizationJobStatus, experiment: Experiment, now: dateti
 
 def _with(status: OptimizationJobStatus, type_: str, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
     """Return a status with a condition, in the form of Kubernetes, which knows no time of the last update."""
-    conditions = set_condition(status.conditions, type_, ConditionStatus.TRUE, reason=reason, message=message, now=now)
+    conditions = set_condition(status.conditions, type_, reason, message, now)
     if conditions is status.conditions:
         return status
     plain = tuple(structs.replace(condition, last_update_time=None) for condition in conditions)

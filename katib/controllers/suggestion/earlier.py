@@ -19,7 +19,6 @@ from katib.api.learned_experiments import learned_experiments
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE, ELIGIBLE, objective_number, trial_state
 from katib.api.types import (
-    ConditionStatus,
     EarlierTrial,
     EarlierTrialsStatus,
     Experiment,
@@ -114,9 +113,7 @@ def _misfit(experiment: Experiment, objective: ObjectiveSpec, trial: Trial) -> s
 def _as_trial(earlier: EarlierTrial, place: int) -> Trial:
     """Return a trial that is only known by what it came to."""
     name = f"earlier-{place}"
-    ended = set_condition(
-        (), TrialCondition.SUCCEEDED, ConditionStatus.TRUE, reason="EarlierTrial", message="It was given", now=_EPOCH
-    )
+    ended = set_condition((), TrialCondition.SUCCEEDED, "EarlierTrial", "It was given", _EPOCH)
     metrics = tuple(Metric(name=m.name, min=m.value, max=m.value, latest=m.value) for m in earlier.metrics)
     return Trial(
         metadata=ObjectMeta(name=name, uid=name, resource_version="1"),

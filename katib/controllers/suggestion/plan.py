@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from katib.api.conditions import Conditions, is_true
+from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
 from katib.controllers.settings import ControllerSettings
@@ -171,8 +171,8 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     Raises:
         BaseException: What the call raised, if it is no error of ours: a bug somewhere.
     """
-    status = seen.suggestion.status
-    conditions = states.created(status.conditions, now)
+    status = with_start(seen.suggestion.status, "Suggestion", now)
+    conditions = status.conditions
     if seen.is_ready and not seen.failure:
         conditions = states.deployment_ready(conditions, now)
     status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
@@ -189,12 +189,14 @@ def _conversation(
     seen: Seen, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
 ) -> Step:
     """Return the next step with a service that can be asked now."""
-    purpose = _purpose(seen, status)
+    is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
+    purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
         suggestion = with_status_of(seen.suggestion, status)
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
-        return Step(_with(status, states.answering(states.waiting_no_more(status.conditions))), forgets_call=True)
+        conditions = without_condition(status.conditions, states.UNAVAILABLE, states.WAITING)
+        return Step(_with(status, conditions), forgets_call=True)
     wait = seen.wait
     asks = seen.call is None and isinstance(purpose, Question)
     if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
@@ -212,7 +214,7 @@ def _after_call(
         return Step(status, streak=seen.streak)  # the answer wakes us
     try:
         stored = _answered(seen, call, status, now)
-        stored = _with(stored, states.answering(stored.conditions))
+        stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))
         if call.answer is not None and call.answer.reply.waits:
             return _waiting_for_trials(seen, call, stored, moment)
         return Step(stored, forgets_call=True)
@@ -246,13 +248,6 @@ def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, mo
     wait = Wait(ended, moment + WAIT_SECONDS)
     pause = 0.0 if ended != seen.ended else WAIT_SECONDS
     return Step(status, forgets_call=True, wait=wait, retry_after_seconds=pause)
-
-
-def _purpose(seen: Seen, status: SuggestionStatus) -> Purpose | None:
-    """Return what the service has to be called for; None when nothing is outstanding."""
-    if not is_true(status.conditions, SuggestionCondition.RUNNING):
-        return "validate"
-    return open_question(seen.suggestion, seen.ended)
 
 
 def _has_initial_trials(seen: Seen) -> bool:

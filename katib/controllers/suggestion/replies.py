@@ -14,12 +14,11 @@ from datetime import datetime
 
 from msgspec import structs
 
-from katib.api.conditions import set_condition
+from katib.api.conditions import set_condition, without_condition
 from katib.api.names import BY_USER, CHOSEN_BY_LABEL, trial_name
 from katib.api.types import (
     AlgorithmSetting,
     AlgorithmSpec,
-    ConditionStatus,
     EarlyStoppingRule,
     Experiment,
     ObjectMeta,
@@ -105,7 +104,7 @@ def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: C
     new: list[TrialAssignment] = []
     for i, trial in enumerate(chosen, status.suggestion_count):
         name = trial_name(experiment.namespace, experiment.name, i, names)
-        names.add(name)
+        names.waiting.add(name)
         labels = {CHOSEN_BY_LABEL: BY_USER}
         new.append(TrialAssignment(name=name, parameter_assignments=trial.parameter_assignments, labels=labels))
     return structs.replace(
@@ -148,14 +147,14 @@ def accepted(
     if reply.waits:
         conditions = states.waiting_for_trials(conditions, reply.explanation, now)
     else:
-        conditions = states.waiting_no_more(conditions)
+        conditions = without_condition(conditions, states.WAITING)
         conditions = states.exhausted(conditions, now) if reply.exhausted else conditions
     waiting = waiting_assignments(suggestion, taken)
     names = _UsedNames({a.name for a in waiting}, taken)
     new: list[TrialAssignment] = []
     for i, suggested in enumerate(reply.assignments):
         assignment = _assignment(experiment, suggested, asked.base + i, answer.rules, names)
-        names.add(assignment.name)
+        names.waiting.add(assignment.name)
         new.append(assignment)
     return structs.replace(
         suggestion.status,
@@ -175,19 +174,15 @@ def _check_count(reply: SuggestionsReply, asked: Question) -> None:
         raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
 
 
+@dataclass(frozen=True, slots=True)
 class _UsedNames:
-    """The names that trials or waiting assignments have."""
+    """The names that waiting assignments or trials have."""
 
-    def __init__(self, waiting: set[str], taken: Container[str]) -> None:
-        self._waiting = waiting
-        self._taken = taken
+    waiting: set[str]
+    taken: Container[str]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._waiting or name in self._taken
-
-    def add(self, name: str) -> None:
-        """Take a name."""
-        self._waiting.add(name)
+        return name in self.waiting or name in self.taken
 
 
 def _assignment(
@@ -229,14 +224,7 @@ def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
 
 def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:
     """Return the trials that waiting assignments will become, so that the service counts them as under way."""
-    conditions = set_condition(
-        (),
-        TrialCondition.CREATED,
-        ConditionStatus.TRUE,
-        reason="TrialCreated",
-        message="Trial is created",
-        now=now,
-    )
+    conditions = set_condition((), TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
     return tuple(
         Trial(
             metadata=ObjectMeta(

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
-from katib.api.types import ConditionStatus, ResumePolicy, SuggestionCondition
+from katib.api.types import ResumePolicy, SuggestionCondition
 
 EXHAUSTED = "Exhausted"
 WAITING = "WaitingForTrials"
@@ -37,16 +37,11 @@ def is_closed(conditions: Conditions) -> bool:
     return False
 
 
-def created(conditions: Conditions, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion that was seen."""
-    if find_condition(conditions, SuggestionCondition.CREATED) is not None:
-        return conditions
-    return _set(conditions, SuggestionCondition.CREATED, "True", "SuggestionCreated", "Suggestion is created", now)
-
-
 def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service can be asked."""
-    return _set(conditions, SuggestionCondition.DEPLOYMENT_READY, "True", "DeploymentReady", "Deployment is ready", now)
+    return set_condition(
+        conditions, SuggestionCondition.DEPLOYMENT_READY, "DeploymentReady", "Deployment is ready", now
+    )
 
 
 def deployment_not_ready(conditions: Conditions, waiting_for: str, now: datetime) -> Conditions:
@@ -55,25 +50,22 @@ def deployment_not_ready(conditions: Conditions, waiting_for: str, now: datetime
     old = find_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
     if old is not None and old.message != message:
         conditions = without_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
-    return _set(conditions, SuggestionCondition.DEPLOYMENT_READY, "False", "DeploymentNotReady", message, now)
+    return set_condition(
+        conditions, SuggestionCondition.DEPLOYMENT_READY, "DeploymentNotReady", message, now, holds=False
+    )
 
 
 def running(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service accepted the experiment."""
     conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
-    return _set(conditions, SuggestionCondition.RUNNING, "True", "SuggestionRunning", "Suggestion is running", now)
+    return set_condition(conditions, SuggestionCondition.RUNNING, "SuggestionRunning", "Suggestion is running", now)
 
 
 def unavailable(conditions: Conditions, cause: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service does not answer for a cause that may pass."""
     if cause != unavailable_cause(conditions):
-        conditions = answering(conditions)
-    return _set(conditions, UNAVAILABLE, "True", "ServiceAway", cause, now)
-
-
-def answering(conditions: Conditions) -> Conditions:
-    """Return the conditions of a Suggestion whose service has answered."""
-    return without_condition(conditions, UNAVAILABLE)
+        conditions = without_condition(conditions, UNAVAILABLE)
+    return set_condition(conditions, UNAVAILABLE, "ServiceAway", cause, now)
 
 
 def unavailable_cause(conditions: Conditions) -> str:
@@ -85,18 +77,20 @@ def unavailable_cause(conditions: Conditions) -> str:
 def restarting(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a closed Suggestion that is opened again."""
     conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
-    return _set(conditions, SuggestionCondition.RUNNING, "False", RESTARTING_REASON, "Suggestion is not running", now)
+    return set_condition(
+        conditions, SuggestionCondition.RUNNING, RESTARTING_REASON, "Suggestion is not running", now, holds=False
+    )
 
 
 def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion that cannot go on."""
-    conditions = answering(waiting_no_more(conditions))
-    return _set(conditions, SuggestionCondition.FAILED, "True", "SuggestionFailed", message, now)
+    conditions = without_condition(conditions, UNAVAILABLE, WAITING)
+    return set_condition(conditions, SuggestionCondition.FAILED, "SuggestionFailed", message, now)
 
 
 def exhausted(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service has no more points."""
-    return _set(conditions, EXHAUSTED, "True", "SearchSpaceExhausted", "Suggestion service has reached the end", now)
+    return set_condition(conditions, EXHAUSTED, "SearchSpaceExhausted", "Suggestion service has reached the end", now)
 
 
 def waiting_for_trials(conditions: Conditions, explanation: str, now: datetime) -> Conditions:
@@ -105,28 +99,19 @@ def waiting_for_trials(conditions: Conditions, explanation: str, now: datetime) 
     old = find_condition(conditions, WAITING)
     if old is not None and old.message != message:
         conditions = without_condition(conditions, WAITING)
-    return _set(conditions, WAITING, "True", "TrialsRunning", message, now)
-
-
-def waiting_no_more(conditions: Conditions) -> Conditions:
-    """Return the conditions of a Suggestion whose service waits for no trial."""
-    return without_condition(conditions, WAITING)
+    return set_condition(conditions, WAITING, "TrialsRunning", message, now)
 
 
 def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose experiment is over."""
     if is_true(conditions, SuggestionCondition.SUCCEEDED):
         return conditions
-    conditions = answering(waiting_no_more(conditions))
+    conditions = without_condition(conditions, UNAVAILABLE, WAITING)
     for type_, message in (
         (SuggestionCondition.RUNNING, "Suggestion is not running"),
         (SuggestionCondition.DEPLOYMENT_READY, "Deployment is not ready"),
     ):
         if find_condition(conditions, type_) is not None:
-            conditions = _set(conditions, type_, "False", "Suggestion is succeeded", message, now)
+            conditions = set_condition(conditions, type_, "Suggestion is succeeded", message, now, holds=False)
     message = _CLOSED_FOR_NOW if resume_policy == ResumePolicy.FROM_VOLUME else _CLOSED_FOR_GOOD
-    return _set(conditions, SuggestionCondition.SUCCEEDED, "True", CLOSED_REASON, message, now)
-
-
-def _set(conditions: Conditions, type_: str, status: str, reason: str, message: str, now: datetime) -> Conditions:
-    return set_condition(conditions, type_, ConditionStatus(status), reason=reason, message=message, now=now)
+    return set_condition(conditions, SuggestionCondition.SUCCEEDED, CLOSED_REASON, message, now)

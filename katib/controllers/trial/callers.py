@@ -20,7 +20,7 @@ from datetime import datetime
 
 from msgspec import structs
 
-from katib.api.conditions import find_condition, whole_second
+from katib.api.conditions import find_condition, whole_second, with_start
 from katib.api.failure_text import TRIAL_HAS_FAILED
 from katib.api.leases import ENDLESS_SECONDS, LONG_AGO, Lease, Outcome, fails_when_lost, lease_of, outcome_of
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
@@ -35,7 +35,6 @@ from katib.controllers.trial.plan import (
     ended,
     is_stopping,
     with_running,
-    with_start,
 )
 
 ASKED_REASON = "TrialAsked"
@@ -74,9 +73,9 @@ def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
     outcome, lease = outcome_of(seen.trial), lease_of(seen.trial)
     if outcome is not None and outcome.began is not None:
         seen = replace(seen, now=outcome.time)
-        status = with_start(seen.trial.status, outcome.began)
+        status = with_start(seen.trial.status, "Trial", outcome.began)
     else:
-        status = with_start(seen.trial.status, seen.now)
+        status = with_start(seen.trial.status, "Trial", seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         if status.completion_time is None:
             status = structs.replace(status, completion_time=whole_second(seen.now))

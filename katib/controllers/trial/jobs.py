@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 
-from katib.api.job_kinds import is_suspended, known_kind
+from katib.api.job_kinds import is_suspended, known_kind, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -138,21 +137,12 @@ def job_of(trial: Trial) -> Object:
     errors = check_job_kind(job_place(trial)[0], "spec.runSpec")
     if errors:
         raise InvalidError(errors)
-    metadata = {
-        **_labelled(run_spec.get("metadata") or {}, trial.name),
-        "name": trial.name,
-        "namespace": trial.namespace,
-        "ownerReferences": [owner_entry(trial)],
-    }
-    return {**run_spec, "metadata": metadata}
-
-
-def _labelled(metadata: Mapping[str, Any], trial_name: str) -> Mapping[str, Any]:
-    """Return metadata with the label of jobs, unless a trial written by hand is named or labelled in no usable way."""
+    metadata = dict(run_spec.get("metadata") or {})
     labels = metadata.get("labels") or {}
-    if len(trial_name) > _LONGEST_LABEL or not isinstance(labels, Mapping):
-        return metadata
-    return {**metadata, "labels": {**labels, JOB_LABEL: trial_name}}
+    if len(trial.name) <= _LONGEST_LABEL and isinstance(labels, Mapping):  # or it was written by hand
+        metadata["labels"] = {**labels, JOB_LABEL: trial.name}
+    metadata |= {"name": trial.name, "namespace": trial.namespace, "ownerReferences": [owner_entry(trial)]}
+    return {**run_spec, "metadata": metadata}
 
 
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
@@ -200,7 +190,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
-        retrying=_retrying(job),
+        retrying=retry_words(job),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
@@ -215,14 +205,6 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         refusal=update.refusal,
         is_going="deletionTimestamp" in job.get("metadata", {}),
     )
-
-
-def _retrying(job: Object) -> str:
-    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Retrying", "True"):
-            return str(condition.get("message", ""))
-    return ""
 
 
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:

@@ -26,17 +26,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import structs
 
 from katib.api.conditions import (
     COMPLETED_TRIAL,
-    Conditions,
     find_condition,
     is_true,
     set_condition,
     true_types,
     whole_second,
+    with_start,
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
@@ -208,9 +209,14 @@ class TrialPlan:
     again_after_seconds: float | None = None
 
 
+_runs = partial(is_true, type_=TrialCondition.RUNNING, reason=RUNNING_REASON)
+_is_incomplete = partial(is_true, type_=TrialCondition.METRICS_UNAVAILABLE, reason=METRICS_INCOMPLETE)
+"""Take conditions; return whether a trial runs, or ended with a part of its readings."""
+
+
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
-    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, seen.now)
+    status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, "Trial", seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
     # How a job ends that is going away says nothing of it: only one that ended before anybody deleted it counts.
@@ -228,7 +234,7 @@ def needs_observation(trial: Trial, job: JobView | None) -> bool:
     """Return whether the log has to be read: the job ended, and the trial does not know its observation yet."""
     if job is not None and job.ended_at is None:
         return False
-    is_unknown = job is not None and trial.status.observation is None and not _is_incomplete(trial.status)
+    is_unknown = job is not None and trial.status.observation is None and not _is_incomplete(trial.status.conditions)
     return is_unknown or is_stopping(trial)
 
 
@@ -241,7 +247,7 @@ def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
         return False
     if job is None:
         return True
-    is_read = status.observation is not None or _is_incomplete(status)
+    is_read = status.observation is not None or _is_incomplete(status.conditions)
     return job.ended_at is not None and not job.collecting and is_read
 
 
@@ -257,20 +263,12 @@ def had_job(trial: Trial) -> bool:
 
 def is_stopping(trial: Trial) -> bool:
     """Return whether a trial is being stopped early: its job is deleted, or about to be."""
-    for condition in trial.status.conditions:
-        if condition.type == TrialCondition.RUNNING:
-            return condition.status == ConditionStatus.TRUE and condition.reason == STOPPING_REASON
-    return False
+    return is_true(trial.status.conditions, TrialCondition.RUNNING, STOPPING_REASON)
 
 
 def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:
     """Return whether a trial runs from now on: for the first time, or again after it was held up."""
-    return _runs(new) and not _runs(old)
-
-
-def _runs(status: TrialStatus) -> bool:
-    running = find_condition(status.conditions, TrialCondition.RUNNING)
-    return running is not None and running.status == ConditionStatus.TRUE and running.reason == RUNNING_REASON
+    return _runs(new.conditions) and not _runs(old.conditions)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -290,8 +288,7 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     )
     # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs. So
     # has one whose pods were refused: they may be allowed later, and would run to no end.
-    cut_off = find_condition(status.conditions, TrialCondition.FAILED)
-    refused_pods = cut_off is not None and cut_off.reason == PODS_REFUSED_REASON
+    refused_pods = is_true(status.conditions, TrialCondition.FAILED, PODS_REFUSED_REASON)
     unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED) or refused_pods
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
@@ -325,7 +322,7 @@ def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
-    return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
+    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -368,15 +365,15 @@ def _with_news(
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created or read for now."""
-    return with_running(with_start(status, now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
+    return with_running(with_start(status, "Trial", now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
-    status = with_start(status, now)
+    status = with_start(status, "Trial", now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     status = _not_running(status, now)
-    conditions = _set(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
+    conditions = set_condition(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
     return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
@@ -388,7 +385,7 @@ def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment)
     details = ". ".join(filter(None, (judged.message, job.last_failure)))
     details = without_last_output(details)
     message = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
-    return TrialPlan(status=status, delete_job=_disposable(seen), event=TrialEvent("JobFailed", message))
+    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=TrialEvent("JobFailed", message))
 
 
 def _failure_message(judged: Judgment, last_failure: str) -> str:
@@ -411,13 +408,17 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
             status, TrialCondition.SUCCEEDED, "TrialSucceeded", _explained("Trial has succeeded", judged), seen
         )
         return TrialPlan(
-            status=status, delete_job=_disposable(seen), event=_job_event(seen, "JobSucceeded", "succeeded")
+            status=status,
+            delete_job=not seen.trial.spec.retain_run,
+            event=_job_event(seen, "JobSucceeded", "succeeded"),
         )
     if seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
         message = _explained("Trial has succeeded, without metrics: its collector is None", judged)
         status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
         return TrialPlan(
-            status=status, delete_job=_disposable(seen), event=_job_event(seen, "JobSucceeded", "succeeded")
+            status=status,
+            delete_job=not seen.trial.spec.retain_run,
+            event=_job_event(seen, "JobSucceeded", "succeeded"),
         )
     return _without_metrics(seen, status, job)
 
@@ -441,12 +442,7 @@ def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
     event = TrialEvent(
         "MetricsUnavailable", f"Metrics are not complete for Job {seen.trial.name}: {cause}", warning=True
     )
-    return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
-
-
-def _is_incomplete(status: TrialStatus) -> bool:
-    condition = find_condition(status.conditions, TrialCondition.METRICS_UNAVAILABLE)
-    return condition is not None and condition.reason == METRICS_INCOMPLETE
+    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
 
 
 def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -463,7 +459,7 @@ def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> Trial
     event = TrialEvent(
         "MetricsUnavailable", f"Metrics are not available for Job {seen.trial.name}: {cause}", warning=True
     )
-    return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
+    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
 
 
 def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
@@ -495,14 +491,6 @@ def _refusal(seen: Observed) -> str:
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
-
-
-def with_start(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status that says that the trial is created, the very same when it does so already."""
-    if find_condition(status.conditions, TrialCondition.CREATED) is not None:
-        return status
-    conditions = _set(status.conditions, TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
-    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _running(status: TrialStatus, now: datetime, place: str = "") -> TrialStatus:
@@ -548,7 +536,7 @@ def ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str,
     status = _not_running(status, seen.now)
     return structs.replace(
         status,
-        conditions=_set(status.conditions, type_, reason, message, seen.now),
+        conditions=set_condition(status.conditions, type_, reason, message, seen.now),
         observation=status.observation or seen.observation,
         completion_time=whole_second(seen.now),
     )
@@ -557,7 +545,7 @@ def ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str,
 def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
     """Return the status of a trial that is stopped because it is not needed any more."""
     status = _not_running(status, now)
-    conditions = _set(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
+    conditions = set_condition(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
     return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
@@ -569,14 +557,8 @@ def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
     reason, message = old.reason, old.message
     if old.status == ConditionStatus.FALSE and not message.startswith(_CANNOT_RUN):
         reason, message = RUNNING_REASON, _IS_RUNNING  # it waits no more
-    conditions = set_condition(
-        status.conditions, old.type, ConditionStatus.FALSE, reason=reason, message=message, now=now
-    )
+    conditions = set_condition(status.conditions, old.type, reason, message, now, holds=False)
     return structs.replace(status, conditions=conditions, start_time=_start_moved(status, whole_second(now)))
-
-
-def _set(conditions: Conditions, type_: str, reason: str, message: str, now: datetime) -> Conditions:
-    return set_condition(conditions, type_, ConditionStatus.TRUE, reason=reason, message=message, now=now)
 
 
 def _explained(sentence: str, judged: Judgment) -> str:
@@ -590,7 +572,3 @@ def _explained(sentence: str, judged: Judgment) -> str:
 
 def _job_event(seen: Observed, reason: str, what: str) -> TrialEvent:
     return TrialEvent(reason, f"Job {seen.trial.name} has {what}")
-
-
-def _disposable(seen: Observed) -> bool:
-    return not seen.trial.spec.retain_run

@@ -285,9 +285,10 @@ class TrialReconciler:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
         if changes and starts_to_run(trial.status, plan.status):
-            self._tell(trial, "JobRunning", "is running")
+            self._events.record(trial, warning=False, reason="JobRunning", message=f"Job {trial.name} is running")
         if plan.delete_job and self._delete_job(trial, job):
-            self._tell(trial, "JobDeleted", "has been deleted")
+            message = f"Job {trial.name} has been deleted"
+            self._events.record(trial, warning=False, reason="JobDeleted", message=message)
         return Result(plan.again_after_seconds)
 
     def _create_job(self, trial: Trial) -> bool:
@@ -333,9 +334,6 @@ class TrialReconciler:
         owners = self._store.get(kind, key).get("metadata", {}).get("ownerReferences") or ()
         if all(owner.get("uid") != trial.metadata.uid for owner in owners):
             raise TerminalError(f"{kind.kind} {key} belongs to another owner; delete it so that the trial can run")
-
-    def _tell(self, trial: Trial, reason: str, what: str) -> None:
-        self._events.record(trial, warning=False, reason=reason, message=f"Job {trial.name} {what}")
 
     def _delete_job(self, trial: Trial, job: Object | None) -> bool:
         """Delete the job, once: one that waits for its pods to go is on its way. Return whether this was the time."""

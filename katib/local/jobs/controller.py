@@ -23,13 +23,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from katib.api.job_kinds import is_suspended
+from katib.api.job_kinds import is_suspended, retry_words
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import JobCondition, end_of
+from katib.local.jobs.conditions import end_of
 from katib.local.jobs.inheritance import RunNote, decoded, is_plain
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
@@ -56,7 +56,7 @@ from katib.local.pods.objects import PodPlan, pod_metadata
 from katib.local.pods.peek import Peek
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
-from katib.local.pods.records import PREEMPTED
+from katib.local.pods.records import PREEMPTED, PodRecord
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import Images, Logs, PodTools
 from katib.runtime.clock import SteadyTime
@@ -375,7 +375,7 @@ class JobController:
         elif network == HOST_NETWORK:
             wiring = LocalWiring(self._ports)
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
-        return JobRun.of(job, kind, wiring, network, has_several=has_several)
+        return JobRun(job, kind, wiring, network, has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
@@ -471,16 +471,16 @@ class JobController:
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""
-        if not run.restarted and not run.retrying and not _retrying(decision.status):
+        if not run.restarted and not run.retrying and not retry_words({"status": decision.status}):
             return
         decisions = []
         while run.restarted:
             record = run.restarted.popleft()
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
             decisions.append(run.kind.plan(replace(observed, pods=pods)))
-        stored = _retrying(run.stored_status)
+        stored = retry_words(run.job)
         for found in (*decisions, decision):
-            text = _retrying(found.status)
+            text = retry_words({"status": found.status})
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
@@ -543,18 +543,11 @@ class JobController:
         return plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> AnyPod:
-        retries = 0
-
-        def changed() -> None:
-            nonlocal retries
-            before, retries = retries, pod.record.retries
-            self._pod_changed(key, pod, has_failed=retries > before)
-
-        listener = PodListener(partial(self._metrics.open, run.job), changed, partial(self._owner.pulled, run.job))
-        pod: AnyPod = self._place.new_pod(plan, listener)
+        monitor, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
+        pod: AnyPod = self._place.new_pod(plan, PodListener(monitor, partial(self._pod_changed, key), pulled))
         return pod
 
-    def _pod_changed(self, key: Key, pod: AnyPod, *, has_failed: bool) -> None:
+    def _pod_changed(self, key: Key, pod: AnyPod, before: PodRecord) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
@@ -562,10 +555,10 @@ class JobController:
         Args:
             key: Of the job.
             pod: Which.
-            has_failed: Whether a container of it failed and is started again in place.
+            before: Its record before the change: a container of it may have failed that is started again in place.
         """
         run = self._runs.get(key)
-        if run is not None and has_failed:
+        if run is not None and pod.record.retries > before.retries:
             run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
@@ -635,11 +628,3 @@ class JobController:
                 raise
             run.wrote(fresh)
             run.wrote(write(change(fresh)))
-
-
-def _retrying(status: Object) -> str:
-    """Return what a status says of the last try that failed."""
-    for condition in status.get("conditions") or ():
-        if condition["type"] == JobCondition.RETRYING and condition["status"] == "True":
-            return str(condition["message"])
-    return ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import random
 import re
-import secrets
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,6 +43,7 @@ TRIAL_KIND = "Trial"
 _EARLIER_NOTE = "job.json"
 """In the directory of a job, where earlier versions kept its uid."""
 _SUFFIX_LENGTH = 5
+_RANDOM = random.SystemRandom()  # whatever a program that embeds us seeds
 _OWN_WORKSPACE = "workspace"
 _WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
 """The Kubeflow SDK's way to carry a function in a command: it is written to a file beside which it is run."""
@@ -114,7 +115,10 @@ def prepare_pod(
         UnavailableError: The store or the disk cannot be used now.
     """
     identity, provision = _identity(job, wanted), tools.owner.provision(job)
-    directory = _new_directory(job_directory(tools.settings.root, *Key.of(job)) / identity.name)
+    directory = wanted_directory = job_directory(tools.settings.root, *Key.of(job)) / identity.name
+    numbers = itertools.count(2)
+    while directory.exists():  # of an earlier pod of this name
+        directory = wanted_directory.with_name(f"{identity.name}.{next(numbers)}")
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
     spec = wanted.template.get("spec") or {}
@@ -161,13 +165,6 @@ def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparatio
     return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
 
 
-def _new_directory(wanted: Path) -> Path:
-    """Return where a pod has its files: the directory of its name, or one beside that of an earlier pod."""
-    if not wanted.exists():
-        return wanted
-    return next(path for i in itertools.count(2) if not (path := wanted.with_name(f"{wanted.name}.{i}")).exists())
-
-
 def _write_files(files: Mapping[str, str], directory: Path) -> None:
     for name, text in files.items():
         path = directory / name
@@ -180,7 +177,7 @@ def _write_files(files: Mapping[str, str], directory: Path) -> None:
 def _identity(job: Object, wanted: NewPod) -> PodIdentity:
     name = wanted.name
     if name.endswith("-"):
-        name += "".join([secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH)])
+        name += "".join(_RANDOM.choices(SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
     own = wanted.template.get("metadata") or {}
     return PodIdentity(
         name=name,

@@ -93,20 +93,9 @@ class JobRun:
     is_connected: bool = False
     unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)
 
-    @classmethod
-    def of(
-        cls,
-        job: Object,
-        kind: JobKind,
-        wiring: LocalWiring | NamedWiring | PlacedWiring,
-        network: str = HOST_NETWORK,
-        *,
-        has_several: bool = False,
-    ) -> JobRun:
-        """Return the run of a job at its first sight."""
-        run = cls(_without_nulls(job), kind, wiring, network, has_several)
-        run.take_status(run.stored_status)
-        return run
+    def __post_init__(self) -> None:
+        self.job = _without_nulls(self.job)
+        self.take_status(self.stored_status)
 
     @property
     def uid(self) -> str:

@@ -31,7 +31,7 @@ class ContainerListener(Protocol):
     def process_started(self, container: str, handle: ProcessHandle) -> None:
         """Take note that a process runs; its handle has a number that is new to the pod."""
 
-    def container_changed(self) -> None:
+    def advance(self) -> None:
         """Look at the container: a process of it started or ended, or nothing more comes."""
 
     def output_read(self) -> None:
@@ -208,7 +208,7 @@ class Container:
 
     def _image_news(self, news: PullNews) -> None:
         self.pulling = news.image if news.seconds is None else ""
-        self._listener.container_changed()
+        self._listener.advance()
         self._listener.pulled(news)
 
     def _image_here(self, error: KatibError | None) -> None:
@@ -217,7 +217,7 @@ class Container:
             self._fail(error)
             return
         self._launch()
-        self._listener.container_changed()
+        self._listener.advance()
 
     def _launch(self) -> None:
         plan = self.plan
@@ -253,7 +253,7 @@ class Container:
             self._fail(error)
             return
         finally:
-            output.handed_over()
+            os.close(output.write_fd)  # the container has a copy
         self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
         start.answer.add_done_callback(lambda _: self._loop.call_soon(partial(self._answered, start)))
 
@@ -285,7 +285,7 @@ class Container:
         if self._output is not None:
             self._output.start()
         self._listener.process_started(self.name, handle)
-        self._listener.container_changed()
+        self._listener.advance()
 
     def _fail(self, error: BaseException) -> None:
         """End without a process. One that was to be stopped anyway has not failed."""
@@ -336,12 +336,12 @@ class Container:
             self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
         delay = self._tools.delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
-        self._listener.container_changed()
+        self._listener.advance()
 
     def _restart(self) -> None:
         self.restarts += 1
         self._run()
-        self._listener.container_changed()
+        self._listener.advance()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -352,4 +352,4 @@ class Container:
         self._cancel_timer()
         self.is_over = True
         self.log.close()
-        self._listener.container_changed()
+        self._listener.advance()

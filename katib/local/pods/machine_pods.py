@@ -41,7 +41,7 @@ class MachinePods:
 
     def new_pod(self, plan: PodPlan, listener: PodListener) -> Pod:
         """Return a pod."""
-        return Pod(plan, self._tools, *listener)
+        return Pod(plan, self._tools, listener)
 
     def start(self, pods: Sequence[Pod]) -> None:
         """Start pods as soon as the resources that they request together are free."""

@@ -71,10 +71,6 @@ class Output:
         """The read end."""
         return self._read_fd
 
-    def handed_over(self) -> None:
-        """Close the write end, of which the container has a copy."""
-        os.close(self.write_fd)
-
     def start(self) -> None:
         """Begin to read, what the log holds of an earlier engine first."""
         if self._earlier is None:
@@ -92,7 +88,9 @@ class Output:
         if not self._open:
             ended()
             return
-        self._left = self._waiting_bytes()
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self._read_fd, termios.FIONREAD, waiting)
+        self._left = waiting[0]
         self._read()
 
     def _read(self) -> None:
@@ -165,8 +163,3 @@ class Output:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended()
-
-    def _waiting_bytes(self) -> int:
-        count = array.array("i", [0])
-        fcntl.ioctl(self._read_fd, termios.FIONREAD, count)
-        return count[0]

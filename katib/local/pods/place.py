@@ -40,12 +40,12 @@ class PodListener(NamedTuple):
 
     Attributes:
         open_monitor: Makes the readers of its main containers' output.
-        changed: Called after every change of its record, from any thread.
+        changed: Called with a pod after every change of its record, and with what that was before, from any thread.
         pulled: Called when an image has to be fetched, and when that has ended.
     """
 
     open_monitor: OpenMonitor
-    changed: Callable[[], None]
+    changed: Callable[[AnyPod, PodRecord], None]
     pulled: Callable[[PullNews], None] = lambda _news: None
 
 

@@ -22,7 +22,7 @@ from katib.local.pods.loop import Timer
 from katib.local.pods.monitor import MonitorReport, ShieldedMonitor
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
-from katib.local.pods.place import OpenMonitor
+from katib.local.pods.place import PodListener
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, Phase, PodRecord
@@ -40,14 +40,7 @@ _NOTHING_KEPT: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})
 class Pod:
     """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
 
-    def __init__(
-        self,
-        plan: PodPlan,
-        tools: PodTools,
-        open_monitor: OpenMonitor,
-        changed: Callable[[], None],
-        pulled: Callable[[PullNews], None] = lambda _news: None,
-    ) -> None:
+    def __init__(self, plan: PodPlan, tools: PodTools, listener: PodListener) -> None:
         """Prepare; nothing runs before `start`.
 
         `is_storing` says that nothing of it runs any more, and its readings are being stored.
@@ -55,16 +48,12 @@ class Pod:
         Args:
             plan: What to run.
             tools: Shared by all pods.
-            open_monitor: Makes the readers of its main containers' output.
-            changed: Called after every change of `record`.
-            pulled: Called when an image has to be fetched, and when that has ended.
+            listener: What it calls.
         """
         self.plan = plan
         self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
         self._tools = tools
-        self._make_monitor = open_monitor
-        self._changed = changed
-        self._on_pull = pulled
+        self._listener = listener
         self._containers: list[Container] = []
         self._lease: Lease | None = None
         self._free_cards: tuple[str, ...] = ()
@@ -117,7 +106,7 @@ class Pod:
         self._note(stopping=True)
         self._tools.tokens.withdraw(self._ticket)
         self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
-        self._advance()
+        self.advance()
 
     def evict(self, cause: str) -> None:
         """End it at once as failed: it takes what others need. What it printed is cut down to its end."""
@@ -125,7 +114,7 @@ class Pod:
             return
         self._evicted, self._ending = cause, True
         _kill_all([c for c in self._containers if c.is_started])
-        self._advance()
+        self.advance()
 
     @property
     def is_evicted(self) -> bool:
@@ -166,7 +155,7 @@ class Pod:
                 container.take_over(processes)
             if container.monitor is not None and self._poll_timer is None:
                 self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
-        self._advance()
+        self.advance()
 
     def _container(self, plan: ContainerPlan) -> Container:
         leased = () if self._lease is None else self._lease.gpus
@@ -178,7 +167,7 @@ class Pod:
         name = plan.command.name
         limits, disk_full = self._tools.logs.limits, self._tools.logs.evictions.disk_full
         is_main, labels = plan.role is Role.MAIN, self.plan.labels
-        monitor = self._make_monitor(labels, name, self.plan.directory) if is_main else None
+        monitor = self._listener.open_monitor(labels, name, self.plan.directory) if is_main else None
         return Container(
             plan,
             self._tools,
@@ -195,10 +184,6 @@ class Pod:
         known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
         note_processes(self.plan, {"container": container, **known})
 
-    def container_changed(self) -> None:
-        """Do what follows from the start or the end of a process."""
-        self._advance()
-
     def output_read(self) -> None:
         """End the pod when a monitor says that its trial is to be stopped early."""
         if self._verdict or self._stopping:
@@ -212,11 +197,11 @@ class Pod:
 
     def pulled(self, news: PullNews) -> None:
         """Pass on that an image has to be fetched, or that this has ended."""
-        self._on_pull(news)
+        self._listener.pulled(news)
 
     # --- the next step ------------------------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Do whatever is next. A start that fails at once comes back here, and is then served by the outer call."""
         if self._advancing or self.record.is_finished:
             return
@@ -288,7 +273,7 @@ class Pod:
                 container.log.shrink()
             self._tools.logs.evictions.running.pop(self.plan.uid, None)
         self.is_storing = True
-        self._changed()
+        self._listener.changed(self, self.record)
         closed: list[Future[MonitorReport]] = []
         for container in containers:
             if container.monitor is not None:
@@ -408,10 +393,10 @@ class Pod:
         return "; ".join(failures + problems)
 
     def _note(self, **changes: Any) -> None:
-        record = replace(self.record, **changes)
-        if record != self.record:
+        before, record = self.record, replace(self.record, **changes)
+        if record != before:
             self.record = record
-            self._changed()
+            self._listener.changed(self, before)
         if self.record.phase is not Phase.PENDING:
             waiting, self._when_started = self._when_started, []
             for then in waiting:

@@ -533,7 +533,13 @@ class Processes:
                         process = self._starting.pop(key)
                     process.fail(process.error_of(step, number, path))
                 case ("exited", key, status, remains):
-                    self._conclude_exit(key, Exit.of_status(status, remains=remains))
+                    exit_ = Exit.of_status(status, remains=remains)
+                    with self._lock:
+                        handle, on_exit = self._running.pop(key, (None, None))
+                        if key in self._handed_over:
+                            self._handed_over[key] = exit_
+                    if handle is not None and on_exit is not None:  # else its start was given up
+                        on_exit(handle, exit_)
                 case ("gone", key):
                     self._conclude_kill(key)
                 case _:
@@ -552,14 +558,6 @@ class Processes:
         with self._lock:
             self._running[key] = (handle, process.on_exit)
         process.answer.set_result(handle)
-
-    def _conclude_exit(self, key: int, exit_: Exit) -> None:
-        with self._lock:
-            handle, on_exit = self._running.pop(key, (None, None))
-            if key in self._handed_over:
-                self._handed_over[key] = exit_
-        if handle is not None and on_exit is not None:  # else its start was given up
-            on_exit(handle, exit_)
 
     def _conclude_kill(self, key: int) -> None:
         with self._lock:

@@ -87,7 +87,20 @@ class ServiceHost:
         connections = tuple(filter(None, found))
         if len(connections) < len(wanted):
             return None
-        return self._client(user, wanted, connections)
+        from katib.rpc.clients import ServiceClient
+
+        with self._lock:
+            known = self._clients.get(user)
+            if known is not None and known[0] == connections:
+                return known[1]
+            info = self.catalog.find(wanted[0].algorithm) if self.catalog is not None else None
+            client = ServiceClient(
+                *connections,
+                reads_history=info is None or info.reads_history,
+                db_manager_address=lambda: self.db_manager_address(self._plan(wanted[-1])),
+            )
+            self._clients[user] = (connections, client)
+            return client
 
     def waiting_for(self, experiment: Experiment) -> str:
         """Return what keeps the services from being ready that may pass, such as a machine without memory."""
@@ -129,22 +142,6 @@ class ServiceHost:
         for connection in addressed:
             connection.close()
         self._sockets.remove()
-
-    def _client(self, user: User, services: list[ServiceId], connections: tuple[Connection, ...]) -> ServiceClient:
-        from katib.rpc.clients import ServiceClient
-
-        with self._lock:
-            known = self._clients.get(user)
-            if known is not None and known[0] == connections:
-                return known[1]
-            info = self.catalog.find(services[0].algorithm) if self.catalog is not None else None
-            client = ServiceClient(
-                *connections,
-                reads_history=info is None or info.reads_history,
-                db_manager_address=lambda: self.db_manager_address(self._plan(services[-1])),
-            )
-            self._clients[user] = (connections, client)
-            return client
 
     def _connection(self, service: ServiceId, user: User) -> Connection | None:
         plugged_in = self._plans.get(service)

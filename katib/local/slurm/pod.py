@@ -302,7 +302,7 @@ class SlurmPod:
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         self._update_record()
-        self._listener.changed()
+        self._listener.changed(self, self.record)
         closed: list[Future[MonitorReport]] = []
         for _, monitor, log in self._monitors:
             log.close()
@@ -491,10 +491,10 @@ class SlurmPod:
         return found
 
     def _note(self, **changes: Any) -> None:
-        record = replace(self.record, **changes)
-        if record != self.record:
+        before, record = self.record, replace(self.record, **changes)
+        if record != before:
             self.record = record
-            self._listener.changed()
+            self._listener.changed(self, before)
 
     def _open_monitors(self) -> None:
         for container in self.plan.containers:

@@ -64,38 +64,34 @@ class TrialJobs:
 
         They run where its experiment was submitted from, else where the engine was started.
         """
-        trial = self._trial_of(job)
+        trial = self._trials.get(Key.of(job))
         name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
         experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
         if trial is None or experiment is None:
             return Provision(self._default_workspace, experiment=name)
-        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
-        return Provision(Path(text) if text else self._default_workspace, self._checkpoint(trial, experiment), name)
-
-    def _checkpoint(self, trial: Trial, experiment: Experiment) -> TrialCheckpoint | None:
-        """Return the folder of a trial; None where its experiment keeps no checkpoints."""
+        text, checkpoint = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, ""), None
         mount = checkpoint_directory(experiment.spec.algorithm)
         is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
-        if not mount and not is_kept:
-            return None
-        folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
-        parent = parent_of(trial.metadata.labels) if mount else ""
-        place = mount or DEFAULT_DIRECTORY
-        return TrialCheckpoint(place, folder / trial.name, folder / parent if parent else None, is_kept)
+        if mount or is_kept:
+            folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
+            parent = parent_of(trial.metadata.labels) if mount else ""
+            start = folder / parent if parent else None
+            checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)
+        return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return what the pods of a trial's job are labelled with, as in a cluster."""
-        trial = self._trial_of(job)
+        trial = self._trials.get(Key.of(job))
         return {**(trial.metadata.labels if trial is not None else {}), TRIAL_LABEL: trial_name(job)}
 
     def may_start(self, job: Object) -> bool:
         """Return whether a new job is to run; no when its trial is being stopped."""
-        trial = self._trial_of(job)
+        trial = self._trials.get(Key.of(job))
         return trial is None or not is_stopping(trial)
 
     def may_delete(self, job: Object) -> bool:
         """Return whether a job that outlived its time to live may go; no while its trial is active."""
-        trial = self._trial_of(job)
+        trial = self._trials.get(Key.of(job))
         return trial is None or trial_state(trial) not in ACTIVE
 
     def stands(self, job: Object) -> None:
@@ -104,24 +100,21 @@ class TrialJobs:
 
     def gone(self, job: Object) -> None:
         """Have the controller look at the trial: nothing of its deleted job runs any more."""
-        if trial_owner(job) is None and self._trial_of(job) is None:
+        if trial_owner(job) is None and self._trials.get(Key.of(job)) is None:
             self._files.remove(Key.of(job))
         self._wake(Key.of(job))
 
     def pulled(self, job: Object, news: PullNews) -> None:
         """Note what happened to an image of a job."""
-        if (trial := self._trial_of(job)) is not None:
+        if (trial := self._trials.get(Key.of(job))) is not None:
             reason, message = _event(news)
             self._events.record(trial, warning=bool(news.problem), reason=reason, message=message)
             self._wake(Key.of(job))
 
     def retried(self, job: Object, how: str) -> None:
         """Note how a try of a job failed."""
-        if (trial := self._trial_of(job)) is not None:
+        if (trial := self._trials.get(Key.of(job))) is not None:
             self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
-
-    def _trial_of(self, job: Object) -> Trial | None:
-        return self._trials.get(Key.of(job))
 
 
 class TrialPods:

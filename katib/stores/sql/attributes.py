@@ -51,7 +51,8 @@ class SqlAttributes:
     def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
         """Keep attributes of an object, all or none."""
         rows = [(kind, name, value, uid) for kind, name, value in attributes]
-        found = self._database.transact(lambda driver: driver.executemany(_PUT, rows).rowcount)
+        with self._database.transaction() as driver:
+            found = driver.executemany(_PUT, rows).rowcount
         if rows and not found:
             raise NotFoundError(f"the object with the uid {uid} is gone")
 

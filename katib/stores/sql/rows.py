@@ -264,20 +264,17 @@ class SqlRows(Struct, frozen=True):
         }
         self._connection.execute(_INSERT, values)
         self.write_facts(_INSERT_FACTS, obj)
-        self._add_labels(obj)
-        self._add_owners(obj)
+        self._relate(obj)
 
     def replace(self, old: Object, new: Object) -> None:
-        """Rewrite the row; touch labels, owners and facts only where they differ."""
+        """Rewrite the row; touch labels and owners only where they differ."""
         before, after = old["metadata"], new["metadata"]
         uid = {"uid": after["uid"]}
         self._connection.execute(_UPDATE, {**uid, "body": semantics.encode(new)})
-        if before.get("labels") != after.get("labels"):
+        if (before.get("labels"), before.get("ownerReferences")) != (after.get("labels"), after.get("ownerReferences")):
             self._connection.execute(_DELETE_LABELS, uid)
-            self._add_labels(new)
-        if before.get("ownerReferences") != after.get("ownerReferences"):
             self._connection.execute(_DELETE_OWNERS, uid)
-            self._add_owners(new)
+            self._relate(new)
         self.write_facts(_UPDATE_FACTS, new)
 
     def remove(self, obj: Object) -> None:
@@ -290,10 +287,8 @@ class SqlRows(Struct, frozen=True):
         if derive is not None:
             self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})
 
-    def _add_labels(self, obj: Object) -> None:
-        uid, labels = obj["metadata"]["uid"], semantics.labels_of(obj)
-        self._connection.executemany(_INSERT_LABEL, [(label, value, uid) for label, value in labels.items()])
-
-    def _add_owners(self, obj: Object) -> None:
+    def _relate(self, obj: Object) -> None:
+        """Add rows for labels and owners."""
         uid = obj["metadata"]["uid"]
+        self._connection.executemany(_INSERT_LABEL, [(*label, uid) for label in semantics.labels_of(obj).items()])
         self._connection.executemany(_INSERT_OWNER, [(owner, uid) for owner in semantics.owner_uids(obj)])

@@ -58,7 +58,7 @@ class SqlStore(TransactedStore):
             revision = rows.read_revision(driver)
         history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
         make_rows = partial(rows.SqlRows, _facts_of=facts)
-        super().__init__(database.transact, make_rows, status_kinds, uid_kinds, clock or SystemClock(), history)
+        super().__init__(database.transaction, make_rows, status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""

@@ -35,7 +35,7 @@ def test_unknown_fields_of_a_status_and_of_its_entries_are_kept_by_a_write(
 ) -> None:
     read: Any = kind.decode({"metadata": {"name": "a"}, "status": status})
     now = datetime(2030, 1, 1, tzinfo=UTC)
-    ended = set_condition(read.status.conditions, "Running", "False", reason="Ended", message="over", now=now)
+    ended = set_condition(read.status.conditions, "Running", "Ended", "over", now, holds=False)
     written = with_status(read, structs.replace(read.status, conditions=ended))["status"]
 
     assert {**written, "conditions": []} == {**status, "conditions": []}

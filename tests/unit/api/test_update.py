@@ -15,12 +15,10 @@ from katib.api.validation import (
     awaits_restart,
     describe_changes,
     is_restartable,
-    validate_experiment,
     validate_update,
 )
 from katib.errors import InvalidError
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
-from tests.support.gate import Catalog
 
 MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")
 GOAL = ("Succeeded", "ExperimentGoalReached")
@@ -87,7 +85,7 @@ def test_an_unchanged_experiment_is_not_judged_again() -> None:
     """Its algorithm may have left the catalog since; it must still be possible to label and to delete it."""
     old = stored()
 
-    assert validate_experiment(old, catalog=Catalog(), check_template=lambda *_: [], collectors=(), old=old) == []
+    assert validate_update(old, old) == []
 
 
 @pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from katib.api.conditions import find_condition, is_true
-from katib.api.types import Condition, ParameterAssignment, TrialAssignment
+from katib.api.conditions import find_condition, is_true, with_start
+from katib.api.types import Condition, ParameterAssignment, SuggestionStatus, TrialAssignment
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
@@ -18,7 +18,8 @@ from katib.errors import FieldError, InternalError, InvalidError, UnavailableErr
 from tests.support.planning import NOW, experiment, suggestion
 
 SETTINGS = ControllerSettings(service_attempts=3, service_patience_seconds=10)
-RUNNING = states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
+CREATED = with_start(SuggestionStatus(), "Suggestion", NOW).conditions
+RUNNING = states.running(states.deployment_ready(CREATED, NOW), NOW)
 ASKED = Question(0, 2)
 POINT = TrialAssignment(parameter_assignments=(ParameterAssignment(name="lr", value="0.05"),))
 

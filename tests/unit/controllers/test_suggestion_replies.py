@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from katib.api.conditions import with_start
 from katib.api.names import trial_name
 from katib.api.types import (
     AlgorithmSetting,
@@ -240,7 +241,8 @@ def test_without_a_suggestion_nothing_waits() -> None:
 
 
 def running() -> tuple[Any, ...]:
-    return states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
+    created = with_start(SuggestionStatus(), "Suggestion", NOW).conditions
+    return states.running(states.deployment_ready(created, NOW), NOW)
 
 
 def test_a_conversation_is_told_in_order() -> None:

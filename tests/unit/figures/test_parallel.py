@@ -10,7 +10,7 @@ import pytest
 
 from katib.figures.catalogue import draw, figure_named
 from katib.figures.data import Choice, measure_of
-from katib.figures.parallel import lines_of, true_range
+from katib.figures.parallel import lines_of
 from katib.figures.trials import Objective, Parameter, TrialTable
 from tests.support.figure_tables import LAYERS, LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 
@@ -27,6 +27,13 @@ def axis_of(figure: Any, name: str) -> tuple[dict[str, Any], Any]:
     """Return what the figure says of an axis, and its dimension."""
     place = [axis["name"] for axis in figure.layout.meta["axes"]].index(name)
     return figure.layout.meta["axes"][place], figure.data[0].dimensions[place]
+
+
+def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, float] | list[str]:
+    """Return what a brush from one place to another selects, as a page works it out from what the figure says."""
+    if axis["scale"] == "categorical":
+        return [text for place, text in enumerate(axis["choices"]) if low <= place <= high]
+    return (10.0**low, 10.0**high) if axis["scale"] == "log" else (low, high)
 
 
 def test_the_best_line_is_drawn_last_and_has_the_last_colour() -> None:

@@ -76,7 +76,7 @@ def test_the_example_on_the_page_is_one_class_and_one_line_that_serve(
     monkeypatch.syspath_prepend(str(tmp_path))
     names = {"Entry": Entry, "AlgorithmInfo": AlgorithmInfo}
     entry = eval(line.strip().rstrip(",").replace("suggestion_services.halton.halton", "a_halton_of_the_docs"), names)
-    server, port = start_server(entry, "127.0.0.1:0")
+    server, port = start_server((entry,), "127.0.0.1:0")
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         points = Service(channel).ask(an_experiment("halton"), count=3)
     server.stop(None).wait()

@@ -21,6 +21,7 @@ from katib.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
+from metrics_collector.parsers import TextParser
 from tests.support.experiments import load_experiment
 
 LR = parse_parameter("lr=1e-5..1e-1:log")
@@ -216,3 +217,29 @@ def test_the_newest_experiment_of_a_program_is_that_which_was_made_last() -> Non
 
     assert latest("train", made) == made[2]
     assert latest("new", made) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("epoch 3 loss=0.5", "0.5"),
+        ("Epoch 1/5 - 2s - loss: 0.5 - val_loss: 0.7", "0.5"),
+        ("{'loss': 0.5, 'epoch': 1.0}", "0.5"),
+        ('{"step": 3, "loss": 5e-1}', "5e-1"),
+        ("2026-01-01 10:00:00 [INFO] (loss: nan)", "nan"),
+        ("val/loss: 0.7", None),
+        ("loss: high", None),
+        ("loss: 1,234.5", None),
+    ],
+)
+def test_a_drafted_experiment_reads_what_programs_print_by_themselves(line: str, value: str | None) -> None:
+    spec = draft("a", Search({"loss": "minimize"}, 1, 1), [LR], a_template("t").template)["spec"]
+    patterns = spec["metricsCollectorSpec"]["source"]["filter"]["metricsFormat"]
+
+    assert [found.value for found in TextParser(["loss"], patterns).feed(f"{line}\n".encode())] == [value] * bool(value)
+
+
+def test_metric_of_an_unusual_name_is_looked_for_by_its_name() -> None:
+    spec = draft("a", Search({"f1 score": "maximize"}, 1, 1), [LR], a_template("t").template)["spec"]
+
+    assert "metricsCollectorSpec" not in spec

@@ -6,7 +6,8 @@ import pytest
 
 from katib.api.types import Experiment
 from katib.errors import InvalidError
-from katib.ui.compare_views import Group, Reference, Row, experiment_groups, references, trial_groups, why_no_history
+from katib.runtime.objects import Key
+from katib.ui.compare_views import Group, Row, experiment_groups, references, trial_groups, why_no_history
 from tests.support.tuning import condition, make_experiment, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
@@ -32,7 +33,7 @@ def with_best(name: str, value: str, **changes: str) -> Experiment:
 def test_names_without_namespace_are_in_the_default_one_and_each_counts_once() -> None:
     found = references("trial", ["a", "default/a", "team/b", " ", ""])
 
-    assert found == [Reference("default", "a"), Reference("team", "b")]
+    assert found == [Key("default", "a"), Key("team", "b")]
 
 
 @pytest.mark.parametrize("text", ["a/b/c", "default/"])

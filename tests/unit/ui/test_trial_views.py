@@ -17,10 +17,10 @@ from katib.ui.trial_views import (
     metric_names,
     neighbours,
     parameter_rows,
-    reason_of,
     replica_rows,
     trial_summary,
 )
+from katib.ui.words import trial_sentence
 from tests.support.tuning import START, Json, condition, make_experiment, make_pod, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
@@ -82,7 +82,7 @@ def test_parameters_that_differ_from_the_best_are_told_apart_in_words() -> None:
 def test_the_reason_of_a_failure_is_the_failure() -> None:
     failed = condition("Failed", "TrialFailed", "Trial has failed. Job message: exit code 3")
 
-    assert "exit code 3" in reason_of(make_trial("demo-1", failed))
+    assert "exit code 3" in trial_sentence(make_trial("demo-1", failed))
 
 
 def test_metrics_are_named_by_the_objective_the_observation_and_the_readings() -> None:

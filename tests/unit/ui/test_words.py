@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from katib.ui.trial_views import reason_of
 from katib.ui.views import experiment_head
+from katib.ui.words import trial_sentence
 from tests.support.tuning import START, condition, make_experiment, make_trial
 
 WORDS = [
@@ -63,4 +63,4 @@ def test_an_experiment_says_why_only_where_its_state_does_not(state: str, messag
     ("state", "message", "expected"), TRIAL_WORDS, ids=[words[2] or words[0] for words in TRIAL_WORDS]
 )
 def test_a_trial_says_why_only_where_its_state_does_not(state: str, message: str, expected: str) -> None:
-    assert reason_of(make_trial("demo-1", condition(state, message=message))) == expected
+    assert trial_sentence(make_trial("demo-1", condition(state, message=message))) == expected

@@ -12,8 +12,6 @@ from katib.local.jobs.batch.spec import INDEXED, JobSpec
 from katib.local.jobs.kind import (
     LabelValues,
     NewPod,
-    Observed,
-    Plan,
     PodLabels,
     PodStart,
     Wiring,
@@ -36,9 +34,7 @@ class BatchJob:
 
     kind = JOB
 
-    def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a job."""
-        return plan(observed)
+    plan = staticmethod(plan)
 
     def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
         """Describe a pod: all are alike but for their index."""
@@ -59,7 +55,7 @@ class BatchJob:
 
 def batch_pod(job: Object, start: PodStart) -> NewPod:
     """Return a pod of a Job, as the Job controller makes it."""
-    index = start.index
+    index, spec = start.index, JobSpec.of(job)
     metadata, template = job["metadata"], job["spec"]["template"]
     name, uid = metadata["name"], metadata.get("uid", "")
     stem = name if index is None else f"{name}-{index}"
@@ -74,7 +70,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
         annotations={**marks, **(_failure_annotations(start) if start.details else {})},
         hostname="" if index is None else stem,
         variables=dict.fromkeys(container_names(template, init=True), variables) if variables else {},
-        restarts_on_failure=JobSpec.of(job).restarts_on_failure,
+        restarts_on_failure=spec.restart_policy == "OnFailure" and spec.backoff_limit > 0,  # or no try is left
     )
 
 

@@ -95,8 +95,10 @@ def _go_on(
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
     if text := _retry_message(spec, counts, delays):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    surplus = _surplus(spec, counts)
-    starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
+    wanted, removed = _wanted(spec, counts), counts.removed
+    others = [p for p in counts.active if p not in removed]
+    surplus = (*removed, *reversed(others[wanted:]))  # the newest first; parallelism or completions were lowered
+    starts = _Starts() if surplus else _starts(spec, counts, wanted, moment.steady, delays)
     return Plan(
         _status(_stopped(counts, surplus), conditions, started_at),
         start=starts.pods,
@@ -207,17 +209,9 @@ def _wanted(spec: JobSpec, counts: PodCounts) -> int:
     return max(0, min(spec.parallelism, open_))
 
 
-def _surplus(spec: JobSpec, counts: PodCounts) -> tuple[PodRecord, ...]:
-    """Return active pods beyond the wanted number, newest first; parallelism or completions were lowered."""
-    removed = counts.removed
-    others = [p for p in counts.active if p not in removed]
-    count = max(0, len(others) - _wanted(spec, counts))
-    return (*removed, *reversed(others[len(others) - count :]))
-
-
-def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> _Starts:
+def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays: Delays) -> _Starts:
     occupied = (*counts.active, *counts.terminating) if spec.replace_only_failed else counts.active
-    room = _wanted(spec, counts) - len(occupied)
+    room = wanted - len(occupied)
     if room <= 0:
         return _Starts()
     if spec.backoff_limit_per_index is None and (retry_at := counts.retry_at(delays)) and retry_at > now:

@@ -70,11 +70,6 @@ class JobSpec:
     replace_only_failed: bool
     managed_elsewhere: bool
 
-    @property
-    def restarts_on_failure(self) -> bool:
-        """Whether a container that failed is started again in its pod; a limit of 0 allows no such try."""
-        return self.restart_policy == "OnFailure" and self.backoff_limit > 0
-
     @classmethod
     def of(cls, job: Object) -> JobSpec:
         """Read the spec of a Job that passed admission."""

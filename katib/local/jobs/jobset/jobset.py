@@ -20,7 +20,7 @@ from katib.local.jobs.jobset.spec import (
     job_template,
     subdomain_of,
 )
-from katib.local.jobs.kind import LabelValues, NewPod, Observed, Plan, PodLabels, PodStart, Wiring, names_in_domain
+from katib.local.jobs.kind import LabelValues, NewPod, PodLabels, PodStart, Wiring, names_in_domain
 from katib.runtime.objects import Kind, Object
 
 JOB_SET = Kind(API_VERSION, "JobSet")
@@ -44,9 +44,7 @@ class JobSet:
 
     kind = JOB_SET
 
-    def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a JobSet."""
-        return plan(observed)
+    plan = staticmethod(plan)
 
     def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
         """Describe a pod of one of its Jobs."""

@@ -251,8 +251,6 @@ def test_a_stream_is_read_by_lines(connection: Connection, server: ScriptedServe
     server.script(Answer(200, b"one\n\ntwo\nthree"))
 
     assert list(connection.stream("/log").lines()) == [b"one", b"", b"two", b"three"]
-    server.script(Answer(200, b"tex\xfft\n"))
-    assert connection.text("/log") == "tex\ufffdt\n"
 
 
 # --- meanings ---------------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_nothing_is_sent_that_is_not_permitted(
 ) -> None:
     """Every way of sending there is on the class, so that a new one cannot be forgotten."""
     guarded = GuardedConnection(connection, refuse, streams)
-    ways: dict[str, tuple[Any, ...]] = {"request": ("GET", PODS), "pages": (PODS,), "text": (PODS,), "stream": (PODS,)}
+    ways: dict[str, tuple[Any, ...]] = {"request": ("GET", PODS), "pages": (PODS,), "stream": (PODS,)}
     silent = {"close", "discovery", "host", "namespace", "observe"}
     assert {name for name in dir(guarded) if not name.startswith("_")} == {*ways, *silent}
 

@@ -17,7 +17,7 @@ from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.db_manager import serve_db_manager
 from suggestion_services.algorithms import ENTRIES, find_entry
-from suggestion_services.base.server import start_servers
+from suggestion_services.base.server import start_server
 from tests.support.observations import MemoryObservationLog
 from tests.support.refusals import INVALID, refusal
 from tests.support.services import MemoryDBManager, serving
@@ -39,7 +39,7 @@ class Bench:
         self.restart(directory / "one")
 
     def restart(self, socket: Path) -> None:
-        server, _ = start_servers([e for e in ENTRIES if e.info.early_stopping], f"unix:{socket}")
+        server, _ = start_server([e for e in ENTRIES if e.info.early_stopping], f"unix:{socket}")
         self._stack.callback(lambda: server.stop(None).wait())
         channel = self._stack.enter_context(grpc.insecure_channel(f"unix:{socket}"))
         self._stub = api_pb2_grpc.EarlyStoppingStub(channel)
