@@ -54,7 +54,13 @@ _KEEP = SettingSpec(
 HYPERBAND = (
     _SEED,
     SettingSpec(
-        "r_l", "float", "", "The largest resource: what the last trials of each bracket get.", above=0, is_required=True
+        "r_l",
+        "float",
+        "",
+        "The largest resource: what the last trials of each bracket get.",
+        above=0,
+        is_required=True,
+        amount_of="resource_name",
     ),
     SettingSpec(
         "resource_name",

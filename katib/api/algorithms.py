@@ -7,6 +7,7 @@ have no declared settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
@@ -24,6 +25,7 @@ from katib.api.wording import did_you_mean, either, shown
 from katib.errors import FieldError
 
 _BOOLEANS = ("true", "false", "True", "False")
+_ROUNDING = 1e-9  # relative
 _NUMBERS: dict[str, tuple[Callable[[str], float], str]] = {
     "int": (int, "a whole number"),
     "float": (float, "a number"),
@@ -48,6 +50,8 @@ class SettingSpec:
         is_required: Whether the algorithm does not work without it.
         names_parameter: Whether the value is the name of a parameter, one of numbers that every trial has.
         above_setting: The number must be greater than that of this setting, given or default.
+        amount_of: The number is an amount of the parameter that this setting names: there must be room to divide it by
+            `eta` once, unless `s_max` says how often that is done.
         may_be_none: Whether the text `None` is allowed, which turns off what it controls.
     """
 
@@ -65,6 +69,7 @@ class SettingSpec:
     is_required: bool = False
     names_parameter: bool = False
     above_setting: str = ""
+    amount_of: str = ""
     may_be_none: bool = False
 
 
@@ -207,6 +212,46 @@ def check_named_parameters(
         elif parameter.when is not None:
             cause = f"{setting.value} is a conditional parameter, and {setting.name} needs one that every trial has"
             yield FieldError(where, cause, "name another parameter or remove its when", "setting-parameter-when")
+        else:
+            yield from _check_amounts(info, settings, setting.name, parameter, path)
+
+
+def _check_amounts(
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], name: str, parameter: ParameterSpec, path: str
+) -> Iterator[FieldError]:
+    """Yield the amounts of a parameter, which the setting of this name names, that are too small to be divided."""
+    specs = {spec.name: spec for spec in info.settings or ()}
+    given = {setting.name: setting.value for setting in settings}
+    eta, least = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _least_amount(parameter)
+    if eta is None or least is None or "s_max" in given:
+        return
+    for i, setting in enumerate(settings):
+        amount = _number(setting.value) if setting.name in specs and specs[setting.name].amount_of == name else None
+        if amount is not None and 0 < amount < eta * least * (1 - _ROUNDING):
+            cause = (
+                f"{shown(setting.value)} is less than eta times {least:g}, the least {parameter.name} of a trial, so "
+                "there is nothing to divide"
+            )
+            remedy = f"raise {setting.name} to {eta * least:g} or more, or lower the least {parameter.name}"
+            yield FieldError(f"{path}[{i}].value", cause, remedy, "setting-range")
+
+
+def _least_amount(parameter: ParameterSpec) -> float | None:
+    """Return the least amount that a trial can have, at least 1 for whole numbers; None where it cannot be read."""
+    space = parameter.feasible_space
+    numbers = [_number(text) for text in space.list or (space.min,)]
+    if None in numbers:
+        return None
+    amounts = [number for number in numbers if number is not None and number > 0]
+    least = min(amounts, default=1.0)
+    return max(least, 1.0) if parameter.parameter_type == ParameterType.INT else least
+
+
+def _number(text: str) -> float | None:
+    """Return the number that a text says; None where it says none."""
+    with suppress(ValueError):
+        return float(text)
+    return None
 
 
 def _missing(info: AlgorithmInfo, spec: SettingSpec, path: str) -> FieldError:

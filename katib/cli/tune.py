@@ -181,7 +181,7 @@ def tune(
         detach=detach,
         form=form,
         quiet=quiet,
-        notices=False,
+        drafted=True,
     )
 
 

@@ -83,6 +83,14 @@ def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_th
     assert {e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]} == {"train", "train-2"}
 
 
+def test_a_line_says_what_it_learns_from_and_nothing_of_the_template_that_it_stands_for(directory: Path) -> None:
+    command = ("--", sys.executable, "train.py", "{x}")
+    tune("-p", "x=-3.0..3.0", "--minimize", "loss", "--trials", "10", "--parallel", "4", *command, cwd=directory)
+    (note,) = tune(*X, "--name", "other", *command, cwd=directory).stderr.splitlines()
+
+    assert note.startswith("note: auto learns from train, as far as they agree")
+
+
 def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
     line = (*X, "--save", "mine.yaml", "--name", "mine", "--dry-run", "--", sys.executable, "train.py", "{x}")
     dry = tune(*line, cwd=directory)

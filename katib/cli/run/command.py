@@ -171,7 +171,7 @@ def run_here(
     detach: bool = False,
     form: str | None,
     quiet: bool,
-    notices: bool = True,
+    drafted: bool = False,
 ) -> int:
     """Run an experiment on this machine, to its end; return the exit code.
 
@@ -186,7 +186,7 @@ def run_here(
         detach: Whether a server in the background runs it.
         form: What to print at the end in place of lines.
         quiet: Whether to print the result only.
-        notices: Whether to say what is done otherwise than on Kubernetes.
+        drafted: Whether the trial template is not the user's own, so that nothing is said of it.
     """
     data = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
@@ -206,7 +206,7 @@ def run_here(
 
     engine = open_engine(data_dir=directory, config=config, containers=containers, slurm=slurm)
     try:
-        return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, notices=notices)
+        return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, drafted=drafted)
     except InvalidError as error:
         return again.wrong(error, file.source)
 
@@ -242,7 +242,7 @@ def _run_in(
     *,
     form: str | None,
     quiet: bool,
-    notices: bool,
+    drafted: bool,
 ) -> int:
     """Run an experiment in this process; as `run_here`, with the data directory and the option that names it.
 
@@ -262,8 +262,8 @@ def _run_in(
         engine.start()
         name = submission.experiment.name
         survive_hangup(lambda: engine.note_hangup(submission.experiment.namespace, name))
-        differences = (*submitted.notes, *(submission.notices if notices else ()))
-        for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
+        notices = [n for n in submission.notices if not (drafted and n.startswith("spec.trialTemplate"))]
+        for notice in () if quiet else (*submitted.notes, *notices, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
         run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         with open_door(engine.service, directory):

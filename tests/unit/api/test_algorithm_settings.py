@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings
-from katib.api.types import AlgorithmSetting, ParameterCondition, ParameterSpec
+from katib.api.types import AlgorithmSetting, FeasibleSpace, ParameterCondition, ParameterSpec
 from suggestion_services.algorithms import ENTRIES
 
 LIMITS = {
@@ -68,13 +68,15 @@ HALVING = AlgorithmInfo(
     "halving",
     "",
     (
-        SettingSpec("most", "float", "", "The largest resource.", is_required=True),
+        SettingSpec("most", "float", "", "The largest resource.", is_required=True, amount_of="resource"),
+        SettingSpec("eta", "float", "3", "", above=1),
+        SettingSpec("s_max", "int", "", ""),
         SettingSpec("resource", "text", "", "The parameter that receives it.", is_required=True, names_parameter=True),
     ),
     echoed=("state",),
 )
 PARAMETERS = [
-    ParameterSpec(name="epochs", parameter_type="int"),
+    ParameterSpec(name="epochs", parameter_type="int", feasible_space=FeasibleSpace(min="0", max="27")),
     ParameterSpec(name="optimizer", parameter_type="categorical"),
     ParameterSpec(name="depth", parameter_type="int", when=ParameterCondition(parameter="optimizer", values=("a",))),
 ]
@@ -94,6 +96,18 @@ def told(**settings: str) -> list[str]:
     [
         ({"most": "9", "resource": "epochs"}, []),
         ({"most": "9", "resource": "epochs", "state": "-1"}, []),
+        ({"most": "3", "resource": "epochs"}, []),
+        ({"most": "2", "resource": "epochs", "eta": "2"}, []),
+        ({"most": "2", "resource": "epochs", "s_max": "0"}, []),
+        (
+            {"resource": "epochs", "most": "2"},
+            [
+                (
+                    'settings[1].value: "2" is less than eta times 1, the least epochs of a trial, so there is nothing '
+                    "to divide; raise most to 3 or more, or lower the least epochs"
+                )
+            ],
+        ),
         ({"resource": "epochs"}, ["settings: halving needs most; add most: the largest resource"]),
         (
             {"most": "9", "resource": "epoch"},
@@ -118,7 +132,18 @@ def told(**settings: str) -> list[str]:
             ],
         ),
     ],
-    ids=["complete", "copied-state", "missing", "misspelled", "categorical", "conditional"],
+    ids=[
+        "complete",
+        "copied-state",
+        "room",
+        "room-by-eta",
+        "s-max",
+        "no-room",
+        "missing",
+        "misspelled",
+        "categorical",
+        "conditional",
+    ],
 )
 def test_what_an_algorithm_needs_is_named_with_its_path(settings: dict[str, str], expected: list[str]) -> None:
     assert told(**settings) == expected
