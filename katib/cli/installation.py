@@ -30,9 +30,8 @@ def db_manager_key(target: Path, secret: str) -> int:
     does not answer it waits.
     """
     from katib.cluster.environment import await_answer, core_namespace
-    from katib.cluster.installation_key import ensure_keys, write_keys
+    from katib.cluster.installation_key import PodSecrets, ensure_keys, write_keys
     from katib.cluster.monitoring.log_records import log_json
-    from katib.cluster.pod_api import PodSecrets
     from katib.runtime.objects import Key
 
     log_json(logging.INFO)

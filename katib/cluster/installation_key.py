@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from katib.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError, invalid
+from katib.pod_api import PodApi, server_of_pod
 from katib.rpc.tokens import MIN_KEY_BYTES, Tokens
 from katib.runtime.objects import Key, Kind, Object
 
@@ -26,6 +27,7 @@ KEY, PREVIOUS_KEY = "key", "previous-key"
 
 _KEY_BYTES = 32
 _ATTEMPTS = 5
+_TIMEOUT_SECONDS = 10.0
 _ORIGIN = "installation-key"
 _REMOVE = "remove it and restart the DB manager, which makes one"
 _FETCH = "let `katib db-manager-key` write it"
@@ -42,6 +44,46 @@ class Secrets(Protocol):
 
     def update(self, obj: Object) -> Object:
         """Replace an object, or raise ConflictError when it has changed."""
+
+
+class PodSecrets:
+    """Fits `Secrets`, from inside a pod.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: PodApi) -> None:
+        self._api = api
+
+    @classmethod
+    def of_pod(cls) -> PodSecrets:
+        """Return the Secrets of the cluster we run in.
+
+        Raises:
+            UnavailableError: We run in none.
+        """
+        server = server_of_pod()
+        if not server:
+            raise UnavailableError("this is not a pod of a cluster: KUBERNETES_SERVICE_HOST is not set")
+        return cls(PodApi(server, timeout_seconds=_TIMEOUT_SECONDS))
+
+    def get(self, _kind: Kind, key: Key) -> Object:
+        """Return a Secret."""
+        return self._api.request("GET", f"{_path(key.namespace)}/{key.name}")
+
+    def create(self, obj: Object) -> Object:
+        """Create a Secret."""
+        return self._api.request("POST", _path(Key.of(obj).namespace), obj, conflict=AlreadyExistsError)
+
+    def update(self, obj: Object) -> Object:
+        """Replace a Secret."""
+        key = Key.of(obj)
+        return self._api.request("PUT", f"{_path(key.namespace)}/{key.name}", obj)
+
+
+def _path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets"
 
 
 def ensure_keys(store: Secrets, secret: Key) -> Sequence[bytes]:

@@ -642,6 +642,15 @@ os.execvp(words[0], words)
 """Takes the options of Apptainer, or of srun with pyxis, and executes the command with the files of this machine."""
 
 
+def stand_in(directory: Path, tool: str) -> Path:
+    """Make a stand-in of a tool; return the folder to look for it in."""
+    program = directory / "bin" / tool
+    program.parent.mkdir()
+    program.write_text(STAND_IN.replace("@srun@", shutil.which("srun") or ""))
+    program.chmod(0o755)
+    return program.parent
+
+
 @pytest.mark.parametrize(
     ("tool", "inside", "image"),
     [
@@ -656,10 +665,7 @@ def test_images_are_run_by_what_the_cluster_has_for_them(
 ) -> None:
     variables = request.getfixturevalue("allocation") if inside else cluster.environment
     path = environment()["PATH"]
-    program = tmp_path / "bin" / tool
-    program.parent.mkdir()
-    program.write_text(STAND_IN.replace("@srun@", shutil.which("srun") or ""))
-    program.chmod(0o755)
+    found = stand_in(tmp_path, tool)
     mounted = tmp_path / "mounted"
     command = f"echo $USED $A >{mounted}/file; cat {mounted}/file; {LOSS}"
     file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
@@ -675,7 +681,7 @@ def test_images_are_run_by_what_the_cluster_has_for_them(
     file.write_text(json.dumps(raw))
     options = ["run", file, "--on", "slurm", "--containers", "auto"]
     refused = katib(*options, cwd=tmp_path, **variables)
-    done = katib(*options, cwd=tmp_path, **{**variables, "PATH": f"{program.parent}:{path}"})
+    done = katib(*options, cwd=tmp_path, **{**variables, "PATH": f"{found}:{path}"})
     assert done.returncode == 0, done.stdout + done.stderr
     (log,) = (tmp_path / ".katib/trials").rglob("training.log")
 
@@ -688,16 +694,24 @@ def test_images_are_run_by_what_the_cluster_has_for_them(
 STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; touch began-$KATIB_TRIAL_NAME; echo loss=5"
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
+@pytest.mark.parametrize(
+    ("inside", "containers"),
+    [(False, "never"), (True, "never"), (True, "pyxis")],
+    ids=["jobs", "steps", "pyxis-steps"],
+)
 def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
-    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool, containers: str
 ) -> None:
     variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    if containers == "pyxis":
+        variables = {**variables, "PATH": f"{stand_in(tmp_path, 'srun')}:{environment()['PATH']}"}
     both_began = "until set -- began-*; [ $# = 2 ]; do sleep 0.1; done"
-    command = f"if mkdir first; then {both_began}; {LOSS}; else {STOPPED}; while :; do sleep 0.1; done; fi"
+    command = (
+        f"cd {tmp_path}; if mkdir first; then {both_began}; {LOSS}; else {STOPPED}; while :; do sleep 0.1; done; fi"
+    )
     goal = {"type": "minimize", "objectiveMetricName": "loss", "goal": 1.0}
     file = write(tmp_path, command, maxTrialCount=4, parallelTrialCount=3, objective=goal)
-    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
+    done = katib("run", file, "--on", "slurm", "--containers", containers, cwd=tmp_path, **variables)
 
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("stopped-*"))) == 2

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from katib.cluster.environment import await_answer
-from katib.cluster.installation_key import SECRET, SECRET_NAME, ensure_keys, read_keys, write_keys
-from katib.cluster.pod_api import PodSecrets
+from katib.cluster.installation_key import SECRET, SECRET_NAME, PodSecrets, ensure_keys, read_keys, write_keys
 from katib.cluster.store import KubernetesStore
 from katib.errors import ForbiddenError
+from katib.pod_api import PodApi
 from katib.runtime.objects import Key
 from tests.support.api_server import ApiServer
 
@@ -51,7 +51,7 @@ def as_pod(api_server: ApiServer, namespace: str, tmp_path: Path) -> Iterator[Po
         (tmp_path / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
     elif "certificate-authority" in cluster:
         (tmp_path / "ca.crt").write_bytes(Path(cluster["certificate-authority"]).read_bytes())
-    yield PodSecrets(cluster["server"], tmp_path)
+    yield PodSecrets(PodApi(cluster["server"], tmp_path, timeout_seconds=10.0))
     api_server.forget_user("db-manager", namespace)
 
 

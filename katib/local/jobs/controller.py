@@ -123,7 +123,7 @@ class JobController:
             None
             if machine.images is None
             else Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock)),
-            Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
+            Logs(settings.log_limits, peek=Peek.open()),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
         if machine.place is not None:

@@ -161,7 +161,8 @@ class Container:
         self.is_started = self.has_run = True
         self.restarts = len(earlier)
         self.log.open()
-        self._output = Output(self._tools, self.log, self.monitor, self._listener.output_read, pipe=last.output)
+        listener, pipe = self._listener.output_read, last.output
+        self._output = Output(self._tools, self.log, self.monitor, listener, is_kept=True, pipe=pipe)
         self._running_since, self._pid = last.began, last.pid
         self._output.start()
         self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
@@ -228,7 +229,8 @@ class Container:
             self._log_start = self.log.size
         self.log.note_start()
         try:
-            output = Output(self._tools, self.log, self.monitor, self._listener.output_read)
+            listener, is_kept = self._listener.output_read, self._kept is not None
+            output = Output(self._tools, self.log, self.monitor, listener, is_kept=is_kept)
         except OSError as error:
             self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
             return

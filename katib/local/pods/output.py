@@ -2,7 +2,7 @@
 
 Laws, where a container outlives this engine:
 
-- A byte of its output is in its pipe or in its log whenever the engine is killed.
+- A byte of its output is in its pipe or in its log whenever the engine is killed, also where the output alone does.
 - An engine that goes on with a container has its monitor read the log from the beginning before it reads the pipe. So
   the monitor has read what was printed, all of it once and in order, and stands as that of the engine before it stood.
 """
@@ -43,10 +43,11 @@ class Output:
         monitor: Monitor | None,
         after_feed: Callable[[], None],
         *,
+        is_kept: bool,
         pipe: int | None = None,
     ) -> None:
         self._loop = tools.loop
-        self._peek = tools.logs.peek
+        self._peek = tools.logs.peek if is_kept else None
         self._log = log
         self._monitor = monitor
         self._after_feed = after_feed

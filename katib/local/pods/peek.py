@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import logging
 import os
+import sys
 from typing import Self
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Peek:
     @classmethod
     def open(cls) -> Self | None:
         """Return one; None where the kernel does not allow it. Pipes are read as they are then."""
+        if sys.platform != "linux":
+            return None
         try:
             return cls()
         except OSError as error:

@@ -23,7 +23,7 @@ class Logs:
     Attributes:
         limits: Of each container.
         evictions: End the pod whose output has filled the disk.
-        peek: Reads pipes so that nothing is lost when this process is killed; None: nothing outlives it.
+        peek: Reads pipes so that nothing is lost when this process is killed; None where the kernel cannot.
     """
 
     limits: LogLimits = field(default_factory=LogLimits)

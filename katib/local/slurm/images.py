@@ -13,6 +13,7 @@ from katib.errors import TerminalError, UnavailableError, invalid
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.slurm.commands import Slurm
+from katib.local.slurm.script import WITHIN
 
 _APPTAINERS: Final = ("apptainer", "singularity")
 _OPTION: Final = "--container-image"
@@ -29,8 +30,8 @@ def node_images(choice: str, slurm: Slurm, *, is_inside: bool) -> NodeImages | N
 
     Args:
         choice: What the user says of containers; `auto` takes pyxis, if it is there, before Apptainer.
-        is_inside: Whether pods are steps of an allocation. The one that pyxis starts within such a step is killed with
-            it, without SIGTERM; so `auto` takes pyxis last.
+        is_inside: Whether pods are steps of an allocation. Several pods that share one are killed without SIGTERM where
+            pyxis starts steps of their own for them; so `auto` takes pyxis last.
         slurm: Calls Slurm, with the PATH in which Apptainer is looked for.
 
     Raises:
@@ -93,7 +94,8 @@ def _of_pyxis(run: ImageRun, environ: Mapping[str, str], container: Mapping[str,
         options.append("--container-entrypoint")
     # A step within the job, on the node of the pod, with what the pod has.
     step = ["--overlap", "--ntasks=1", "--nodes=1", "--mem=0", "--input=none", "--unbuffered", *options]
-    words = ["sh", "-c", 'exec srun --nodelist="$SLURMD_NODENAME" "$@"', "srun", *step]
+    name = f"{WITHIN}$SLURM_JOB_ID.$SLURM_STEP_ID:$$"
+    words = ["sh", "-c", f'exec srun --nodelist="$SLURMD_NODENAME" --job-name="{name}" "$@"', "srun", *step]
     return _command([*words, *run.entrypoint, *run.arguments], run, environ, container, {})
 
 

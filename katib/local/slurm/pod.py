@@ -34,7 +34,7 @@ from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, E
 from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import Progress, parse_progress
+from katib.local.slurm.script import WITHIN, Progress, parse_progress
 from katib.local.slurm.steps import StepScheduler
 from katib.runtime.clock import Clock, SteadyTime
 
@@ -190,6 +190,8 @@ class SlurmPod:
             return
         if isinstance(scheduler, StepScheduler) and progress.pid:
             scheduler.signal_process(progress.node, progress.pid, signal)
+        elif isinstance(scheduler, StepScheduler) and WITHIN in submission.script:
+            scheduler.signal_within(f"{submission.job}.{progress.step}", signal)
         else:
             scheduler.signal(f"{submission.job}.{progress.step}", signal)
 

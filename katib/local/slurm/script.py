@@ -24,6 +24,12 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.records import Delays
 
+WITHIN: Final = "within:"
+"""Begins the name of a step that a container runs as, after which come the step of its pod, as `12.3`, and a number."""
+
+ASKING: Final = "URG"
+"""The signal by which the script of such a pod is asked to end: at SIGTERM its `srun` would kill the container."""
+
 HOST: Final = 'getent hosts "$SLURMD_NODENAME" >/dev/null 2>&1 && host=$SLURMD_NODENAME || host=$(hostname)'
 """Finds a name that leads to the node where a script runs."""
 
@@ -117,7 +123,8 @@ def pod_script(
     mains = [(i, c) for i, c in numbered if c.is_main]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
     lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
-    lines.append(f"asked() {{ stopping=1; echo term >>{followed}; }}; trap asked TERM")
+    signals = f"TERM {ASKING}" if is_step else "TERM"
+    lines.append(f"asked() {{ stopping=1; echo term >>{followed}; }}; trap asked {signals}")
     began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
     lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')

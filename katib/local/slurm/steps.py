@@ -19,6 +19,7 @@ from typing import Final
 from katib.errors import UnavailableError
 from katib.local.slurm.commands import JobState, Slurm, error_text, is_passing, refused
 from katib.local.slurm.scheduler import LOOK_SECONDS, Submission
+from katib.local.slurm.script import ASKING, WITHIN
 from katib.runtime.clock import Clock
 
 ALLOCATION_VARIABLE: Final = "SLURM_JOB_ID"
@@ -127,6 +128,10 @@ class StepScheduler:
         """Send a signal to all processes of a step."""
         threading.Thread(target=self._signal, args=(job, name), name="scancel", daemon=True).start()
 
+    def signal_within(self, step: str, name: str) -> None:
+        """Send a signal to the containers of a pod that are steps within its own; at SIGTERM its script goes on."""
+        threading.Thread(target=self._signal, args=(step, name, True), name="scancel", daemon=True).start()
+
     def signal_process(self, node: str, pid: int, name: str) -> None:
         """Send a signal to the process group of one pod in a step that others share."""
         argv = ["srun", f"--jobid={self._allocation}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"]
@@ -147,9 +152,13 @@ class StepScheduler:
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
 
-    def _signal(self, job: str, name: str) -> None:
+    def _signal(self, job: str, name: str, has_steps: bool = False) -> None:
         try:
-            self._slurm.cancel([job], name)
+            mark, steps = f"{WITHIN}{job}:", self._slurm.steps(self._allocation) if has_steps else {}
+            within = [number for step, number in steps.items() if step.startswith(mark)]
+            if within:
+                self._slurm.cancel(within, name)
+            self._slurm.cancel([job], ASKING if within and name == "TERM" else name)
         except UnavailableError as error:
             _log.warning("Step not ended", extra={"step": job, "cause": str(error)})
 
