@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -20,11 +21,14 @@ def main(arguments: Sequence[str]) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)
+    gc.disable()  # an import makes no garbage
     from katib.errors import KatibError
     from metrics_collector.arguments import parse_arguments
     from metrics_collector.pod_settings import PodSettings
     from metrics_collector.sidecar import Sidecar, leave_message
 
+    gc.freeze()
+    gc.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="metrics-collector: %(message)s")
     # It says with each attempt what the connection says once.
     logging.getLogger("metrics_collector.reporter").setLevel(logging.ERROR)

@@ -6,16 +6,18 @@ import json
 import os
 import pty
 import shlex
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
+from tests.support.cli import KATIB, a_server, environment, katib, katib_here, katib_json
 from tests.support.processes import Launch
 from tests.support.scripts import GOOD, experiments, program, run, trials, write
 
+FAILS_ONCE = "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
 FAILING = "import sys\nprint('reads its data')\nraise ValueError('no such column')\n"
 
 
@@ -26,19 +28,26 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only(directory: Path) -> None:
+@pytest.fixture(params=["alone", "beside a server"])
+def place(directory: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The directory, also with a server that works on it."""
+    with nullcontext() if request.param == "alone" else a_server(directory):
+        yield directory
+
+
+def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only(place: Path) -> None:
     texts = (FAILING, FAILING.replace("ValueError", "KeyError"), "import json\n" + FAILING, GOOD)
     codes, notes = [], []
     for text in texts:
-        (directory / "train.py").write_text(text)
-        done = run(directory)
+        (place / "train.py").write_text(text)
+        done = run(place)
         codes.append(done.returncode)
         notes.append(done.stderr)
 
     assert codes == [1, 1, 1, 0]
     assert "changed since" not in notes[0]
     assert all("demo had failed, and train.py changed since, so its 3 trials run again" in note for note in notes[1:])
-    assert experiments(directory) == {"demo": ("Succeeded", 4)}
+    assert experiments(place) == {"demo": ("Succeeded", 4)}
 
 
 def test_an_edit_of_a_module_that_the_script_imports_counts(directory: Path) -> None:
@@ -64,14 +73,29 @@ def test_all_failed_experiment_of_another_search_starts_again_and_the_old_one_is
 
 
 @pytest.mark.parametrize(("option", "left"), [("--restart", {"demo-1": 4, "demo": 4}), ("--more=2", {"demo": 6})])
-def test_an_ended_experiment_starts_again_or_goes_on(directory: Path, option: str, left: dict[str, int]) -> None:
-    run(directory)
-    old = set(trials(directory))
-    done = run(directory, option)
+def test_an_ended_experiment_starts_again_or_goes_on(place: Path, option: str, left: dict[str, int]) -> None:
+    run(place)
+    old = trials(place)
+    done = run(place, option)
+    kept = trials(place, "demo-1") if "demo-1" in left else trials(place)
 
     assert done.returncode == 0, done.stderr
-    assert {name: count for name, (_, count) in experiments(directory).items()} == left
-    assert old <= set(trials(directory, min(left, key=len) if "demo-1" not in left else "demo-1"))
+    assert {name: count for name, (_, count) in experiments(place).items()} == left
+    assert old.items() <= kept.items()
+    assert all(katib_json("metrics", trial, cwd=place) for trial in old)
+
+
+def test_failed_trials_run_again_with_their_values_and_the_others_stay(place: Path) -> None:
+    (place / "train.py").write_text(FAILS_ONCE)
+    first = run(place)
+    before = trials(place)
+    done = run(place, "--retry-failed")
+    after = trials(place)
+
+    assert (first.returncode, done.returncode) == (0, 0)
+    assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
+    assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
+    assert {state for state, _ in after.values()} == {"Succeeded"}
 
 
 def test_the_kept_experiment_is_whole(directory: Path) -> None:
@@ -149,25 +173,23 @@ def test_what_would_end_at_once_is_refused(directory: Path, option: str, error: 
     assert error in done.stderr
 
 
-def test_off_a_terminal_a_changed_program_is_a_code_of_its_own_and_names_the_options(directory: Path) -> None:
-    run(directory)
-    (directory / "train.py").write_text(GOOD + "# edited\n")
-    done = run(directory)
+def test_off_a_terminal_a_change_is_a_code_of_its_own_and_names_the_options(place: Path) -> None:
+    run(place, "-q")
+    (place / "train.py").write_text(GOOD + "# edited\n")
+    edited = run(place)
+    (place / "train.py").write_text(GOOD)
+    for file in ("demo.yaml", "other.yaml"):
+        write(place, file=file, algorithm={"algorithmName": "tpe"})
+    changes = {file: katib("run", file, cwd=place) for file in ("demo.yaml", "other.yaml")}
 
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
+    assert (edited.returncode, edited.stdout) == (3, "")
+    assert edited.stderr == (
         "error: demo has ended, and train.py changed since; "
         "run it again with --restart (the old one is kept as a numbered one) or --more N\n"
     )
-
-
-def test_another_search_under_the_name_of_an_ended_experiment_is_named_as_the_change(directory: Path) -> None:
-    run(directory, "-q")
-    write(directory, file="other.yaml", algorithm={"algorithmName": "tpe"})
-    done = katib("run", "other.yaml", cwd=directory)
-
-    assert done.returncode == 3
-    assert "spec.algorithm.algorithmName in other.yaml changed since" in done.stderr
+    for file, done in changes.items():
+        assert done.returncode == 3
+        assert f"error: demo has ended, and spec.algorithm.algorithmName in {file} changed since" in done.stderr
 
 
 def test_contradicting_options_are_refused(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""`katib run` where a server works on the data directory, or is named: the server runs it, and all stays as without."""
+"""`katib run` where a server works on the data directory or is named. What is as without one: `test_run_again.py`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_here, katib_json
+from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_here
 from tests.support.processes import Launch
 from tests.support.scripts import GOOD, experiments, run, trials, write
 from tests.support.waiting import eventually
 
 FAILING = "import sys\nraise ValueError('no such column')\n"
-FAILS_ONCE = "import os, sys\nif not os.path.exists('ok') and not os.mkdir('ok'): sys.exit(1)\n" + GOOD
 
 
 @pytest.fixture
@@ -35,50 +33,6 @@ def server(directory: Path) -> Iterator[ServerProcess]:
         yield server
 
 
-@pytest.mark.usefixtures("server")
-def test_rounds_of_edit_and_run_need_the_same_command_only(directory: Path) -> None:
-    codes, notes = [], []
-    for text in (FAILING, FAILING.replace("ValueError", "KeyError"), GOOD):
-        (directory / "train.py").write_text(text)
-        done = run(directory)
-        codes.append(done.returncode)
-        notes.append(done.stderr)
-
-    assert codes == [1, 1, 0], notes
-    assert all("runs it; Ctrl-C stops the watching only" in note for note in notes)
-    assert all("demo had failed, and train.py changed since, so its 3 trials run again" in note for note in notes[1:])
-    assert experiments(directory) == {"demo": ("Succeeded", 4)}
-
-
-@pytest.mark.usefixtures("server")
-@pytest.mark.parametrize(("option", "left"), [("--restart", {"demo-1": 4, "demo": 4}), ("--more=2", {"demo": 6})])
-def test_an_ended_experiment_starts_again_or_goes_on(directory: Path, option: str, left: dict[str, int]) -> None:
-    run(directory)
-    old = trials(directory)
-    done = run(directory, option)
-    kept = trials(directory, "demo-1") if "demo-1" in left else trials(directory)
-
-    assert done.returncode == 0, done.stderr
-    assert {name: count for name, (_, count) in experiments(directory).items()} == left
-    assert old.items() <= kept.items()
-    assert all(katib_json("metrics", trial, cwd=directory) for trial in old)
-
-
-@pytest.mark.parametrize("beside", [True, False], ids=["server", "alone"])
-def test_failed_trials_run_again_with_their_values_and_the_others_stay(directory: Path, *, beside: bool) -> None:
-    (directory / "train.py").write_text(FAILS_ONCE)
-    with a_server(directory) if beside else nullcontext():
-        first = run(directory)
-        before = trials(directory)
-        done = run(directory, "--retry-failed")
-        after = trials(directory)
-
-    assert (first.returncode, done.returncode) == (0, 0)
-    assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
-    assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
-    assert {state for state, _ in after.values()} == {"Succeeded"}
-
-
 def test_an_experiment_that_ended_before_the_server_started_goes_on_in_it(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
     first = run(directory)
@@ -88,6 +42,8 @@ def test_an_experiment_that_ended_before_the_server_started_goes_on_in_it(direct
         more = run(directory, "--more", "2")
 
     assert [first.returncode, done.returncode, more.returncode] == [1, 0, 0], done.stderr + more.stderr
+    assert all("runs it; Ctrl-C stops the watching only" in one.stderr for one in (done, more))
+    assert "demo had failed, and train.py changed since, so its 3 trials run again" in done.stderr
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
 
@@ -102,29 +58,6 @@ def test_an_unfinished_experiment_starts_again_and_its_running_trial_ends(direct
     assert done.returncode == 0, done.stderr
     assert experiments(directory) == {"demo-1": ("Failed", 1), "demo": ("Succeeded", 4)}
     assert [state for state, _ in trials(directory, "demo-1").values()] == ["Killed"]
-
-
-@pytest.mark.usefixtures("server")
-def test_off_a_terminal_a_changed_program_is_a_code_of_its_own_and_names_the_options(directory: Path) -> None:
-    run(directory)
-    (directory / "train.py").write_text(GOOD + "# edited\n")
-    done = run(directory)
-
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "error: demo has ended, and train.py changed since; "
-        "run it again with --restart (the old one is kept as a numbered one) or --more N\n"
-    )
-
-
-@pytest.mark.usefixtures("server")
-def test_a_change_of_the_file_is_named_as_the_user_knows_the_file(directory: Path) -> None:
-    run(directory)
-    write(directory, algorithm={"algorithmName": "tpe"})
-    done = run(directory)
-
-    assert done.returncode == 3
-    assert "error: demo has ended, and spec.algorithm.algorithmName in demo.yaml changed since" in done.stderr
 
 
 def test_a_server_that_is_named_runs_it_from_another_directory(

@@ -34,9 +34,19 @@ _COMMANDS = ("explaining", "failures", "get", "run.command", "run.again", "serve
 _MODULES = (
     *(f"katib.cli.{name}" for name in _COMMANDS),
     "katib.local.engine",
+    "katib.databases.sqlite_engine",
+    "katib.kube_api.server",
+    "katib.optuna_storage.server",
+    "katib.optuna_storage.service",
+    "katib.rest.prompt_server",
     "katib.rest.server",
     "katib.ui",
     "httpx",
+    "prometheus_client",
+    "pydantic.v1",
+    "uvicorn.lifespan.off",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.h11_impl",
 )
 
 
