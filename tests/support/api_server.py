@@ -384,7 +384,7 @@ def _is_ready(server: LocalApiServer) -> bool:
     if not (server._folder / "apiserver.crt").exists() or not _listens(server._port):
         return False
     try:
-        return server.admin.text("/readyz") == "ok"
+        return b"".join(server.admin.stream("/readyz", read_timeout_seconds=10).chunks()) == b"ok"
     except KatibError:
         return False
 
