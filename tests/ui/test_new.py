@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from katib.api.types import Experiment
+from katib.tuning.service import Diagnosis
 from tests.support.tuning import MemoryTuningService, document
 
 pytest.importorskip("playwright")
@@ -70,6 +71,7 @@ def test_lines_that_are_pasted_show_what_is_found(editor: Page) -> None:
 
 
 def test_creating_leads_to_the_experiment(editor: Page, service: MemoryTuningService) -> None:
+    service.explain("default", Diagnosis("Experiment", "mine", "Created", "It was created."))
     editor.get_by_role("button", name="Create").click()
     editor.wait_for_url("**/experiments/default/mine")
 
