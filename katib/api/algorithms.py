@@ -291,15 +291,19 @@ def _check_value(spec: SettingSpec, text: str, path: str) -> list[FieldError]:
         number = convert(text)
     except ValueError:
         return [FieldError(path, f"{shown(text)} is not {kind}", f"give {spec.name} {kind}", "setting-type")]
-    # Compare so that NaN is in no range.
-    if (
+    if _is_in_range(number, spec):
+        return []
+    return [FieldError(path, f"{shown(text)} is out of range", f"choose {spec.name} {_range(spec)}", "setting-range")]
+
+
+def _is_in_range(number: float, spec: SettingSpec) -> bool:
+    """Compare so that NaN is in no range."""
+    return (
         (spec.above is None or number > spec.above)
         and (spec.at_least is None or number >= spec.at_least)
         and (spec.below is None or number < spec.below)
         and (spec.at_most is None or number <= spec.at_most)
-    ):
-        return []
-    return [FieldError(path, f"{shown(text)} is out of range", f"choose {spec.name} {_range(spec)}", "setting-range")]
+    )
 
 
 def _range(spec: SettingSpec) -> str:

@@ -44,15 +44,19 @@ def metrics(
     elif by_step:
         _show_steps(trial, readings, form)
     else:
-        # Print a line for each reading, with a column of steps where there are any.
-        names = ["time", "metric", "value"]
-        if any(reading.step is not None for reading in readings):
-            names.insert(1, "step")
-        lines = list(map(_fields, readings))
-        if form in ("json", "yaml"):
-            print_data(lines, form)
-        else:
-            _print_table(names, [[str(line.get(name, "")) for name in names] for line in lines], form)
+        _show_readings(readings, form)
+
+
+def _show_readings(readings: Sequence[MetricLog], form: str | None) -> None:
+    """Print a line for each reading, with a column of steps where there are any."""
+    names = ["time", "metric", "value"]
+    if any(reading.step is not None for reading in readings):
+        names.insert(1, "step")
+    lines = list(map(_fields, readings))
+    if form in ("json", "yaml"):
+        print_data(lines, form)
+    else:
+        _print_table(names, [[str(line.get(name, "")) for name in names] for line in lines], form)
 
 
 def _show_steps(trial: str, readings: Sequence[MetricLog], form: str | None) -> None:

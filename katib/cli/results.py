@@ -44,8 +44,9 @@ def best(
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters.
 
-    With several objectives, these are the trials that no other one beats in all of them. Without
-    a name it is the newest experiment.
+    With several objectives, these are the trials that no other one beats in all of them.
+
+    Without a name it is the newest experiment.
     """
     from katib.cli.connection import connect, experiment_meant
 

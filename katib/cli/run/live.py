@@ -127,13 +127,7 @@ class LiveTable:
         if has_several_objectives(progress.experiment):
             parts.extend(_pareto_set(progress))
         elif progress.best_value is not None:
-            best = progress.best
-            metric = metric_of(progress.experiment)
-            values = " ".join(f"{a.name}={short(a.value)}" for a in best.parameter_assignments)
-            text = Text("best so far  ", style="dim")
-            text.append(f"{metric}={short(progress.best_value)}", style="bold green")
-            text.append(f"  {values}  ({best.best_trial_name})", style="default")
-            parts.append(text)
+            parts.append(_best(progress))
         return Group(*parts)
 
     def _bar(self) -> RenderableType:
@@ -182,6 +176,16 @@ def _waiting(progress: Progress) -> str:
     waiting = [trial for trial in list(progress.active.values()) if state_of(trial) != "Running"]
     words = next((f": {trial.name} {words}" for trial in waiting if (words := waiting_words(trial))), "")
     return f"{len(waiting)} waiting{words}" if waiting else ""
+
+
+def _best(progress: Progress) -> RenderableType:
+    best = progress.best
+    metric = metric_of(progress.experiment)
+    values = " ".join(f"{a.name}={short(a.value)}" for a in best.parameter_assignments)
+    text = Text("best so far  ", style="dim")
+    text.append(f"{metric}={short(progress.best_value or '')}", style="bold green")
+    text.append(f"  {values}  ({best.best_trial_name})", style="default")
+    return text
 
 
 def _pareto_set(progress: Progress) -> Iterator[RenderableType]:

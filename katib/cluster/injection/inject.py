@@ -247,9 +247,13 @@ def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) 
         primary["volumeMounts"] = [*mounts, mount]
         _add_volume(pod, {"name": METRICS_VOLUME, "emptyDir": {}})
     collector["volumeMounts"] = [*(collector.get("volumeMounts") or ()), copy.deepcopy(mount)]
-    # Give the collector the variables of the program that the path of their common mount is made of.
+    _know_variables(primary, collector, mount.get("subPathExpr") or "")
+
+
+def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
+    """Give the collector the variables of the program that the path of their common mount is made of."""
     known = {variable.get("name") for variable in collector.get("env") or ()}
-    wanted = set(_REFERENCE.findall(mount.get("subPathExpr") or "")) - known
+    wanted = set(_REFERENCE.findall(expression)) - known
     found = [copy.deepcopy(variable) for variable in primary.get("env") or () if variable.get("name") in wanted]
     if found:
         collector["env"] = [*(collector.get("env") or ()), *found]

@@ -102,13 +102,7 @@ class Leadership:
             self._changed.notify_all()
         self._looks.stop()
         if self.is_leading:
-            try:
-                lease = self._store.get(LEASE, self._key)
-                spec = lease.get("spec") or {}
-                if spec.get("holderIdentity") == self._identity:
-                    self._store.update({**lease, "spec": {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}})
-            except KatibError as error:
-                _log.warning("Lease not given back: %s", error, extra={"lease": str(self._key)})
+            self._release()
         self._trusted_until = float("-inf")
 
     # --- contending ---------------------------------------------------------------------------------------------------
@@ -179,3 +173,12 @@ class Leadership:
             "leaseTransitions": int(old.get("leaseTransitions") or 0) + (not ours),
         }
         return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+
+    def _release(self) -> None:
+        try:
+            lease = self._store.get(LEASE, self._key)
+            spec = lease.get("spec") or {}
+            if spec.get("holderIdentity") == self._identity:
+                self._store.update({**lease, "spec": {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}})
+        except KatibError as error:
+            _log.warning("Lease not given back: %s", error, extra={"lease": str(self._key)})

@@ -159,14 +159,7 @@ class PodRepair:
         """Replace pods one by one, or all of them by restarting the job."""
         remedies = [remedy_for(pod, self._maker(pod), trial.metadata.uid) for pod in pods]
         if Remedy.RESTART in remedies:
-            # Delete the job, which the trial then creates again; not that of a trial which is over by now.
-            kind, key = job_place(trial)
-            with suppress(NotFoundError):
-                current = Trial.decode(self.store.get(TRIAL, key))
-                job = self.store.get(kind, key)["metadata"]
-                is_its = any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ())
-                if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
-                    self.store.delete(kind, key, uid=job["uid"])
+            self._restart(trial)
             self._report(trial, pods[0], Remedy.RESTART)
             return
         for pod in pods:
@@ -182,6 +175,16 @@ class PodRepair:
             job = self.store.get(_JOB, Key(pod.key.namespace, str(owner.get("name"))))
             return job if job["metadata"]["uid"] == owner.get("uid") else None
         return None
+
+    def _restart(self, trial: Trial) -> None:
+        """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
+        kind, key = job_place(trial)
+        with suppress(NotFoundError):
+            current = Trial.decode(self.store.get(TRIAL, key))
+            job = self.store.get(kind, key)["metadata"]
+            is_its = any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ())
+            if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
+                self.store.delete(kind, key, uid=job["uid"])
 
     def _report(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
         message = (

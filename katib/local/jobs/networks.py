@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from katib.algorithm_services.plan import free_port
@@ -155,16 +154,16 @@ class PortTable:
             self._taken.discard(port)
 
 
-@dataclass(slots=True, eq=False)
 class LocalWiring:
     """Where the pods of one job listen, decided when it is first asked. Fits `katib.local.jobs.kind.Wiring`.
 
-    Attributes:
+    Args:
         ports: Of all jobs.
     """
 
-    _ports: PortTable
-    _addresses: dict[tuple[str, str], Address] = field(default_factory=dict)
+    def __init__(self, ports: PortTable) -> None:
+        self._ports = ports
+        self._addresses: dict[tuple[str, str], Address] = {}
 
     def address(self, name: str, _port: int, port_name: str = "") -> Address:
         """Return where a pod listens; the same answer until `renew` or `release`."""

@@ -15,7 +15,6 @@ import selectors
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from katib.runtime.clock import Clock, SystemClock
 
@@ -24,11 +23,13 @@ Call = Callable[[], None]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
 class Timer:
     """A call that is planned. `cancel` from the loop's thread."""
 
-    call: Call | None
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        self.call: Call | None = call
 
     def cancel(self) -> None:
         """Forget the call; fine when it was made already."""

@@ -47,13 +47,13 @@ class Monitor(Protocol):
         """Say that no more output comes. `done` is called once, from any thread, when everything read is stored."""
 
 
-@dataclass(slots=True, eq=False)
 class ShieldedMonitor:
     """Passes everything on until the monitor raises; from then on it is not asked again, and the report says why."""
 
-    _monitor: Monitor
-    _name: str
-    _failure: str = ""
+    def __init__(self, monitor: Monitor, name: str) -> None:
+        self._monitor = monitor
+        self._name = name
+        self._failure = ""
 
     def feed(self, data: bytes) -> None:
         """Pass a chunk on."""

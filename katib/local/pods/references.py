@@ -56,12 +56,12 @@ class PodIdentity:
         }.get(path)
 
 
-@dataclass(frozen=True, slots=True)
 class LocalObjects:
     """Reads ConfigMaps and Secrets of one namespace as plain text values."""
 
-    _store: ObjectStore
-    _namespace: str
+    def __init__(self, store: ObjectStore, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
 
     def data(self, kind: Kind, name: str, *, optional: bool, path: str) -> dict[str, str] | None:
         """Return the entries of an object; None when it is absent and may be.

@@ -418,17 +418,19 @@ class TrialReadings(NamedTuple):
         self.reporter.flush(self.trial.name, partial(done, report))
 
 
-@dataclass(slots=True, eq=False)
 class _TrialMonitor(Generic[S]):
     """What every monitor of a trial has.
 
-    Attributes:
+    Args:
         source: Where it finds readings.
         readings: Takes them.
     """
 
-    _source: S
-    _readings: TrialReadings
+    def __init__(self, source: S, readings: TrialReadings) -> None:
+        self._source = source
+        self._readings = readings
+        self._report = readings.report
+        self._end = readings.end
 
     @property
     def backlogged(self) -> bool:
@@ -446,7 +448,7 @@ class OutputMonitor(_TrialMonitor[Output]):
 
     def feed(self, data: bytes) -> None:
         """Read a chunk of output."""
-        self._readings.report(self._source.feed(data))
+        self._report(self._source.feed(data))
 
     def poll(self) -> None:
         """Output comes by itself."""
@@ -456,8 +458,8 @@ class OutputMonitor(_TrialMonitor[Output]):
 
     def close(self, done: Callable[[MonitorReport], None]) -> None:
         """Read the rest and call back when all is stored."""
-        self._readings.report(self._source.finish())
-        self._readings.end("", done)
+        self._report(self._source.finish())
+        self._end("", done)
 
 
 class SourceMonitor(_TrialMonitor[Source]):
@@ -469,7 +471,7 @@ class SourceMonitor(_TrialMonitor[Source]):
     def poll(self) -> None:
         """Read what is new, unless storing is behind: others wait on this thread."""
         for readings in self._source.poll():
-            self._readings.report(readings)
+            self._report(readings)
             if self.backlogged:
                 return
 
@@ -483,16 +485,16 @@ class SourceMonitor(_TrialMonitor[Source]):
         An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
         """
         for readings in self._source.poll():
-            self._readings.report(readings)
+            self._report(readings)
         self._source.settle(lambda: self._finish(done))
 
     def _finish(self, done: Callable[[MonitorReport], None]) -> None:
         """Report the rest. A thread of the source has no other handler of errors."""
         try:
-            self._readings.report(self._source.finish())
+            self._report(self._source.finish())
             self._source.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
             _log.exception("Monitor failed", extra={"trial": self._readings.trial.name})
             done(MonitorReport(f"reading the metrics failed: {error}"))
         else:
-            self._readings.end(self._source.problem, done)
+            self._end(self._source.problem, done)
