@@ -165,6 +165,9 @@ def main(args: Sequence[str] | None = None) -> int:
     if args is not None:
         return _run(list(args))
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`; what is opened next would get its number
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the process ends
     try:
         return _run(sys.argv[1:])
     finally:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
+from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
 from katib.errors import NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
@@ -154,6 +154,9 @@ def _open_service(
         return
     if running is not None:
         url = running.url
+    elif server is None and data_dir is None and has_data(directory) and works_elsewhere(directory):
+        way = f"--data-dir {directory} asks {directory}"
+        click.echo(f"note: this asks the server at {url}, which works elsewhere; {way}", err=True)
     if not listens(url):
         raise UnavailableError(_no_answer(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService
@@ -209,6 +212,12 @@ def _is_ours(url: str, target: Target) -> bool:
     """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
     directories = (target.data_dir or default_data_dir(), account_directory())
     return (target.token is not None or note_of(url, *directories) is not None) and listens(url)
+
+
+def works_elsewhere(directory: Path) -> bool:
+    """Return whether commands that name no place ask a server of this account that works in another directory."""
+    is_known = note_of(DEFAULT_SERVER, account_directory()) is not None
+    return is_known and note_of(DEFAULT_SERVER, directory) is None and listens(DEFAULT_SERVER)
 
 
 def listens(url: str) -> bool:

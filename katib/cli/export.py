@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from katib.figures.data import ExperimentData
     from katib.tuning.service import TuningService
 
-FORMS = ("html", "csv", "json", "parquet", "mlflow", "tensorboard")
+_FILES = ("html", "csv", "json", "parquet")
+FORMS = (*_FILES, "mlflow", "tensorboard")
 _STANDARD_OUTPUT = Path("-")
 
 
@@ -22,13 +23,16 @@ _STANDARD_OUTPUT = Path("-")
     epilog=options.examples(
         "katib export my-experiment --to html",
         "katib export my-experiment -o for-anna.html",
+        "katib export my-experiment -o trials.csv",
         "katib export my-experiment --to csv -o -",
         "katib export my-experiment --to parquet --context production",
         "katib export my-experiment --to mlflow -o http://127.0.0.1:5000",
     ),
 )
 @click.argument("name", type=options.EXPERIMENT_NAME)
-@click.option("--to", "form", type=click.Choice(FORMS), default="html", show_default=True, help="What to write.")
+@click.option(
+    "--to", "form", type=click.Choice(FORMS), help="What to write.  [default: by the suffix of the file, else html]"
+)
 @click.option(
     "-o",
     "--output",
@@ -39,7 +43,7 @@ _STANDARD_OUTPUT = Path("-")
     "NAME.csv, ...; NAME-tensorboard; as MLflow is configured]",
 )
 @options.connection
-def export(name: str, form: str, place: str, target: options.Target) -> None:
+def export(name: str, form: str | None, place: str, target: options.Target) -> None:
     """Write an experiment to one file: its page, to send to a colleague, or its trials as a table.
 
     The page (html) holds the state and the best trial, all figures, the trials as a table to sort and filter, and the
@@ -48,9 +52,11 @@ def export(name: str, form: str, place: str, target: options.Target) -> None:
     metrics and parameters; what is there already is not written again.
     """
     from katib.cli.connection import connect
-    from katib.figures.files import check_place, write
+    from katib.figures.files import check_place, form_of, write
     from katib.figures.reading import read_experiment
 
+    if form is None:
+        form = form_of(Path(place), _FILES) if place and place != str(_STANDARD_OUTPUT) else "html"
     if form in ("mlflow", "tensorboard"):
         _write_runs(name, form, place, target)
         return

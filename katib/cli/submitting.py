@@ -171,6 +171,8 @@ def delete(
     """
     from katib.cli.connection import connect
 
+    if len(names) > 1 and names[0] in ("experiment", "experiments", "exp"):  # as for kubectl
+        names = names[1:]
     options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0
     with connect(target, read_only=False, deleted=names if target.has_data else ()) as (service, namespace):

@@ -346,6 +346,10 @@ def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _eviden
 _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
 
 
+_NEAREST = re.compile(f'; nearest: "{PRINTED_FORMAT}')
+"""A line that names another metric, in what a collector says of a missing one."""
+
+
 def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _evidence: Evidence) -> Answer:
     if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
@@ -359,6 +363,8 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
         answer.findings.append(report)
     is_printed = re.search(rf"""{re.escape(metric)}['"]?\s*:""", report)
     example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too" if is_printed else ""
+    if (other := _NEAREST.search(report)) and other[1] != metric:
+        answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
         f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,20 +21,24 @@ _NOISY_LOGGERS = ("kaleido", "choreographer", "logistro")
 _BROWSER = "install Chromium (`apt-get install chromium`), or set BROWSER_PATH to one; an .html file needs none"
 
 
-def form_of(path: Path) -> str:
+def form_of(path: Path, forms: Sequence[str] = FORMS) -> str:
     """Return what a file is to hold, by its suffix.
+
+    Args:
+        path: The file.
+        forms: Those that can be written.
 
     Raises:
         InvalidError: The suffix is none of those that can be written, or the directory is missing.
     """
-    form = path.suffix.lower().removeprefix(".")
-    if form not in FORMS:
-        cause = (
-            f'"{path.suffix}" is not a form of figures' if form else "the name has no suffix, so the form is not known"
-        )
-        remedy = f"end the name with {', '.join(f'.{form}' for form in FORMS[:-1])} or .{FORMS[-1]}"
-        raise invalid(str(path), cause, remedy, "figure-file-suffix")
     check_place(path)
+    form = path.suffix.lower().removeprefix(".")
+    if form not in forms:
+        cause = f'"{path.suffix}" is not a form that can be written'
+        if not form:
+            cause = "the name has no suffix, so the form is not known"
+        remedy = f"end the name with {', '.join(f'.{form}' for form in forms[:-1])} or .{forms[-1]}"
+        raise invalid(str(path), cause, remedy, "figure-file-suffix")
     return form
 
 

@@ -113,6 +113,8 @@ def _list(where: str, values: str) -> tuple[str, Json]:
     text, colon, word = values.rpartition(":")
     kind = {"categorical": "categorical", "discrete": "discrete"}.get(word) if colon else None
     choices = [choice.strip() for choice in (text if kind else values).split(",")]
+    if choices[0][:1] in ("[", "(") or (len(choices) > 1 and word in ("log", "int", "double", "float")):
+        raise invalid(where, f"{values!r} is neither a range nor a list of values", _SYNTAX, "parameter-syntax")
     if "" in choices:
         raise invalid(where, "has an empty value", _SYNTAX, "parameter-syntax")
     twice = next((choice for position, choice in enumerate(choices) if choice in choices[:position]), None)

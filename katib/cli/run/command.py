@@ -202,8 +202,11 @@ def run_here(
         options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
         with HttpTuningService(note.url, note.token) as service:
             return _run_at(service, note.url, file, namespace, data, choice, form=form, quiet=quiet)
+    from katib.cli.connection import works_elsewhere
     from katib.local import open_engine
 
+    if not data and works_elsewhere(directory):
+        data = f" --data-dir {shlex.quote(str(directory))}"
     engine = open_engine(data_dir=directory, config=config, containers=containers, slurm=slurm)
     try:
         return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, drafted=drafted)

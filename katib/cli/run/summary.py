@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from katib.api.types import Experiment, Trial
-from katib.explaining import Evidence, cause_of_loss, diagnose_experiment
+from katib.explaining import Evidence, cause_of_loss, diagnose_experiment, diagnose_trial
 from katib.explaining.answer import namespace_option
 from katib.tuning.reading import (
     format_duration,
@@ -15,6 +15,7 @@ from katib.tuning.reading import (
     parameters_of,
     pareto_trials,
     pareto_words,
+    state_of,
 )
 
 # Characters of the best value where it is text, as a genotype is: it is the answer, so it is shown whole.
@@ -60,6 +61,8 @@ def ended_lines(
         cause = cause_of_loss(example, evidence)
         ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""
         yield f"Look at {example.name}: {cause}{ends}"
+        if state_of(example) == "MetricsUnavailable":
+            yield from diagnose_trial(example, evidence).remedies[:1]
     logs = f"katib logs {example.name}{place}, " if example is not None else ""
     yield f"Next: {logs}katib why {name}{place}"
 

@@ -67,6 +67,15 @@ def test_the_policy_lets_nothing_in_and_only_the_two_scripts_run(
     assert not [mark for mark in ('src="http', 'href="http', "@import", "url(http") if mark in text]
 
 
+def test_the_suffix_of_the_file_decides_what_it_holds(
+    katib: Katib, service: MemoryTuningService, tmp_path: Path
+) -> None:
+    put_run(service, "0.5")
+
+    assert katib("export", "demo", "-o", "a.csv").code == 0
+    assert (tmp_path / "a.csv").read_text().startswith("trial,number,state,loss,")
+
+
 def test_what_others_choose_is_text(katib: Katib, tmp_path: Path) -> None:
     with Server(hostile_service(), host="127.0.0.1", port=0) as server:
         code, _, _ = katib("export", "demo", "--server", server.url)
@@ -184,9 +193,10 @@ def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTu
         (["ghost"], 'experiment "ghost" is not in namespace default'),
         (["demo", "-o", "gone/x.html"], "gone/x.html: there is no directory gone; name a file in a directory that"),
         (["demo", "-o", "."], ".: it is a directory; name a file in a directory that exists"),
+        (["demo", "-o", "csv"], "csv: the name has no suffix, so the form is not known; end the name with .html, .csv"),
         (["demo", "--to", "pdf"], "'pdf' is not one of 'html', 'csv', 'json', 'parquet', 'mlflow', 'tensorboard'"),
     ],
-    ids=["experiment", "directory", "is a directory", "form"],
+    ids=["experiment", "directory", "is a directory", "suffix", "form"],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(
     katib: Katib, service: MemoryTuningService, tmp_path: Path, arguments: list[str], line: str

@@ -82,6 +82,14 @@ def test_the_way_to_the_first_trial_imports_no_web_framework_and_no_http_client(
     assert done.returncode == 0, done.stderr
 
 
+def test_where_output_is_closed_a_command_does_its_work() -> None:
+    command = f"{sys.executable} -m katib.cli algorithms"
+    done = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert subprocess.run(["bash", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
+
+
 def test_a_reader_who_leaves_early_gets_no_traceback() -> None:
     command = f"{sys.executable} -m tests.support.fake_engine --help | head -n 1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)

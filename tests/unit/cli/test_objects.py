@@ -10,6 +10,7 @@ import yaml
 
 from katib.api.metrics import MetricLog
 from katib.cli.printing import Table
+from katib.rest.notes import noted
 from katib.rest.server import Server
 from katib.runtime.objects import Kind
 from katib.tuning.service import Diagnosis
@@ -361,6 +362,34 @@ def test_delete_removes_what_it_names(katib: Katib, server: str, played: MemoryT
     assert result.out == "experiment/demo deleted\n"
     assert '"ghost"' in result.err
     assert [e.name for e in played.experiments()] == ["waiting"]
+
+    as_kubectl = katib("delete", "experiment", "waiting", "--server", server, "--token", "secret")
+
+    assert as_kubectl == (0, "experiment/waiting deleted\n", "")
+
+
+def test_a_server_that_works_elsewhere_is_reported_where_experiments_are_kept_here(
+    katib: Katib, played: MemoryTuningService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.yaml").write_text(document("mine"))
+    (tmp_path / ".katib" / "katib.db").touch()
+    with (
+        Server(MemoryTuningService(), host="127.0.0.1", port=0) as elsewhere,
+        noted(elsewhere.url, None, tmp_path / "state" / "katib"),
+    ):
+        monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", elsewhere.url)
+        asked, ran = katib("get"), katib("run", "mine.yaml")
+        here = katib("get", "--data-dir", ".katib")
+        with noted(elsewhere.url, None, tmp_path / ".katib"):
+            own = katib("get")
+
+    assert asked.err == (
+        f"note: this asks the server at {elsewhere.url}, which works elsewhere; --data-dir .katib asks .katib\n"
+        "no experiments found\n"
+    )
+    assert ran.out.splitlines()[-1].startswith("Next: katib trials mine --sort objective --data-dir .katib, katib why")
+    assert (here.err, "demo" in here.out) == ("", True)
+    assert own.err == "no experiments found\n"
 
 
 def test_a_trial_is_added_by_hand(katib: Katib, server: str, service: MemoryTuningService) -> None:

@@ -139,7 +139,7 @@ def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTu
     [
         (
             ["-o", "x.gif"],
-            'x.gif: ".gif" is not a form of figures; end the name with .html, .png, .svg, .pdf or .json',
+            'x.gif: ".gif" is not a form that can be written; end the name with .html, .png, .svg, .pdf or .json',
         ),
         (["-o", "x"], "x: the name has no suffix, so the form is not known; end the name with .html, .png,"),
         (["-o", "gone/x.png"], "gone/x.png: there is no directory gone; name a file in a directory that exists"),

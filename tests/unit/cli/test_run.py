@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.cli.run.summary import ended_lines
 from tests.support.processes import Launch
-from tests.support.tuning import MemoryTuningService, document
+from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial
 from tests.support.warm import FAKE_ENGINE
 from tests.unit.cli.conftest import Katib
 
@@ -32,6 +33,19 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "demo.yaml"
     path.write_text(document("demo"))
     return path
+
+
+def test_a_run_that_found_no_metric_ends_with_what_to_do() -> None:
+    experiment = make_experiment("demo", condition("Failed", message="no trial has loss"))
+    message = 'Metrics are not available: 1 line, none matched "loss"; nearest: "val_loss: 0.2"'
+    lost = make_trial("demo-0", condition("MetricsUnavailable", message=message))
+    lines = list(ended_lines(experiment, None, [lost], seconds=1, place="", last_line="val_loss: 0.2"))
+
+    assert lines[-3:] == [
+        "Look at demo-0: loss was not found in the output; its output ends with: val_loss: 0.2",
+        "If `val_loss` is the metric that you mean, name it in place of loss.",
+        "Next: katib logs demo-0, katib why demo",
+    ]
 
 
 def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, file: Path) -> None:

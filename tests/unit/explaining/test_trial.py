@@ -164,7 +164,15 @@ def test_missing_metrics_carry_the_collectors_explanation() -> None:
 
     assert diagnosis.verdict == "t ended, but loss was not found in what it wrote."
     assert diagnosis.findings == (report,)
-    assert "`loss=0.5`" in diagnosis.remedies[0]
+    assert diagnosis.remedies[0] == "If `Loss` is the metric that you mean, name it in place of loss."
+    assert "`loss=0.5`" in diagnosis.remedies[1]
+
+
+@pytest.mark.parametrize("line", ["loss 0.21", "loss=high", "loss: 0.21"])
+def test_a_metric_of_the_same_name_is_not_proposed(line: str) -> None:
+    found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))
+
+    assert found.remedies[0].startswith("Print lines such as `loss=0.5`")
 
 
 def test_missing_metrics_without_a_job_use_the_condition() -> None:

@@ -50,6 +50,9 @@ def test_values_decide_the_type_of_a_parameter(text: str, kind: str, space: dict
     assert parse_parameter(text) == {"name": name, "parameterType": kind, "feasibleSpace": space}
 
 
+SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -63,6 +66,8 @@ def test_values_decide_the_type_of_a_parameter(text: str, kind: str, space: dict
         ("lr=0.5..2:int", "-p lr: :int is not an option of a range; use :log, :step=NUMBER, :int or :double"),
         ("a=1,1", "-p a: 1 is there twice; name each value once"),
         ("a=1,,2", "-p a: has an empty value; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
+        ("a=[1,2]", f"-p a: '[1,2]' is neither a range nor a list of values; {SYNTAX}"),
+        ("a=1,2:log", f"-p a: '1,2:log' is neither a range nor a list of values; {SYNTAX}"),
         ("2x=1..2", "-p 2x: '2x' is not a name; use letters, digits, _ and -"),
         ("trial=1..2", "-p trial: {trial} has a meaning of its own; choose another name"),
     ],
