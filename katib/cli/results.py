@@ -30,7 +30,7 @@ from katib.tuning.service import TrialOrder
 @click.command(
     epilog=options.examples(
         "katib best my-experiment",
-        "katib best my-experiment -o json | jq .spec.parameterAssignments",
+        "katib best my-experiment -o json | jq '.spec.parameterAssignments | from_entries'",
         "katib best my-experiment -o csv",
     ),
 )

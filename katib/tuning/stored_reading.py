@@ -172,7 +172,11 @@ class ObjectReadingService:
     def _require(self, kind: Kind, key: Key) -> Object:
         obj = self._find(kind, key)
         if obj is None:
-            raise NotFoundError(f'{kind.kind.lower()} "{key.name}" is not in namespace {key.namespace}')
+            is_experiment = kind == TRIAL and self._find(EXPERIMENT, key) is not None
+            hint = (
+                f"; it is an experiment, whose trials are those of `katib trials {key.name}`" if is_experiment else ""
+            )
+            raise NotFoundError(f'{kind.kind.lower()} "{key.name}" is not in namespace {key.namespace}{hint}')
         return obj
 
 

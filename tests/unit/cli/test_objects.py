@@ -215,6 +215,10 @@ def test_logs_are_printed_as_they_were_written(katib: Katib, played: MemoryTunin
 
     assert katib("logs", "demo-0000").out == "loss=0.5\n\x00 no newline"
     assert katib("logs", "demo-0000", "--tail", "1").out == "\x00 no newline"
+    assert katib("logs", "demo").err == (
+        'error: trial "demo" is not in namespace default; it is an experiment, whose trials are those of '
+        "`katib trials demo`\n"
+    )
 
 
 def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: MemoryTuningService) -> None:

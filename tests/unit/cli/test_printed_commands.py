@@ -50,6 +50,7 @@ EXAMPLES = {
     "katib serve{}": "katib serve --data-dir d",
     "katib stop {}": "katib stop demo",
     "katib stop {}{}": "katib stop demo --data-dir d",
+    "katib trials {}": "katib trials demo",
     "katib tune": "katib tune",
     "katib watch": "katib watch demo",
     "katib watch {}{}": "katib watch demo --data-dir d",
