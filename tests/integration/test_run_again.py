@@ -231,7 +231,9 @@ def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output
     done = run(directory)
 
     assert done.returncode == 1
-    assert "its output ends with: epoch 1 los 0.5" in done.stdout.splitlines()[-2]
+    *_, where, remedy, _ = done.stdout.splitlines()
+    assert "its output ends with: epoch 1 los 0.5" in where
+    assert remedy.startswith("Print lines such as `loss=0.5`, or ")
 
 
 def test_the_format_that_why_names_for_what_was_printed_reads_it(directory: Path) -> None:
