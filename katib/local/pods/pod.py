@@ -19,7 +19,7 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import MonitorReport, ShieldedMonitor
+from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import PodListener
@@ -172,7 +172,7 @@ class Pod:
             plan,
             self._tools,
             LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
-            None if monitor is None else ShieldedMonitor(monitor, self.plan.name),
+            monitor,
             self,
             KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
         )

@@ -25,7 +25,7 @@ from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
-from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
+from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import PodListener
@@ -503,8 +503,7 @@ class SlurmPod:
             name = container.command.name
             monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)
             if monitor is not None:
-                shielded = ShieldedMonitor(monitor, self.plan.name)
-                self._monitors.append((container, shielded, _Log(self.plan.directory / f"{name}.log")))
+                self._monitors.append((container, monitor, _Log(self.plan.directory / f"{name}.log")))
 
 
 class _Log:
