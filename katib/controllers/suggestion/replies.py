@@ -193,7 +193,12 @@ def _assignment(
         raise MalformedReplyError(f'trial name "{name}" is taken')
     if not _DNS_LABEL.fullmatch(name):
         raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
-    return structs.replace(suggested, name=name, early_stopping_rules=rules)
+    return TrialAssignment(
+        name=name,
+        parameter_assignments=suggested.parameter_assignments,
+        early_stopping_rules=rules,
+        labels=suggested.labels,
+    )
 
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
