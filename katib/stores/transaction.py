@@ -25,9 +25,9 @@ from msgspec import Struct
 from katib.api.json_values import same_json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
-from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent
+from katib.runtime.objects import EventType, Key, Kind, Object, WatchEvent
 from katib.stores import semantics
-from katib.stores.history import History
+from katib.stores.history import History, StoreWatch
 from katib.stores.semantics import Json
 
 _NAME_TRIES = 8
@@ -243,7 +243,7 @@ class TransactedStore:
                 raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
             transaction.delete(old)
 
-    def watch(self, kind: Kind, since: str) -> Watch:
+    def watch(self, kind: Kind, since: str) -> StoreWatch:
         """Stream changes."""
         return self._history.watch(kind, since)
 
