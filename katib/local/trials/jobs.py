@@ -20,6 +20,7 @@ from katib.local.jobs.controller import JobController
 from katib.local.jobs.owner import Provision
 from katib.local.jobs.prepare import trial_name, trial_owner
 from katib.local.layout import Layout
+from katib.local.pods.objects import pulling_words
 from katib.local.pods.pulls import PullNews
 from katib.local.trials.files import TrialFiles
 from katib.runtime.informer import Informer
@@ -123,11 +124,13 @@ class TrialPods:
         self._jobs = jobs
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return whether a trial runs and what it waits for."""
-        standing = self._jobs.standing(key_of(trial))
+        """Return whether a trial runs and what it waits for; the image that is fetched for it before anything else."""
+        key = key_of(trial)
+        image, standing = self._jobs.pulling(key), self._jobs.standing(key)
         if standing is None:
             return NO_UPDATE
-        return PodUpdate(waiting=standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place)
+        waiting = pulling_words(image) if image else standing.waiting
+        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs, place=standing.place)
 
     def is_ending(self, trial: Trial) -> bool:
         """Return whether programs of a deleted job may still run."""
