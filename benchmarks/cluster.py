@@ -28,6 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.support import memory_mb, processor_seconds
 from katib.api.types import Trial
 from katib.cluster.client import open_connection
 from katib.cluster.store import KubernetesStore
@@ -86,6 +87,9 @@ def pace(plane: ControlPlane) -> None:
     bare = bare_writes(plane, namespace)
     controller = started(plane, "pace")
     before = writes_of(controller)
+    processes = {"controller": controller.pid, "jobs' stand-ins": os.getpid()}
+    processes |= {name: process.pid for name, process in plane.server.processes.items()}
+    busy = {name: processor_seconds(pid) for name, pid in processes.items()}
     began = time.perf_counter()
     plane.submit("pace", namespace, maxTrialCount=PACE_TRIALS, parallelTrialCount=PACE_PARALLEL)
     plane.wait_for_end("pace", namespace, 600)
@@ -98,7 +102,9 @@ def pace(plane: ControlPlane) -> None:
     print(f"API writes per trial        {writes:.1f}")
     print(f"last hundred / first hundred {last / first:.2f}")
     print(f"bare writes a second        {bare:.0f}; the controller's share of them {rate * writes / bare:.2f}")
-    print(f"memory                      {memory_of(controller):.0f} MB")
+    spent = {name: (processor_seconds(pid) - busy[name]) / PACE_TRIALS * 1000 for name, pid in processes.items()}
+    print(f"processor time per trial    {', '.join(f'{name} {ms:.1f}' for name, ms in spent.items())} ms")
+    print(f"memory                      {memory_mb(controller.pid):.0f} MB")
 
 
 def crowd(plane: ControlPlane) -> None:
@@ -128,9 +134,7 @@ def size(plane: ControlPlane) -> None:
     first, last = moments[WINDOW - 1] - moments[0], moments[-1] - moments[-WINDOW]
     print(f"trials a second             {(len(moments) - 1) / (moments[-1] - moments[0]):.1f}")
     print(f"last hundred / first hundred {last / first:.2f}")
-    print(
-        f"memory                      {memory_of(controller):.0f} MB now, {memory_of(controller, 'VmHWM'):.0f} MB peak"
-    )
+    print_memory("memory", controller)
 
 
 def restart(plane: ControlPlane) -> None:
@@ -268,15 +272,8 @@ def until_quiet(controller: ControllerProcess, quiet_seconds: float = 2.0) -> fl
     return since
 
 
-def memory_of(controller: ControllerProcess, field: str = "VmRSS") -> float:
-    for line in Path(f"/proc/{controller.pid}/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise AssertionError(field)
-
-
 def print_memory(when: str, controller: ControllerProcess) -> None:
-    print(f"{when:<27} {memory_of(controller):.0f} MB, {memory_of(controller, 'VmHWM'):.0f} MB at its peak")
+    print(f"{when:<27} {memory_mb(controller.pid):.0f} MB, {memory_mb(controller.pid, 'VmHWM'):.0f} MB at its peak")
 
 
 def in_threads(numbers: Iterable[int], act: Callable[[int], None], threads: int = 8) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.support import experiment
+from benchmarks.support import experiment, memory_mb
 from tests.support.kube import authority_of, kubectls
 
 TRIALS, LISTED, WRITES, WATCHES = 10_000, 500, 200, 50
@@ -86,8 +86,7 @@ class Server:
 
     def memory_mb(self) -> float:
         """Return what it has in memory now."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+        return memory_mb(self._process.pid)
 
 
 @contextmanager

@@ -32,13 +32,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from benchmarks.search.problems import Setting, Task, doubles
 from benchmarks.search.searches import OptunaSearch, SkoptSearch
+from benchmarks.support import memory_mb, processor_seconds
 from katib.api.types import ObjectiveSpec
 from katib.rpc._generated import api_pb2 as pb
 from katib.space import Point
@@ -140,15 +140,6 @@ def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
                     yield service, process.pid, processor_seconds(process.pid)
             finally:
                 process.terminate()
-
-
-def processor_seconds(pid: int) -> float:
-    return time.clock_gettime(~pid << 3 | 2)  # the clock of another process, as clock_getcpuclockid(3) makes it
-
-
-def peak_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def median_ms(ask: Callable[[], Any], rounds: int) -> float:
@@ -257,7 +248,7 @@ def main() -> int:
                 continue
             with served(algorithm) as (service, pid, start):
                 usual, fastest, spent = through_grpc(service, pid, algorithm, n, options.rounds)
-                memory = peak_mb(pid)
+                memory = memory_mb(pid, "VmHWM")
             own, library = alone(algorithm, n, options.rounds), of_library(algorithm, n, options.rounds)
             target = TARGETS.get(algorithm, {}).get(n)
             theirs, wanted = (f"{ms:g}" if ms is not None else "" for ms in (library and round(library, 1), target))

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from benchmarks.support import memory_mb, processor_seconds
 from katib.cluster.injection.command import wrapped
 from katib.cluster.injection.settings import MetricsPath
 
@@ -55,7 +56,7 @@ def measure(kind: str, seconds: float) -> tuple[float, float]:
         time.sleep(WARM_UP_SECONDS)
         before, began = processor_seconds(pid), time.monotonic()
         time.sleep(seconds)
-        return (processor_seconds(pid) - before) / (time.monotonic() - began), resident_mb(pid)
+        return (processor_seconds(pid) - before) / (time.monotonic() - began), memory_mb(pid, "VmHWM")
 
 
 @contextmanager
@@ -112,16 +113,6 @@ def endpoint() -> Iterator[int]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT, wait_with_memory
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, processor_seconds, wait_with_memory
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.databases.sqlite import open_database
 from katib.local.engine import STATUS_KINDS
@@ -160,20 +159,14 @@ def server(directory: Path, port: int) -> Iterator[float]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ROOT_ENVIRONMENT)
     try:
         used = -1.0
-        while (now := _cpu_seconds(process.pid)) - used > SETTLE_SECONDS / 100:
+        while (now := processor_seconds(process.pid)) - used > SETTLE_SECONDS / 100:
             used = now
             time.sleep(SETTLE_SECONDS / 4)
             assert process.poll() is None, "the server has ended"
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        yield next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+        yield memory_mb(process.pid)
     finally:
         process.terminate()
         process.wait()
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:

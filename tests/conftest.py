@@ -78,16 +78,15 @@ def launch() -> Iterator[Launch]:
 
 @pytest.fixture(autouse=True)
 def steady_network(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep containers and browsers apart.
+    """Keep networks of containers and browsers apart.
 
-    A container adds and removes interfaces of the machine, and Chromium then gives up what it is fetching
+    Such a network adds and removes interfaces of the machine, and Chromium then gives up what it is fetching
     (ERR_NETWORK_CHANGED).
     """
-    uses = {"page": fcntl.LOCK_SH, "context": fcntl.LOCK_SH, "runtime": fcntl.LOCK_EX}
-    wanted = next((way for name, way in uses.items() if name in request.fixturenames), None)
-    if wanted is None:
+    makes_networks = request.node.get_closest_marker("networks") is not None
+    if not makes_networks and not {"page", "context"}.intersection(request.fixturenames):
         yield
         return
     with (Path(tempfile.gettempdir()) / "katib-tests-network.lock").open("w") as lock:
-        fcntl.flock(lock, wanted)
+        fcntl.flock(lock, fcntl.LOCK_EX if makes_networks else fcntl.LOCK_SH)
         yield

@@ -12,7 +12,8 @@ taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` lea
 `IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
 `ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=postgres` tests with pods against that one of
 `manifests/installs`; the image of its database has to be on the node. With `SECOND_CHANCE=1` a few tests that
-fail run once more (`tools/second_chance.py`), while the cluster is there.
+fail run once more (`tools/second_chance.py`), while the cluster is there. Tests that want the cluster for themselves
+mostly wait: `BESIDE="make test-doors"` is a command that runs beside them, and has to succeed as well.
 
 `--why-not` only says why there is nothing to test with, and nothing when there is something.
 """
@@ -99,7 +100,7 @@ def _run(arguments: Sequence[str]) -> int:
     without_pods = not os.environ.get("KUBECONFIG") and bool(os.environ.get("KUBEBUILDER_ASSETS"))
     if without_pods:
         print("no nodes behind KUBEBUILDER_ASSETS: tests that need pods are left out", flush=True)
-        return _test_api_server([])
+        return max(_test_api_server([]), _run_beside())
     assets = _assets()
     with ThreadPoolExecutor(1) as beside, ExitStack() as stack:
         tests: Future[int] | None = None
@@ -115,7 +116,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _test_pods(arguments: Sequence[str], variables: Mapping[str, str], beside: Future[int] | None = None) -> int:
-    """Run the tests with pods: two at a time, since they mostly wait for the kubelet, then those that need peace.
+    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then those that need peace.
 
     Args:
         arguments: For pytest.
@@ -123,12 +124,20 @@ def _test_pods(arguments: Sequence[str], variables: Mapping[str, str], beside: F
         beside: Other tests that run, and give their exit code; those that need peace wait for them.
     """
     with timed("tests with pods beside each other"):
-        codes = [_pytest(["tests/cluster", "-m", "not alone", *WORKERS, "2", *arguments], variables)]
+        codes = [_pytest(["tests/cluster", "-m", "not alone", *WORKERS, "3", *arguments], variables)]
     others = 0 if beside is None else beside.result()
-    with timed("tests with pods alone"):
+    with ThreadPoolExecutor(1) as pool, timed("tests with pods alone, and what runs beside them"):
+        further = pool.submit(_run_beside)
         codes.append(_pytest(["tests/cluster", "-m", "alone", *arguments], variables))
+        others = max(others, further.result())
     ran = [code for code in codes if code != NO_TESTS] or [int(NO_TESTS)]  # arguments may choose tests of one sort only
     return max(*ran, others)
+
+
+def _run_beside() -> int:
+    """Run the command of `BESIDE`, if there is one, and return its exit code."""
+    command = shlex.split(os.environ.get("BESIDE", ""))
+    return subprocess.run(command, check=False).returncode if command else 0
 
 
 def _test_api_server(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:

@@ -6,6 +6,7 @@ have no declared settings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -223,12 +224,12 @@ def _check_amounts(
     """Yield the amounts of a parameter, which the setting of this name names, that are too small to be divided."""
     specs = {spec.name: spec for spec in info.settings or ()}
     given = {setting.name: setting.value for setting in settings}
-    eta, least = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _least_amount(parameter)
-    if eta is None or least is None or "s_max" in given:
+    eta, amounts = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _amounts(parameter)
+    if eta is None or not amounts or "s_max" in given:
         return
-    for i, setting in enumerate(settings):
-        amount = _number(setting.value) if setting.name in specs and specs[setting.name].amount_of == name else None
-        if amount is not None and 0 < amount < eta * least * (1 - _ROUNDING):
+    least = min(amounts)
+    for i, setting, amount in _amount_settings(info, settings, name):
+        if 0 < amount < eta * least * (1 - _ROUNDING):
             cause = (
                 f"{shown(setting.value)} is less than eta times {least:g}, the least {parameter.name} of a trial, so "
                 "there is nothing to divide"
@@ -237,15 +238,39 @@ def _check_amounts(
             yield FieldError(f"{path}[{i}].value", cause, remedy, "setting-range")
 
 
-def _least_amount(parameter: ParameterSpec) -> float | None:
-    """Return the least amount that a trial can have, at least 1 for whole numbers; None where it cannot be read."""
+def find_cut_amounts(
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec], path: str
+) -> Iterator[FieldError]:
+    """Yield the amounts that are accepted, as Katib does, but are more than the parameter lets a trial have."""
+    named = {setting.value: setting.name for setting in settings}
+    for parameter in parameters:
+        most = max(_amounts(parameter), default=math.inf)
+        for i, setting, amount in _amount_settings(info, settings, named.get(parameter.name, "")):
+            if amount > most:
+                cause = f"{shown(setting.value)} is above {most:g}, and no trial gets more {parameter.name} than that"
+                remedy = f"raise the most {parameter.name} to {setting.value}, or lower {setting.name}"
+                yield FieldError(f"{path}[{i}].value", cause, remedy, "setting-range")
+
+
+def _amount_settings(
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], name: str
+) -> Iterator[tuple[int, AlgorithmSetting, float]]:
+    """Yield the settings that are an amount of the parameter which the setting of this name names."""
+    ours = {spec.name for spec in info.settings or () if name and spec.amount_of == name}
+    for i, setting in enumerate(settings):
+        if setting.name in ours and (amount := _number(setting.value)) is not None:
+            yield i, setting, amount
+
+
+def _amounts(parameter: ParameterSpec) -> list[float]:
+    """Return the amounts of a list, or the least and the most, at least 1 for whole numbers; empty: it has none."""
     space = parameter.feasible_space
-    numbers = [_number(text) for text in space.list or (space.min,)]
+    numbers = [_number(text) for text in space.list or (space.min, space.max)]
     if None in numbers:
-        return None
-    amounts = [number for number in numbers if number is not None and number > 0]
-    least = min(amounts, default=1.0)
-    return max(least, 1.0) if parameter.parameter_type == ParameterType.INT else least
+        return []
+    amounts = [number for number in numbers if number is not None and (number > 0 or not space.list)]
+    whole = parameter.parameter_type == ParameterType.INT
+    return [max(amount, 1.0) if whole or amount <= 0 else amount for amount in amounts]
 
 
 def _number(text: str) -> float | None:

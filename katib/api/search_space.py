@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from katib.api.conditional_parameters import check_conditions
 from katib.api.metrics import is_usable
-from katib.api.types import Distribution, Experiment, ExperimentSpec, FeasibleSpace, ParameterSpec, ParameterType
+from katib.api.types import Distribution, ExperimentSpec, FeasibleSpace, ParameterSpec, ParameterType
 from katib.api.wording import did_you_mean, one_of, shown
 from katib.errors import FieldError
 
@@ -42,20 +42,14 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
             yield FieldError(f"{path}[{j}].when", cause, "remove it, or use two operations", "condition-of-operation")
 
 
-def find_warnings(experiment: Experiment) -> list[FieldError]:
-    """Return what is accepted but hardly meant: a discrete parameter with values that are no numbers."""
-    return [
-        FieldError(
-            f"spec.parameters[{i}].feasibleSpace.list[{j}]",
-            f"{shown(value)} is not a number, some algorithms refuse it",
-            "use parameterType categorical",
-            "discrete-not-numeric",
-        )
-        for i, parameter in enumerate(experiment.spec.parameters)
-        if parameter.parameter_type == ParameterType.DISCRETE
-        for j, value in enumerate(parameter.feasible_space.list)
-        if not is_usable(value)
-    ]
+def find_odd_values(parameters: Sequence[ParameterSpec]) -> Iterator[FieldError]:
+    """Yield what is accepted but hardly meant: values of a discrete parameter that are no numbers."""
+    for i, parameter in enumerate(parameters):
+        for j, value in enumerate(parameter.feasible_space.list):
+            if parameter.parameter_type == ParameterType.DISCRETE and not is_usable(value):
+                path = f"spec.parameters[{i}].feasibleSpace.list[{j}]"
+                cause = f"{shown(value)} is not a number, some algorithms refuse it"
+                yield FieldError(path, cause, "use parameterType categorical", "discrete-not-numeric")
 
 
 def check_parameters(parameters: Sequence[ParameterSpec], path: str) -> Iterator[FieldError]:

@@ -18,7 +18,7 @@ from katib.kube_api.resources import RESOURCES, Resource
 from katib.kube_api.statuses import render
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
 from katib.rest.kept_certificate import kept_certificate
-from katib.rest.listening import ServerThread, listen
+from katib.rest.listening import ServerThread, listen, tls_of_files
 from katib.rest.server import is_loopback
 from katib.rest.sessions import Sessions
 from katib.rest.streams import Closing
@@ -72,9 +72,8 @@ class KubernetesServer:
             allowed_hosts=LOOPBACK_HOSTS | {host} if is_loopback(host) else None,
             render=render,
         )
-        self._thread = ServerThread(
-            app, [listening], "katib-kubernetes", certificate=(certificate.chain, certificate.key)
-        )
+        tls = tls_of_files(certificate.chain, certificate.key)
+        self._thread = ServerThread(app, [listening], "katib-kubernetes", tls=tls)
         self.kubeconfig = write_kubeconfig(directory, self.url, certificate.authority, token)
 
     def close(self) -> None:

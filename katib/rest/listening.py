@@ -23,9 +23,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 """An application of ASGI."""
 
-_DRAIN_SECONDS = 5
-_IDLE_SECONDS = 75
-"""Longer than the usual clients keep a connection that they do not use, so that they close it."""
+Tls = Callable[[], ssl.SSLContext | None]
+"""Returns what to shake hands with now; None turns the connection away."""
+
+DRAIN_SECONDS = 5
+"""How long requests that are under way may take to finish when a server is closed."""
+
+_IDLE_SECONDS = 120
+"""Longer than clients keep a connection that they do not use, so that they close it: those in Go keep it for 90 s."""
 
 
 class ServerThread:
@@ -36,7 +41,7 @@ class ServerThread:
         sockets: They listen already, and are closed with the server.
         name: Of the thread.
         at_once: Whether to begin now; else with the first connection, as where most likely there is none.
-        certificate: Files with the certificate to show and its key, read again when they change; None: no TLS.
+        tls: What to shake hands with, asked at each handshake; None: no TLS.
     """
 
     def __init__(
@@ -46,10 +51,10 @@ class ServerThread:
         name: str,
         *,
         at_once: bool = True,
-        certificate: tuple[Path, Path] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._app = app
-        self._certificate = certificate
+        self._tls = tls
         self._sockets = list(sockets)
         self._lock = threading.Lock()
         self._server: uvicorn.Server | None = None
@@ -82,20 +87,18 @@ class ServerThread:
 
         config = uvicorn.Config(
             self._app,
+            log_config=None,
             log_level="warning",
             access_log=False,
             interface="asgi3",
             lifespan="off",
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
             timeout_keep_alive=_IDLE_SECONDS,
-            ssl_certfile=self._certificate and self._certificate[0],
-            ssl_keyfile=self._certificate and self._certificate[1],
         )
         config.load()
-        if config.ssl is not None and self._certificate is not None:
-            _follow(config.ssl, *self._certificate)
+        config.ssl = self._tls and _asking(self._tls)
         with self._lock:
             if self._closed:
                 return
@@ -103,39 +106,65 @@ class ServerThread:
         self._server.run(sockets=self._sockets)
 
 
-def _follow(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Read a certificate and its key again, before the next handshake but one, when they have changed."""
+def _asking(tls: Tls) -> ssl.SSLContext:
+    """Return a context that asks at each handshake, also of clients that name no server, which one to go on with."""
 
-    def changes() -> list[int]:
-        return [path.stat().st_mtime_ns for path in (certificate, key)]
+    def choose(connection: ssl.SSLObject, *_: object) -> int | None:
+        context = tls()
+        if context is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = context
+        return None
 
-    shown = changes()
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    asking.sni_callback = choose
+    return asking
 
-    def look(*_: object) -> None:
-        nonlocal shown
+
+def tls_of_files(certificate: Path, key: Path) -> Tls:
+    """Return TLS that shows a certificate in files, read again when they change."""
+    shown: ssl.SSLContext | None = None
+    read: list[int] = []
+
+    def current() -> ssl.SSLContext | None:
+        nonlocal shown, read
         with suppress(OSError):  # files that are being replaced: the old ones are shown once more
-            if (found := changes()) != shown:
+            if (found := [path.stat().st_mtime_ns for path in (certificate, key)]) != read:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(certificate, key)
-                shown = found
+                shown, read = context, found
+        return shown
 
-    context.sni_callback = look
+    return current
+
+
+def open_socket(host: str | None, port: int) -> socket.socket:
+    """Return a socket that listens; without a host at all addresses of both families.
+
+    Raises:
+        OSError: The port is in use or not ours to take, or the host is unknown.
+    """
+    both = host is None and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_UNSPEC
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    listening = socket.create_server(address[:2], family=family, backlog=512, dualstack_ipv6=both)
+    # Without it a body waits until its header is acknowledged, which the other side delays by 40 ms. Connections
+    # inherit it; asyncio sets it only on sockets that name their protocol.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Return a socket that listens, as `open_socket` does, for a command with the options `--host` and `--port`.
 
     Raises:
         InvalidError: The port is in use or not ours to take, or the host is unknown.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.create_server(address[:2], family=family, backlog=512)
+        return open_socket(host, port)
     except OSError as error:
         raise InvalidError([_listen_error(host, port, error)]) from error
-    # Without it a body waits until its header is acknowledged, which the other side delays by 40 ms. Connections
-    # inherit it; asyncio sets it only on sockets that name their protocol.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
 
 
 def _listen_error(host: str, port: int, error: OSError) -> FieldError:

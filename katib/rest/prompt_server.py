@@ -14,7 +14,7 @@ _CUT_SECONDS = 0.05
 
 
 class PromptServer(uvicorn.Server):
-    """Cuts idle connections while it shuts down; requests that are under way finish."""
+    """Cuts idle connections while it shuts down; requests that are under way finish, or are cut when time is up."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, let requests finish, and close all connections."""
@@ -23,6 +23,8 @@ class PromptServer(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             cutting.cancel()
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
 
     async def _cut_idle(self) -> None:
         while True:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from katib.errors import KatibError, code_of, invalid, one_line
-from katib.rest.listening import Message, Receive, Send, ServerThread, listen
+from katib.rest.blocking import body_of, respond
+from katib.rest.listening import Message, Receive, Send, ServerThread, listen, tls_of_files
 from katib.rpc.trainer_status import StatusReceiver, path_of
 
 _MOST_BYTES = 1 << 18
@@ -38,7 +39,8 @@ class StatusServer:
         self._receiver = receiver
         listening = listen(host, port)
         self._base = f"{'https' if certificate else 'http'}://{host}:{listening.getsockname()[1]}"
-        self._thread = ServerThread(self._answer, [listening], "trainer-status", at_once=False, certificate=certificate)
+        tls = certificate and tls_of_files(*certificate)
+        self._thread = ServerThread(self._answer, [listening], "trainer-status", at_once=False, tls=tls)
 
     def url_of(self, trial_name: str, metrics: Collection[str]) -> str:
         """Return where a trial posts its status, of which these metrics are stored."""
@@ -53,7 +55,9 @@ class StatusServer:
             return
         status, content = 200, b"{}"
         try:
-            body = await _body(receive)
+            body = await body_of(receive, _MOST_BYTES)
+            if body is None:
+                raise invalid("body", "it is too large", f"post at most {_MOST_BYTES} bytes", "trainer-status")
             if scope["method"] != "POST":
                 raise invalid("method", f"{scope['method']} is not for this route", "use POST", "trainer-status")
             token = _token_in(dict(scope["headers"]))
@@ -61,28 +65,7 @@ class StatusServer:
             await asyncio.to_thread(self._receiver.take, path, query, token, body)
         except KatibError as error:
             status, content = code_of(error).http_status, json.dumps({"message": one_line(error)}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return the body of a request, which is read to its end in any case.
-
-    Raises:
-        InvalidError: It is too large.
-    """
-    body, size, more = bytearray(), 0, True
-    while more:
-        message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        if size <= _MOST_BYTES:
-            body += part
-        more = message.get("more_body", False)
-    if size > _MOST_BYTES:
-        raise invalid("body", "it is too large", f"post at most {_MOST_BYTES} bytes", "trainer-status")
-    return bytes(body)
+        await respond(send, status, "application/json", content)
 
 
 def _token_in(headers: Mapping[bytes, Any]) -> str | None:

@@ -246,7 +246,7 @@ class Gate:
             raise in_words_of_job(error) from error
 
     def _admit(self, submission: Submission) -> Admitted:
-        notices = [*submission.notices, *map(str, find_warnings(submission.experiment))]
+        notices = [*submission.notices, *map(str, find_warnings(submission.experiment.spec, self.catalog))]
 
         def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
             errors, notes = self._check_template(submission, template, parameters)

@@ -124,6 +124,7 @@ def together() -> str:
     return head + at + TOGETHER
 
 
+@pytest.mark.networks
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("runtime", WITH_NETWORKS, indirect=True)
 def test_containers_and_networks_are_gone_seconds_after_the_engine_was_killed(
@@ -144,7 +145,7 @@ def test_containers_and_networks_are_gone_seconds_after_the_engine_was_killed(
     eventually(lambda: not runtime.networks(_mine(tmp_path)), "no network is left", seconds=20)
 
 
-@pytest.mark.parametrize("job", ["one container", "several with a network"])
+@pytest.mark.parametrize("job", ["one container", pytest.param("several with a network", marks=pytest.mark.networks)])
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["engine", "engine and guard"])
 def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the_trials(

@@ -66,7 +66,14 @@ def runtime() -> Installed:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", [name for name in ALL if name not in {*REFUSED, *NO_STAND_IN, WITHOUT_IMAGES}])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.networks if name.startswith("kubeflow-") else ())
+        for name in ALL
+        if name not in {*REFUSED, *NO_STAND_IN, WITHOUT_IMAGES}
+    ],
+)
 def test_an_example_runs(tmp_path: Path, runtime: Installed, name: str) -> None:
     text = (EXAMPLES / f"{name}.yaml").read_text()
     text = podman.with_stand_in(text).replace('memory: "1Gi"', 'memory: "64Mi"')

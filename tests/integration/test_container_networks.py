@@ -23,7 +23,7 @@ from tests.support.local_jobs import Home
 from tests.support.runtimes import WITH_NETWORKS, Installed, installed
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.networks, pytest.mark.slow]
 
 MEET = """
 import os, re, socket, sys, threading, time

@@ -371,6 +371,7 @@ def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, run
         assert "cannot be made; see what" in condition["message"]
 
 
+@pytest.mark.networks
 @pytest.mark.parametrize("pushes", [False, True], ids=["names", "addresses of this machine"])
 def test_the_pods_of_a_job_reach_each_other(tmp_path: Path, runtime: Installed, pushes: bool) -> None:
     """By their names on a network of their own; where a pod has to reach the engine, on the network of this machine."""

@@ -15,6 +15,7 @@ from katib.api.types import Experiment
 from katib.api.validation import admit_update, find_warnings
 from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError
+from katib.local import open_catalog
 from tests.support.experiments import a_choice, an_experiment, an_int, load_experiment
 from tests.support.gate import admit_submission, admitted
 
@@ -101,7 +102,8 @@ def test_a_damaged_experiment_is_admitted_or_refused(raw: dict[str, Any]) -> Non
     if experiment is not None:
         assert with_defaults(experiment) == experiment
         assert Experiment.decode(experiment.encode()) == experiment
-        assert {warning.origin for warning in find_warnings(experiment)} <= {"discrete-not-numeric"}
+        warnings = find_warnings(experiment.spec, open_catalog())
+        assert {warning.origin for warning in warnings} <= {"discrete-not-numeric", "setting-range"}
 
 
 @given(JSON)

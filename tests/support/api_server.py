@@ -47,11 +47,13 @@ class ApiServer:
     Attributes:
         kubeconfig: Of a user who may do everything.
         owned: Whether it may be stopped and compacted: it was started here.
+        processes: What was started here, by the names of the programs.
     """
 
     def __init__(self, kubeconfig: Path, *, owned: bool, folder: Path) -> None:
         self.kubeconfig = kubeconfig
         self.owned = owned
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = folder
         self._connection: Connection | None = None
 
@@ -203,7 +205,6 @@ class LocalApiServer(ApiServer):
         super().__init__(folder / "admin.kubeconfig", owned=True, folder=folder)
         self._assets = assets
         self._etcd_port, self._peer_port, self._port = (free_port() for _ in range(3))
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._version = _version(assets)
         self._is_behind = False
         self._write_secrets()
@@ -252,7 +253,7 @@ class LocalApiServer(ApiServer):
         eventually(lambda: _is_ready(self), "kube-apiserver", picture=end_of(self._log_of("kube-apiserver")))
         install_test_kinds(self)  # after a restart they are there, but it may be a moment until they are served
         install_our_kinds(self)
-        self._is_behind = CONTROLLER_MANAGER in self._processes
+        self._is_behind = CONTROLLER_MANAGER in self.processes
 
     def settle(self) -> None:
         """Start the controller-manager anew: one that was left alone for a while may need minutes to collect again."""
@@ -307,12 +308,12 @@ class LocalApiServer(ApiServer):
 
     def _run(self, name: str, *arguments: str) -> None:
         with self._log_of(name).open("ab") as log:
-            self._processes[name] = subprocess.Popen(
+            self.processes[name] = subprocess.Popen(
                 [self._assets / name, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def _end(self, name: str) -> None:
-        process = self._processes.pop(name, None)
+        process = self.processes.pop(name, None)
         if process is None:
             return
         process.terminate()

@@ -6,8 +6,10 @@ work with the control groups there. What works is tried, and written into a conf
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import io
+import json
 import os
 import re
 import shutil
@@ -80,13 +82,21 @@ def environment(oci_runtime: str = "") -> dict[str, str]:
     for program in filter(None, ("podman", "iptables", oci_runtime)):
         if shutil.which(program) is None:
             raise LookupError(f"{program} is not installed (apt-get install {program})")
-    make_images("podman")
     problem = ""
-    for variables in _ways(oci_runtime):
-        result = run("podman", "run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
-        if result.returncode == 0:
-            return variables
-        problem = (result.stderr.strip().splitlines() or ["no word"])[-1]
+    # Processes that run tests side by side look one after the other, and first at what another one has found.
+    found = _temporary(f"podman-{oci_runtime}.json")
+    with found.open("a+") as shared:
+        fcntl.flock(shared, fcntl.LOCK_EX)
+        make_images("podman")
+        shared.seek(0)
+        worked = shared.read()
+        for variables in sorted(_ways(oci_runtime), key=lambda way: json.dumps(way) != worked):
+            result = run("podman", "run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
+            if result.returncode == 0:
+                shared.truncate(0)
+                shared.write(json.dumps(variables))
+                return variables
+            problem = (result.stderr.strip().splitlines() or ["no word"])[-1]
     raise LookupError(f"podman cannot run a container here with {oci_runtime or 'any runtime'}: {problem}")
 
 
@@ -105,7 +115,7 @@ def _without_hybrid_groups() -> Path:
 
     crun refuses machines that have both. Only podman and what it starts see it so.
     """
-    directory = Path(tempfile.gettempdir()) / f"katib-tests-{os.getuid()}-crun"
+    directory = _temporary("crun")
     directory.mkdir(exist_ok=True)
     hidden = f'umount {_HYBRID} && exec "$0" "$@"'
     draft = directory / f"podman.{os.getpid()}"
@@ -145,11 +155,15 @@ def _settings(oci_runtime: str) -> list[str]:
 
 
 def _written(settings: str) -> Path:
-    path = Path(tempfile.gettempdir()) / f"katib-tests-{os.getuid()}-{zlib.crc32(settings.encode()):x}.conf"
+    path = _temporary(f"{zlib.crc32(settings.encode()):x}.conf")
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_text(settings)
     draft.replace(path)
     return path
+
+
+def _temporary(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"katib-tests-{os.getuid()}-{name}"
 
 
 def make_images(program: str) -> None:

@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 
 NODES = ("n1", "n2", "n3")
 CPUS, MEMORY_MIB, GPUS = 4, 4000, 2
-KILL_WAIT_SECONDS = 2
+KILL_WAIT_SECONDS = 5
 
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0

@@ -8,9 +8,8 @@ cure.
 
 from __future__ import annotations
 
-from katib.api.search_space import find_warnings
 from katib.api.validation.admission import admit, admit_update
-from katib.api.validation.experiment import TemplateCheck, validate_experiment
+from katib.api.validation.experiment import TemplateCheck, find_warnings, validate_experiment
 from katib.api.validation.update import awaits_restart, describe_changes, is_restartable, validate_update
 
 __all__ = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from katib.api.algorithms import AlgorithmCatalog
+from katib.api.algorithms import AlgorithmCatalog, find_cut_amounts
 from katib.api.checkpoints import checkpoint_directory
 from katib.api.leases import LOST_LEASES, is_asked
 from katib.api.names import LOST_LEASES_ANNOTATION
-from katib.api.search_space import check_search_space
+from katib.api.search_space import check_search_space, find_odd_values
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.api.validation.algorithm import (
     check_algorithm,
@@ -66,6 +66,17 @@ def validate_experiment(
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
         *_check_callers(experiment),
     ]
+
+
+def find_warnings(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> list[FieldError]:
+    """Return what is accepted but hardly meant."""
+    algorithm = spec.algorithm
+    info = catalog.find(algorithm.algorithm_name) if algorithm is not None else None
+    warnings = list(find_odd_values(spec.parameters))
+    if algorithm is not None and info is not None:
+        path = "spec.algorithm.algorithmSettings"
+        warnings += find_cut_amounts(info, algorithm.algorithm_settings, spec.parameters, path)
+    return warnings
 
 
 def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterator[FieldError]:

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from katib.certificates import Certificate, CertificateSource
 from katib.cluster.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
-from katib.cluster.listener import TEXT, Answer, Listener
 from katib.errors import InvalidError, KatibError, TerminalError
+from katib.rest.blocking import TEXT, Answer, answered_by
+from katib.rest.listening import ServerThread, open_socket
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.periodic import Periodic
 
@@ -64,7 +65,8 @@ class AdmissionServer:
             clock or SystemClock(),
             complaint="the certificate of the webhooks cannot be renewed",
         )
-        self._listener: Listener | None = None
+        self._thread: ServerThread | None = None
+        self._port = 0
         self._context: ssl.SSLContext | None = None
         self._served = b""
         self._seen_served = b""
@@ -72,7 +74,7 @@ class AdmissionServer:
     @property
     def port(self) -> int:
         """The port that is listened on; 0 while nothing is."""
-        return 0 if self._listener is None else self._listener.server_port
+        return self._port
 
     @property
     def is_ready(self) -> bool:
@@ -80,7 +82,7 @@ class AdmissionServer:
 
         Each certificate is tried by a connection of our own until it was seen once; after that it costs nothing.
         """
-        if self._listener is None or self._context is None:
+        if self._thread is None or self._context is None:
             return False
         served = self._served
         if self._seen_served != served and self._shows(served):
@@ -95,28 +97,24 @@ class AdmissionServer:
         """
         host, port = self._address
         try:
-            self._listener = Listener(
-                host,
-                port,
-                method="POST",
-                answer=self._answer,
-                context=lambda: self._context,
-                name="katib-admission",
-            )
+            listening = open_socket(host or None, port)
         except OSError as error:
             place = f"port {port} of {host}" if host else f"port {port}"
-            cause = f"webhooks cannot listen on {place}: {error.strerror}"
+            reason = str(error.strerror).partition(" (")[0]  # without the address in words of the library
+            cause = f"webhooks cannot listen on {place}: {reason}"
             raise TerminalError(f"{cause}; free it, or choose another one") from error
+        self._port = listening.getsockname()[1]
         self._certificates.look()
         self._certificates.start()
-        self._listener.start()
+        app = answered_by(self._answer, "POST")
+        self._thread = ServerThread(app, [listening], "katib-admission", tls=lambda: self._context)
 
     def stop(self) -> None:
         """Stop listening, let requests under way finish for a few seconds, and close all connections."""
         self._certificates.stop()
-        if self._listener is not None:
-            self._listener.close()
-        self._listener = None
+        if self._thread is not None:
+            self._thread.close()
+        self._thread, self._port = None, 0
 
     def _answer(self, path: str, body: bytes) -> Answer:
         handler = self._handlers.get(path)

@@ -8,8 +8,9 @@ from http import HTTPStatus
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from katib.cluster.listener import TEXT, Answer, Listener
 from katib.controllers.metrics import ControllerMetrics, Page
+from katib.rest.blocking import TEXT, Answer, answered_by
+from katib.rest.listening import ServerThread, open_socket
 
 
 class ClusterMetrics(ControllerMetrics):
@@ -71,6 +72,7 @@ def serve_pages(address: str, pages: Mapping[str, Page]) -> Iterator[int]:
         yield 0
         return
     host, _, port = address.rpartition(":")
-    with closing(Listener(host.strip("[]"), int(port), method="GET", answer=answer, name="pages")) as listener:
-        listener.start()
-        yield listener.server_port
+    listening = open_socket(host.strip("[]") or None, int(port))
+    taken = listening.getsockname()[1]
+    with closing(ServerThread(answered_by(answer, "GET"), [listening], "pages")):
+        yield taken

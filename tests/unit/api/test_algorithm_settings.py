@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings
+from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings, find_cut_amounts
 from katib.api.types import AlgorithmSetting, FeasibleSpace, ParameterCondition, ParameterSpec
 from suggestion_services.algorithms import ENTRIES
 
@@ -62,6 +62,42 @@ def test_a_limit_belongs_to_the_range_when_it_says_so(spec: SettingSpec, inside:
     assert origins(spec, inside) == []
     assert origins(spec, outside) == ["setting-range"]
     assert origins(spec, "nan") == ["setting-range"]
+
+
+@pytest.mark.parametrize(
+    ("most", "epochs", "expected"),
+    [
+        ("27", FeasibleSpace(min="0", max="27"), []),
+        ("nine", FeasibleSpace(min="1", max="27"), []),
+        ("81", FeasibleSpace(min="1", max=""), []),
+        (
+            "81",
+            FeasibleSpace(min="1", max="27"),
+            [
+                (
+                    'settings[0].value: "81" is above 27, and no trial gets more epochs than that; '
+                    "raise the most epochs to 81, or lower most"
+                )
+            ],
+        ),
+        (
+            "10",
+            FeasibleSpace(list=("3", "9")),
+            [
+                (
+                    'settings[0].value: "10" is above 9, and no trial gets more epochs than that; '
+                    "raise the most epochs to 10, or lower most"
+                )
+            ],
+        ),
+    ],
+    ids=["the most", "no number", "no bound", "above", "above all of a list"],
+)
+def test_an_amount_above_what_trials_get_is_a_warning(most: str, epochs: FeasibleSpace, expected: list[str]) -> None:
+    settings = [AlgorithmSetting(name="most", value=most), AlgorithmSetting(name="resource", value="epochs")]
+    parameters = [ParameterSpec(name="lr"), ParameterSpec(name="epochs", parameter_type="int", feasible_space=epochs)]
+
+    assert list(map(str, find_cut_amounts(HALVING, settings, parameters, "settings"))) == expected
 
 
 HALVING = AlgorithmInfo(

@@ -80,6 +80,8 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
     }
     with serve_pages("127.0.0.1:0", pages) as port:
         answers = {path: read(port, path) for path in [*pages, "/nothing"]}
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", data=b"")
 
     assert answers["/healthz"] == (200, "{}")
     assert answers["/readyz"][0] == 503

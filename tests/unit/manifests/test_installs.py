@@ -15,7 +15,7 @@ import yaml
 
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.listener import DRAIN_SECONDS
+from katib.rest.listening import DRAIN_SECONDS
 from katib.rest.visits import UI_PREFIX
 from suggestion_services.algorithms import ENTRIES
 

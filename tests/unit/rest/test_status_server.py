@@ -20,7 +20,6 @@ from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Tokens, trial_token
 from katib.rpc.trainer_status import StatusReceiver
 from tests.support.observations import MemoryObservationLog
-from tests.support.waiting import eventually
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 TOKENS = Tokens([b"k" * 32])
@@ -130,7 +129,7 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
     try:
         assert is_trusted(first)
         second = renew()
-        eventually(lambda: is_trusted(second))
+        assert is_trusted(second)
         assert not is_trusted(first)
     finally:
         server.close()

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from katib.certificates import Certificate, Issued, issue
-from katib.cluster import listener
 from katib.cluster.admission import server as server_module
 from katib.cluster.admission.certificate_sources import CertificateFiles
 from katib.cluster.admission.reviews import ALLOWED, Review, Verdict
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
+from katib.rest.blocking import MAX_BODY_BYTES
+from katib.rest.prompt_server import PromptServer
 from katib.runtime.testing import VirtualClock
 from tests.support.waiting import eventually
 
@@ -57,7 +58,7 @@ class World:
         self.source = Source(first.certificate)
         self.clock = VirtualClock()
         self.hold = threading.Event()
-        self.entered = threading.Event()
+        self.entered = threading.Semaphore(0)
         self.server = AdmissionServer(
             {"/allow": lambda _review: ALLOWED, "/refuse": refuse, "/break": fail, "/hold": self._held},
             self.source,
@@ -67,7 +68,7 @@ class World:
         )
 
     def _held(self, _review: Review) -> Verdict:
-        self.entered.set()
+        self.entered.release()
         assert self.hold.wait(TIMEOUT)
         return ALLOWED
 
@@ -140,8 +141,8 @@ def test_a_handler_that_breaks_refuses_and_is_logged_once_with_its_traceback(
     [
         pytest.param("/elsewhere", {}, review(), 404, id="unknown path"),
         pytest.param("/allow", {}, b"no review", 400, id="no review"),
-        pytest.param("/allow", {"Content-Length": str(listener.MAX_BODY_BYTES + 1)}, b"", 413, id="too large"),
-        pytest.param("/allow", {"Content-Length": "many"}, b"", 411, id="no length"),
+        pytest.param("/allow", {"Content-Length": str(MAX_BODY_BYTES + 1)}, b"", 413, id="too large"),
+        pytest.param("/allow", {"Content-Length": "many"}, b"", 400, id="no length"),
     ],
 )
 def test_a_bad_request_gets_its_status_and_the_next_caller_an_answer(
@@ -173,6 +174,16 @@ def test_callers_who_stall_or_speak_no_tls_hold_up_no_other(world: World) -> Non
     assert world.ask("/allow")["allowed"]
     for connection in [*silent, plain]:
         connection.close()
+
+
+def test_reviews_that_wait_hold_up_no_other(world: World) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        waiting = [pool.submit(world.ask, "/hold") for _ in range(20)]
+        try:
+            assert all(world.entered.acquire(timeout=TIMEOUT) for _ in waiting)
+            assert world.ask("/allow")["allowed"]
+        finally:
+            world.hold.set()
 
 
 def test_a_hundred_callers_at_once_are_answered(world: World) -> None:
@@ -245,11 +256,10 @@ def test_without_a_certificate_the_server_is_not_ready_until_one_comes() -> None
 
 
 def test_a_server_is_ready_only_while_it_shows_the_certificate_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here nobody accepts connections at first: the listener's thread has died, say."""
+    """Here nobody accepts connections at first: the server's thread has died, say."""
     world = World()
     monkeypatch.setattr(server_module, "SELF_CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(listener.Listener, "serve_forever", lambda *_args, **_kwargs: world.hold.wait(TIMEOUT))
-    monkeypatch.setattr(listener.Listener, "shutdown", lambda _self: world.hold.set())
+    monkeypatch.setattr(PromptServer, "run", lambda *_args, **_kwargs: world.hold.wait(TIMEOUT))
     with world.server:
         assert not world.server.is_ready
         world.hold.set()
@@ -270,7 +280,7 @@ def test_a_server_is_ready_with_each_new_certificate(world: World) -> None:
 def test_a_port_in_use_is_named(world: World) -> None:
     second = AdmissionServer({}, world.source, host="127.0.0.1", port=world.server.port)
 
-    with pytest.raises(TerminalError, match=f"port {world.server.port} of 127.0.0.1"):
+    with pytest.raises(TerminalError, match=f"port {world.server.port} of 127.0.0.1: Address already in use; free it"):
         second.start()
     second.stop()
 
@@ -295,7 +305,7 @@ def test_stopping_lets_the_request_under_way_finish_and_closes_idle_connections(
     world.ask("/allow", idle)
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(world.ask, "/hold")
-        assert world.entered.wait(TIMEOUT)
+        assert world.entered.acquire(timeout=TIMEOUT)
         port = world.server.port
         stopped = pool.submit(world.server.stop)
         eventually(lambda: not is_open(port))
