@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from katib.api.metrics import ZERO_TIME, MetricLog, is_usable, parse_value
-from katib.api.types import EarlyStoppingRule, MetricsCollectorSpec, ObjectiveSpec
+from katib.api.types import EarlyStoppingRule, ObjectiveSpec, TrialSpec
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.explanation import quote
 from metrics_collector.parsers import Parser, parser_for
@@ -141,32 +141,18 @@ class Collector:
         return f" ({', '.join(found)})" if found else ""
 
 
-def output_parser(
-    objective: ObjectiveSpec, spec: MetricsCollectorSpec, rules: Sequence[EarlyStoppingRule] = ()
-) -> Parser:
+def output_parser(spec: TrialSpec, objective: ObjectiveSpec) -> Parser:
     """Return the parser that a trial's StdOut or File collector asks for.
 
     Raises:
         InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
     """
-    origin = spec.source
+    origin = spec.metrics_collector.source
     file_format = origin.file_system_path.format if origin and origin.file_system_path else ""
     filters = origin.filter.metrics_format if origin and origin.filter else ()
-    return parser_for(file_format, wanted_names(objective.metric_names, rules), filters)
+    return parser_for(file_format, wanted_names(objective.metric_names, spec.early_stopping_rules), filters)
 
 
 def wanted_names(metrics: Sequence[str], rules: Sequence[EarlyStoppingRule]) -> list[str]:
     """Return the names to look for: the metrics, the objective first, and what only rules look at."""
     return list(dict.fromkeys([*metrics, *[rule.name for rule in rules]] if rules else metrics))
-
-
-def collector_for(
-    objective: ObjectiveSpec,
-    evidence: Evidence,
-    rules: Sequence[EarlyStoppingRule] = (),
-    clock: Callable[[], datetime] | None = None,
-) -> Collector:
-    """Return the collector of a trial."""
-    return Collector(
-        objective.objective_metric_name, objective.metric_names[1:], evidence, rules, objective.type, clock
-    )

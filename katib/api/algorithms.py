@@ -17,6 +17,7 @@ from katib.api.checkpoints import is_shared_directory, is_url
 from katib.api.types import (
     CAMEL_CASE,
     AlgorithmSetting,
+    EarlyStoppingRule,
     ExperimentSpec,
     ParameterSpec,
     ParameterType,
@@ -398,6 +399,7 @@ class SuggestionsReply:
         exhausted: Whether the search has no more.
         waits: Whether there are more once a running trial has ended.
         explanation: What the service chose, and why: one sentence, empty where it has nothing to say.
+        rules: What stops the trials of these assignments early, as the early stopping service says.
     """
 
     assignments: tuple[TrialAssignment, ...]
@@ -405,6 +407,7 @@ class SuggestionsReply:
     exhausted: bool = False
     waits: bool = False
     explanation: str = ""
+    rules: tuple[EarlyStoppingRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from katib.api.conditions import has_ended
 from katib.api.learned_experiments import learned_experiments
@@ -27,8 +26,9 @@ from katib.api.types import Experiment, ResumePolicy
 from katib.api.validation import awaits_restart
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import NotFoundError, UnavailableError
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, Watch
 from katib.runtime.search import Order, Query
+from katib.stores.history import StoreWatch
 from katib.stores.sql import SqlStore
 
 SHOW_SECONDS = 120.0
@@ -50,7 +50,7 @@ class EndedExperiments:
         self._store = store
         self._lock = threading.Lock()
         self._hidden: dict[Key, Experiment] = {}
-        self._watches: dict[Kind, list[_Watch]] = {kind: [] for kind in _KINDS}
+        self._watches: dict[Kind, list[StoreWatch]] = {kind: [] for kind in _KINDS}
         self._is_cached: Callable[[Kind, Key], bool] = lambda _kind, _key: True
 
     def hide(self) -> None:
@@ -123,15 +123,13 @@ class EndedExperiments:
         if not revision:
             yield ObjectList((), self._store.list(TRIAL, "-").resource_version)
 
-    def watched(self, kind: Kind, watch: Watch) -> Watch:
-        """Return a watch that also delivers what is shown later."""
-        made = _Watch(watch)
-        self._watches[kind].append(made)
-        return made
+    def follow(self, watch: StoreWatch) -> None:
+        """Have a watch of the caches deliver what is shown later, too."""
+        self._watches[watch.kind].append(watch)
 
     def _offer(self, kind: Kind, objects: tuple[Object, ...]) -> None:
         for watch in self._watches[kind]:
-            watch.offer(objects)
+            watch.show(objects)
         pause = threading.Event()
         waited = 0.0
         for obj in reversed(objects):  # they come in order, so the last one is waited for and the others are there
@@ -161,52 +159,6 @@ class EndedExperiments:
 def _sources(experiment: Experiment) -> tuple[Key, ...]:
     """Return the experiments that one learns from."""
     return tuple(Key(experiment.namespace, name) for name in learned_experiments(experiment))
-
-
-class _Watch:
-    """A watch of the store with objects put in between."""
-
-    def __init__(self, inner: Watch) -> None:
-        self._inner = inner
-        self._offered: list[Object] = []
-        self._lock = threading.Lock()
-        self._on_change: Callable[[], None] = lambda: None
-
-    def offer(self, objects: tuple[Object, ...]) -> None:
-        with self._lock:
-            self._offered = [*reversed(objects), *self._offered]
-        self._on_change()
-
-    def tell(self, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
-        assert isinstance(self._inner, TellingWatch)
-        self._inner.tell(on_change)
-
-    def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
-        with self._lock:
-            if self._offered:
-                return WatchEvent(EventType.ADDED, self._offered.pop())
-        return self._inner.next(timeout_seconds)
-
-    def take(self) -> Iterable[WatchEvent]:
-        assert isinstance(self._inner, TellingWatch)
-        if not self._offered:
-            return self._inner.take()
-        with self._lock:
-            offered, self._offered = self._offered, []
-        return [*(WatchEvent(EventType.ADDED, obj) for obj in reversed(offered)), *self._inner.take()]
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        self._inner.__enter__()
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
-    ) -> None:
-        self._inner.__exit__(exc_type, exc, tb)
 
 
 class _Delegating:
@@ -260,7 +212,9 @@ class _Seen(_Delegating):
 
     def watch(self, kind: Kind, since: str) -> Watch:
         watch = self._store.watch(kind, since)
-        return self._ended.watched(kind, watch) if kind in _KINDS else watch
+        if kind in _KINDS:
+            self._ended.follow(watch)
+        return watch
 
 
 class _Written(_Delegating):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -469,19 +469,20 @@ class Engine:
         self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
-        """Have the early stopping of experiments look at new readings at once."""
-        self._look_at_readings({experiment_of(trial) for trial in self._monitors.followed(trial_names)})
+        for trial in self._monitors.followed(trial_names):
+            self._look_at_readings(trial)
 
     def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
         self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
 
-    def _look_at_readings(self, experiments: Iterable[Key]) -> None:
-        for key in experiments:
-            experiment = self._caches.experiments.get(key)
-            if experiment is not None and experiment.spec.early_stopping is not None:
-                with self._counting:  # threads of the reporter and of servers
-                    self._caches.stored_readings[key] += 1
-                self._queues.early_stopping.add(key)
+    def _look_at_readings(self, trial: Trial) -> None:
+        """Have the early stopping of a trial's experiment look at new readings at once."""
+        key = experiment_of(trial)
+        experiment = self._caches.experiments.get(key)
+        if experiment is not None and experiment.spec.early_stopping is not None:
+            with self._counting:  # threads of the reporter and of servers
+                self._caches.stored_readings[key] += 1
+            self._queues.early_stopping.add(key)
 
     def _undisturbed(self, experiment: Key, work: Callable[[], T]) -> T:
         """Call a function that writes an experiment, while no controller does; return what it returns."""
@@ -492,9 +493,7 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(
-            self._observations, lambda trial: self._look_at_readings({experiment_of(trial)}), self._ended_by_caller
-        )
+        callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller)
         records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
         facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(

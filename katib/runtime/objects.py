@@ -44,12 +44,6 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-def place_of(obj: Object) -> tuple[Kind, Key]:
-    """Return the kind and the key of a whole object."""
-    metadata = obj["metadata"]
-    return Kind(obj["apiVersion"], obj["kind"]), Key(metadata.get("namespace", ""), metadata.get("name", ""))
-
-
 @dataclass(frozen=True, slots=True)
 class ObjectList:
     """What a list call saw, or one page of it.

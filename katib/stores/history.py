@@ -9,12 +9,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Self
 
 from katib.errors import ExpiredError
-from katib.runtime.objects import Kind, WatchEvent
+from katib.runtime.objects import EventType, Kind, Object, WatchEvent
 
 KEPT_CHANGES = 1_000
 """An informer watches from the list it made a moment ago. More would only hold memory: a change holds its object."""
@@ -97,6 +97,7 @@ class StoreWatch:
         self._queue: queue.SimpleQueue[WatchEvent | None] = (
             queue.SimpleQueue()
         )  # None wakes the reader of a closed watch
+        self._shown: deque[WatchEvent] = deque()
         self._overrun = False
         self._closed = False
         self._on_change: Callable[[], None] | None = None
@@ -117,10 +118,18 @@ class StoreWatch:
         if self._on_change is not None:
             self._on_change()
 
+    def show(self, objects: Iterable[Object]) -> None:
+        """Deliver objects that were kept from the reader so far, before all changes that it has not read."""
+        self._shown.extend(WatchEvent(EventType.ADDED, obj) for obj in objects)
+        if self._on_change is not None:
+            self._on_change()
+
     def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
         """Return the next change."""
         if self._closed:
             return None
+        if self._shown:
+            return self._shown.popleft()
         if self._overrun and self._queue.empty():
             raise self._behind()
         try:
@@ -133,6 +142,8 @@ class StoreWatch:
         if self._closed:
             return []
         taken: list[WatchEvent] = []
+        while self._shown:
+            taken.append(self._shown.popleft())
         with suppress(queue.Empty):
             while (event := self._queue.get_nowait()) is not None:
                 taken.append(event)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, place_of
+from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
@@ -48,7 +48,7 @@ class MemoryRows:
 
     def insert(self, obj: Object) -> None:
         """Add to all dictionaries."""
-        (kind, key), uid = place_of(obj), obj["metadata"]["uid"]
+        kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
         self._objects.setdefault(kind, {})[key] = obj
         self._uids[uid] = (kind, key)
         self._ages.setdefault(uid, f"{self.revision:016}")
@@ -63,7 +63,7 @@ class MemoryRows:
     def remove(self, obj: Object) -> None:
         """Take out of all dictionaries."""
         self._disown(obj)
-        kind, key = place_of(obj)
+        kind, key = Kind.of(obj), Key.of(obj)
         del self._objects[kind][key]
         del self._uids[obj["metadata"]["uid"]], self._ages[obj["metadata"]["uid"]]
 

@@ -208,11 +208,6 @@ def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
     return {**stored, "metadata": marked}
 
 
-def at_revision(obj: Object, revision: int) -> Json:
-    """Return an object with the revision of the write that made it so."""
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
-
-
 def generated_name(obj: Object) -> str:
     """Return a name made of the object's `generateName` and a random suffix.
 

@@ -25,9 +25,9 @@ from msgspec import Struct
 from katib.api.json_values import same_json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.runtime.clock import Clock
-from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent, place_of
+from katib.runtime.objects import EventType, Key, Kind, Object, WatchEvent
 from katib.stores import semantics
-from katib.stores.history import History
+from katib.stores.history import History, StoreWatch
 from katib.stores.semantics import Json
 
 _NAME_TRIES = 8
@@ -101,9 +101,8 @@ class Transaction(Struct, frozen=True):
 
     def replace(self, old: Object, new: Object) -> Object:
         """Put an object in place of its earlier state; return it with its revision."""
-        new = semantics.at_revision(new, self.rows.next_revision())
+        new = self.changed(EventType.MODIFIED, new)
         self.rows.replace(old, new)
-        self.events.append(WatchEvent(EventType.MODIFIED, new))
         return new
 
     def delete(self, obj: Object) -> None:
@@ -116,7 +115,8 @@ class Transaction(Struct, frozen=True):
     def remove(self, stored: Object, last: Object | None = None) -> Object:
         """Remove an object, then the objects that had no other owner, and so on; return its last state."""
         rows = self.rows
-        final = self._discard(stored, last or stored)
+        final = self.changed(EventType.DELETED, last or stored)
+        rows.remove(stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
         handled: set[str] = set()  # an orphan of two owners that go together is met twice
         while orphans:
@@ -128,15 +128,17 @@ class Transaction(Struct, frozen=True):
             if semantics.has_finalizers(orphan):
                 self.delete(orphan)
             else:
-                self._discard(orphan, orphan)
+                self.changed(EventType.DELETED, orphan)
+                rows.remove(orphan)
                 orphans.extend(rows.owned_by(uid))
         return final
 
-    def _discard(self, stored: Object, last: Object) -> Object:
-        final = semantics.at_revision(last, self.rows.next_revision())
-        self.rows.remove(stored)
-        self.events.append(WatchEvent(EventType.DELETED, final))
-        return final
+    def changed(self, change: EventType, obj: Object) -> Json:
+        """Return an object with the revision of a change of it, which is published after the commit."""
+        metadata = {**obj["metadata"], "resourceVersion": str(self.rows.next_revision())}
+        following = {**obj, "metadata": metadata}
+        self.events.append(WatchEvent(change, following))
+        return following
 
     def is_garbage(self, obj: Object) -> bool:
         """Return whether an object had owners and all of them are gone."""
@@ -177,15 +179,14 @@ class TransactedStore:
     def create(self, obj: Object, *, whole: bool = False) -> Object:
         """Store a new object; `whole` when it keeps the status that it brings."""
         given = semantics.isolated(obj)
-        kind, key = place_of(given)
+        kind, key = Kind.of(given), Key.of(given)
         with self._transaction() as transaction:
             transaction.choose_name(kind, key, given)
             uid = (semantics.given_uid(given) if kind in self._uid_kinds else "") or str(uuid.uuid4())
             has_status = kind in self._status_kinds and not whole
             new = semantics.created(given, uid, transaction.now, has_status=has_status)
-            new = semantics.at_revision(new, transaction.rows.next_revision())
+            new = transaction.changed(EventType.ADDED, new)
             transaction.rows.insert(new)
-            transaction.events.append(WatchEvent(EventType.ADDED, new))
             if transaction.is_garbage(new):
                 transaction.delete(new)
             return new
@@ -200,7 +201,7 @@ class TransactedStore:
 
     def _update(self, obj: Json, changes: Json | None = None) -> Object:
         """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
-        kind, key = place_of(obj)
+        kind, key = Kind.of(obj), Key.of(obj)
         with self._transaction() as transaction:
             old = transaction.existing(kind, key)
             wanted = obj if changes is None else semantics.patched(old, obj, changes)
@@ -217,7 +218,7 @@ class TransactedStore:
         """Change the named fields and replace the status: `katib.runtime.objects.WholeWrites`."""
         given, patch = semantics.header(obj, "status"), semantics.require_patch(changes)
         with self._transaction() as transaction:
-            old = transaction.existing(*place_of(given))
+            old = transaction.existing(Kind.of(given), Key.of(given))
             status = {"status": given["status"]} if "status" in given else {}
             changed = semantics.updated(old, semantics.patched(old, given, patch), has_status=True) or old
             new = {**{name: value for name, value in changed.items() if name != "status"}, **status}
@@ -226,7 +227,7 @@ class TransactedStore:
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
         given = semantics.header(obj, "status")
-        kind, key = place_of(given)
+        kind, key = Kind.of(given), Key.of(given)
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(given)}: this kind has no separate status; use update")
         with self._transaction() as transaction:
@@ -242,7 +243,7 @@ class TransactedStore:
                 raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
             transaction.delete(old)
 
-    def watch(self, kind: Kind, since: str) -> Watch:
+    def watch(self, kind: Kind, since: str) -> StoreWatch:
         """Stream changes."""
         return self._history.watch(kind, since)
 

@@ -34,10 +34,18 @@ from katib.local.pods.note import read_note
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import is_running
+from katib.local.trials.monitors import OutputMonitor
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
+from metrics_collector.collector import Collector
+from metrics_collector.parsers import TextParser
+from metrics_collector.reporter import Reporter
+from metrics_collector.sources import Output
+from tests.support.controllers import RecordedEvents
 from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell
+from tests.support.observations import MemoryObservationLog
+from tests.support.planning import trial
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid
 from tests.support.waiting import eventually
 
@@ -411,12 +419,27 @@ class TestMonitors:
             assert annotations[METRICS_REPORT_ANNOTATION] == '1 line, none matched "loss"'
 
     def test_a_monitor_that_fails_does_not_take_the_job_along(self, tmp_path: Path) -> None:
-        with home(tmp_path, monitors=Monitors({"breaks": True})) as h:
-            end = h.run(job(shell("echo loss=1")))
+        class Real(Monitors):
+            def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> OutputMonitor:
+                output, reporter = Output(TextParser(["loss"])), Reporter(MemoryObservationLog().report)
+                reporter.close(1)
+                return OutputMonitor(
+                    trial=trial(),
+                    source=output,
+                    collector=Collector("loss", [], output),
+                    reporter=reporter,
+                    events=RecordedEvents(),
+                    stored=None,
+                    rewind=None,
+                )
+
+        with home(tmp_path, monitors=Real()) as h:
+            end = h.run(job(shell("echo loss=1; sleep 0.2; echo loss=2")))
 
             assert end["type"] == "Complete"
-            assert h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION] == "reading the metrics failed: broken"
-            assert h.log() == "loss=1\n"
+            report = "reading the metrics failed: the reporter is closed"
+            assert h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION] == report
+            assert h.log() == "loss=1\nloss=2\n"
 
     def test_a_monitor_without_room_on_the_disk_fails_its_pod_and_nobody_else(self, tmp_path: Path) -> None:
         class Full(Monitors):

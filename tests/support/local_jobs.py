@@ -20,7 +20,7 @@ from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import Collection, Provision
 from katib.local.jobs.prepare import job_directory, trial_name
-from katib.local.pods.monitor import MonitorReport
+from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes
@@ -46,15 +46,12 @@ class RecordingMonitor:
     hold_close: bool = False
     backlogged: bool = False
     keep: bool = True
-    breaks: bool = False
     size: int = 0
     polls: int = 0
     verdict: str = ""
     done: Callable[[MonitorReport], None] | None = None
 
     def feed(self, data: bytes) -> None:
-        if self.breaks:
-            raise OSError("broken")
         self.size += len(data)
         if self.keep:
             self.data += data
@@ -86,7 +83,7 @@ class Monitors:
     discarded: list[str] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
 
-    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> RecordingMonitor | None:
+    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
         if container != PRIMARY:
             return None
         monitor = RecordingMonitor(container, directory, **self.settings)

@@ -22,10 +22,10 @@ from msgspec import structs
 from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
+from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import (
-    Answer,
     MalformedReplyError,
     Question,
     accepted,
@@ -93,13 +93,13 @@ class SeenCall:
     Attributes:
         purpose: What it is for.
         is_done: Whether it is over.
-        answer: What was answered: an Answer to a Question, nothing to a validation.
+        answer: What was answered: a reply to a Question, nothing to a validation.
         error: Why nothing was.
     """
 
     purpose: Purpose
     is_done: bool = False
-    answer: Answer | None = None
+    answer: SuggestionsReply | None = None
     error: BaseException | None = None
 
 
@@ -215,7 +215,7 @@ def _after_call(
     try:
         stored = _answered(seen, call, status, now)
         stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))
-        if call.answer is not None and call.answer.reply.waits:
+        if call.answer is not None and call.answer.waits:
             return _waiting_for_trials(seen, call, stored, moment)
         return Step(stored, forgets_call=True)
     except InvalidError as error:

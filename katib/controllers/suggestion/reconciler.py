@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
+from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
 from katib.controllers.calls import Call, PendingCalls, error_of, mapped, then
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
-from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService
+from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.earlier import EarlierTrialsReader
 from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import (
-    Answer,
     Question,
     asked_about,
     waiting_assignments,
@@ -187,11 +187,13 @@ class SuggestionReconciler:
             known = self._caches.trials_of(key_of(suggestion))
             trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
 
-        def suggestions(rules: Any = ()) -> Future[Any]:
-            reply = client.get_suggestions(
+        def suggestions() -> Future[SuggestionsReply]:
+            return client.get_suggestions(
                 experiment, trials, current_request=asked.wanted, total_request=asked.total, earlier=earlier
             )
-            return mapped(reply, lambda value: Answer(value, tuple(rules)))
+
+        def with_rules(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
+            return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
 
         def rules_first(judges: bool) -> Future[Any]:
             """Give trials no rules where the service judges them: it knows more while they run than it knows now.
@@ -201,7 +203,7 @@ class SuggestionReconciler:
             """
             if judges:
                 return suggestions()
-            return then(client.get_early_stopping_rules(experiment, trials), suggestions)
+            return then(client.get_early_stopping_rules(experiment, trials), with_rules)
 
         def ask() -> Future[Any]:
             if experiment.spec.early_stopping is None:

@@ -63,14 +63,6 @@ class Question:
         return self.base - self.initial + self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the services said to a question."""
-
-    reply: SuggestionsReply
-    rules: tuple[EarlyStoppingRule, ...] = ()
-
-
 def with_status_of(suggestion: Suggestion, status: SuggestionStatus) -> Suggestion:
     """Return a Suggestion with a status, the very same one when it has it already."""
     return suggestion if status is suggestion.status else structs.replace(suggestion, status=status)
@@ -131,18 +123,18 @@ def accepted(
     experiment: Experiment,
     suggestion: Suggestion,
     asked: Question,
-    answer: Answer,
+    reply: SuggestionsReply,
     *,
     taken: Container[str],
     now: datetime,
 ) -> SuggestionStatus:
-    """Return the status of a Suggestion that takes an answer.
+    """Return the status of a Suggestion that takes a reply.
 
     Raises:
-        MalformedReplyError: The answer has the wrong number of assignments, or one that is not a point of the search
+        MalformedReplyError: The reply has the wrong number of assignments, or one that is not a point of the search
             space, or a name that cannot be a trial's.
     """
-    reply, conditions = answer.reply, suggestion.status.conditions
+    conditions = suggestion.status.conditions
     _check_count(reply, asked)
     if reply.waits:
         conditions = states.waiting_for_trials(conditions, reply.explanation, now)
@@ -153,7 +145,7 @@ def accepted(
     names = _UsedNames({a.name for a in waiting}, taken)
     new: list[TrialAssignment] = []
     for i, suggested in enumerate(reply.assignments):
-        assignment = _assignment(experiment, suggested, asked.base + i, answer.rules, names)
+        assignment = _assignment(experiment, suggested, asked.base + i, reply.rules, names)
         names.waiting.add(assignment.name)
         new.append(assignment)
     return structs.replace(
@@ -201,7 +193,12 @@ def _assignment(
         raise MalformedReplyError(f'trial name "{name}" is taken')
     if not _DNS_LABEL.fullmatch(name):
         raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
-    return structs.replace(suggested, name=name, early_stopping_rules=rules)
+    return TrialAssignment(
+        name=name,
+        parameter_assignments=suggested.parameter_assignments,
+        early_stopping_rules=rules,
+        labels=suggested.labels,
+    )
 
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:

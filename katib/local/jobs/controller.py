@@ -588,7 +588,7 @@ class JobController:
     def _write(self, run: JobRun, decision: Plan) -> float | None:
         """Store the status if it changed and has settled; return in how many seconds to look again."""
         run.take_status(decision.status)
-        if run.status == run.stored_status:
+        if run.status == (run.job.get("status") or {}):
             run.unwritten_since = None
             return None
         now = self._clock.monotonic()

@@ -95,7 +95,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         self.job = _without_nulls(self.job)
-        self.take_status(self.stored_status)
+        self.take_status(dict(self.job.get("status") or {}))
 
     @property
     def uid(self) -> str:
@@ -107,11 +107,6 @@ class JobRun:
     def records(self) -> tuple[PodRecord, ...]:
         """What is known about the pods now."""
         return tuple(map(_RECORD, self.pods))
-
-    @property
-    def stored_status(self) -> dict[str, Any]:
-        """The status in the newest object we know."""
-        return dict(self.job.get("status") or {})
 
     @property
     def standing(self) -> Standing:

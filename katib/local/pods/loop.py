@@ -14,7 +14,10 @@ import os
 import selectors
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from katib.runtime.clock import Clock, SystemClock
 
@@ -81,6 +84,15 @@ class Loop:
         timer = Timer(call)
         heapq.heappush(self._timers, (self._clock.monotonic() + seconds, next(self._order), timer))
         return timer
+
+    def when_all(self, futures: Sequence[Future[Any]], then: Call) -> None:
+        """Make a call once all futures are done, at once when they are. From the loop's thread."""
+        waiting = [future for future in futures if not future.done()]
+        if not waiting:
+            then()
+            return
+        rest = waiting[1:]
+        waiting[0].add_done_callback(lambda _: self.call_soon(partial(self.when_all, rest, then)))
 
     def watch(self, fd: int, readable: Call) -> None:
         """Have a function called whenever a descriptor is readable, once per turn of the loop."""

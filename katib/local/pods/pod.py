@@ -19,7 +19,7 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import MonitorReport, ShieldedMonitor
+from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import PodListener
@@ -172,7 +172,7 @@ class Pod:
             plan,
             self._tools,
             LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
-            None if monitor is None else ShieldedMonitor(monitor, self.plan.name),
+            monitor,
             self,
             KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
         )
@@ -257,7 +257,7 @@ class Pod:
         if containers or self._lease is None:
             remains = [handle for container in containers for handle in container.remains]
             killed = [self._tools.processes.kill_tree(handle) for handle in remains] if remains else []
-            self._when_all(killed, partial(self._close_monitors, containers))
+            self._tools.loop.when_all(killed, partial(self._close_monitors, containers))
 
     def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
         grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
@@ -280,16 +280,7 @@ class Pod:
                 container.monitor.poll()
                 closed.append(Future())
                 container.monitor.close(closed[-1].set_result)
-        self._when_all(closed, partial(self._conclude, containers, closed))
-
-    def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
-        """Call `then` on the loop once all futures are done, at once when they are."""
-        waiting = [future for future in futures if not future.done()]
-        if not waiting:
-            then()
-            return
-        rest = waiting[1:]
-        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(partial(self._when_all, rest, then)))
+        self._tools.loop.when_all(closed, partial(self._conclude, containers, closed))
 
     def _conclude(self, containers: list[Container], reports: list[Future[MonitorReport]]) -> None:
         self._explanations = [text for report in reports if (text := report.result().explanation)]

@@ -14,7 +14,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
-from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
+from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.pods.note import note_end, note_processes
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import PodListener
@@ -310,15 +310,7 @@ class SlurmPod:
             future: Future[MonitorReport] = Future()
             closed.append(future)
             monitor.close(future.set_result)
-        self._when_all(closed, lambda: self._conclude([future.result().explanation for future in closed]))
-
-    def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
-        """Call `then` on the loop once all futures are done, at once when they are."""
-        waiting = [future for future in futures if not future.done()]
-        if not waiting:
-            then()
-            return
-        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(waiting[1:], then)))
+        self._tools.loop.when_all(closed, lambda: self._conclude([future.result().explanation for future in closed]))
 
     def _conclude(self, explanations: Sequence[str]) -> None:
         monitors = [monitor for _, monitor, _ in self._monitors]
@@ -503,8 +495,7 @@ class SlurmPod:
             name = container.command.name
             monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)
             if monitor is not None:
-                shielded = ShieldedMonitor(monitor, self.plan.name)
-                self._monitors.append((container, shielded, _Log(self.plan.directory / f"{name}.log")))
+                self._monitors.append((container, monitor, _Log(self.plan.directory / f"{name}.log")))
 
 
 class _Log:

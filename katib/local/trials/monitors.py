@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import MetricLog
@@ -26,8 +26,7 @@ from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
-from metrics_collector.collector import Collector, collector_for, output_parser, wanted_names
-from metrics_collector.parsers import Parser
+from metrics_collector.collector import Collector, output_parser, wanted_names
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
 
@@ -48,7 +47,9 @@ _STORE_SECONDS = 10.0
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
 
-S = TypeVar("S", bound=Evidence)
+S = TypeVar("S", Output, Source)
+M = TypeVar("M", bound="_TrialMonitor[Any]")
+Ts = TypeVarTuple("Ts")
 
 _log = logging.getLogger(__name__)
 
@@ -165,12 +166,10 @@ class TrialMonitors:
             return None
         self._followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
-            output = Output(self._parser(trial, trial.spec.objective))
-            return OutputMonitor(output, self._readings(trial, trial.spec.objective, output))
+            output = Output(output_parser(trial.spec, trial.spec.objective))
+            return self._monitor(OutputMonitor, output, trial, trial.spec.objective)
         source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
-        if source is None:
-            return None
-        return SourceMonitor(source, self._readings(trial, trial.spec.objective, source))
+        return None if source is None else self._monitor(SourceMonitor, source, trial, trial.spec.objective)
 
     def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
         """Return what is polled beside the output; None for what the monitor leaves to others."""
@@ -179,7 +178,7 @@ class TrialMonitors:
         if spec.kind == CollectorKind.FILE:
             directory.mkdir(parents=True, exist_ok=True)
             path = directory / Path(_path(trial)).name
-            return FileSource(FileTail(path), self._parser(trial, objective), path.name)
+            return FileSource(FileTail(path), output_parser(trial.spec, objective), path.name)
         if spec.kind == CollectorKind.TENSORFLOW_EVENT:
             # Imported late, as below: few trials need them, and every start of the engine would wait.
             from metrics_collector.sources.event_directory import EventDirectory
@@ -232,15 +231,15 @@ class TrialMonitors:
             return
         log = FileTail(pod / f"{trial.spec.primary_container_name}.log")
         is_printed = trial.spec.metrics_collector.kind == CollectorKind.STDOUT
-        source: Source | None = FileSource(log, self._parser(trial, objective)) if is_printed else None
+        source: Source | None = FileSource(log, output_parser(trial.spec, objective)) if is_printed else None
         source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
         if source is None:
             return
         self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
-        readings, stored = self._readings(trial, objective, source), threading.Event()
+        monitor, stored = self._monitor(SourceMonitor, source, trial, objective), threading.Event()
         with closing(source):
             for found in source.poll():
-                readings.report(found)
+                monitor.report(found)
         self._stored.pop(trial.name)
         self._reporter.flush(trial.name, stored.set)
         if not stored.wait(_STORE_SECONDS):
@@ -291,14 +290,18 @@ class TrialMonitors:
                 return self._trials.get(Key(metadata.get("namespace", ""), owner["name"]))
         return None
 
-    def _parser(self, trial: Trial, objective: ObjectiveSpec) -> Parser:
-        return output_parser(objective, trial.spec.metrics_collector, trial.spec.early_stopping_rules)
-
-    def _readings(self, trial: Trial, objective: ObjectiveSpec, evidence: Evidence) -> TrialReadings:
-        collector = collector_for(objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
-        reached = self._reached.pop(trial.name, None)
-        rewind = None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name))
-        return TrialReadings(trial, collector, self._reporter, self._events, self._stored.get(trial.name), rewind)
+    def _monitor(self, kind: type[M], source: Evidence, trial: Trial, objective: ObjectiveSpec) -> M:
+        name, *others = objective.metric_names
+        rules, reached = trial.spec.early_stopping_rules, self._reached.pop(trial.name, None)
+        return kind(
+            trial=trial,
+            source=source,
+            collector=Collector(name, others, source, rules, objective.type, self._clock.now),
+            reporter=self._reporter,
+            events=self._events,
+            stored=self._stored.get(trial.name),
+            rewind=None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name)),
+        )
 
 
 def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
@@ -380,24 +383,53 @@ class Rewind:
                 _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
 
 
-class TrialReadings(NamedTuple):
-    """What becomes of the readings of a trial that a monitor finds.
+def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
+    """Have a method of a monitor do nothing once one of them has raised."""
+
+    @wraps(method)
+    def shielded(monitor: M, *arguments: *Ts) -> None:
+        if not monitor.failure:
+            try:
+                method(monitor, *arguments)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
+                monitor.fail(error)
+
+    return shielded
+
+
+@dataclass(kw_only=True, slots=True)
+class _TrialMonitor(Generic[S]):
+    """Has the readings of a trial counted and stored.
 
     Attributes:
         trial: Whose readings these are.
+        source: Where they are found.
         collector: Counts them.
         reporter: Stores them.
         events: Records additional metrics that were not found.
         stored: Those that an earlier engine stored; None: there are none.
         rewind: What is done before the first ones of a run that goes on; None: it begins.
+        failure: Why nothing more is read; empty while all is well.
     """
 
     trial: Trial
+    source: S
     collector: Collector
     reporter: Reporter
     events: EventRecorder
-    stored: StoredReadings | None = None
-    rewind: Rewind | None = None
+    stored: StoredReadings | None
+    rewind: Rewind | None
+    failure: str = ""
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether storing is behind; never after a failure."""
+        return not self.failure and self.reporter.backlogged
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial is to be stopped early."""
+        return "" if self.failure else self.collector.verdict
 
     def report(self, readings: list[MetricLog]) -> None:
         """Count readings, and have those stored that are not stored yet."""
@@ -408,58 +440,44 @@ class TrialReadings(NamedTuple):
             taken = self.stored.without(readings, taken)
         self.reporter.report(self.trial.name, taken)
 
-    def end(self, problem: str, done: Callable[[MonitorReport], None]) -> None:
-        """Say what was not found, and call back when all is stored."""
-        explanation = self.collector.explanation()
-        report = MonitorReport("; ".join(filter(None, (explanation, problem))))
-        missing = "; ".join(filter(None, (self.collector.missing_metrics(), problem)))
-        if missing and not explanation:
-            self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
-        self.reporter.flush(self.trial.name, partial(done, report))
+    def close(self, done: Callable[[MonitorReport], None]) -> None:
+        """Read the rest, say what was not found, and call back when all is stored, or at once when that fails."""
+        try:
+            problem = self._read_end()
+            explanation = self.collector.explanation()
+            missing = "; ".join(filter(None, (self.collector.missing_metrics(), problem)))
+            if missing and not explanation:
+                self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
+            text = self.failure or "; ".join(filter(None, (explanation, problem)))
+            self.reporter.flush(self.trial.name, partial(done, MonitorReport(text)))
+        except Exception as error:  # noqa: BLE001 - a thread of a source may call it, which has no other handler
+            self.fail(error)
+            done(MonitorReport(self.failure))
 
+    def _read_end(self) -> str:
+        """Read what the end of the program completes; return what is wrong with the source."""
+        self.report(self.source.finish())
+        return ""
 
-class _TrialMonitor(Generic[S]):
-    """What every monitor of a trial has.
-
-    Args:
-        source: Where it finds readings.
-        readings: Takes them.
-    """
-
-    def __init__(self, source: S, readings: TrialReadings) -> None:
-        self._source = source
-        self._readings = readings
-        self._report = readings.report
-        self._end = readings.end
-
-    @property
-    def backlogged(self) -> bool:
-        """Whether storing is behind."""
-        return self._readings.reporter.backlogged
-
-    @property
-    def verdict(self) -> str:
-        """Why the trial is to be stopped early."""
-        return self._readings.collector.verdict
+    def fail(self, error: Exception) -> None:
+        """Read nothing more: the pod goes on, and the report says why."""
+        self.failure = f"reading the metrics failed: {error}"
+        _log.error("Monitor failed", exc_info=error, extra={"trial": self.trial.name})
 
 
 class OutputMonitor(_TrialMonitor[Output]):
     """Reads the output of a container."""
 
+    @_shielded
     def feed(self, data: bytes) -> None:
         """Read a chunk of output."""
-        self._report(self._source.feed(data))
+        self.report(self.source.feed(data))
 
     def poll(self) -> None:
         """Output comes by itself."""
 
     def hasten(self) -> None:
         """Output stays when its program goes."""
-
-    def close(self, done: Callable[[MonitorReport], None]) -> None:
-        """Read the rest and call back when all is stored."""
-        self._report(self._source.finish())
-        self._end("", done)
 
 
 class SourceMonitor(_TrialMonitor[Source]):
@@ -468,33 +486,33 @@ class SourceMonitor(_TrialMonitor[Source]):
     def feed(self, data: bytes) -> None:
         """Leave the output alone."""
 
+    @_shielded
     def poll(self) -> None:
         """Read what is new, unless storing is behind: others wait on this thread."""
-        for readings in self._source.poll():
-            self._report(readings)
+        for readings in self.source.poll():
+            self.report(readings)
             if self.backlogged:
                 return
 
+    @_shielded
     def hasten(self) -> None:
         """Have the source read what goes with the program."""
-        self._source.hasten()
+        self.source.hasten()
 
     def close(self, done: Callable[[MonitorReport], None]) -> None:
         """Read the rest and call back when all is stored.
 
         An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
         """
-        for readings in self._source.poll():
-            self._report(readings)
-        self._source.settle(lambda: self._finish(done))
+        self._read_all()
+        self.source.settle(partial(super().close, done))
 
-    def _finish(self, done: Callable[[MonitorReport], None]) -> None:
-        """Report the rest. A thread of the source has no other handler of errors."""
-        try:
-            self._report(self._source.finish())
-            self._source.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
-            _log.exception("Monitor failed", extra={"trial": self._readings.trial.name})
-            done(MonitorReport(f"reading the metrics failed: {error}"))
-        else:
-            self._end(self._source.problem, done)
+    @_shielded
+    def _read_all(self) -> None:
+        for readings in self.source.poll():
+            self.report(readings)
+
+    def _read_end(self) -> str:
+        super()._read_end()
+        self.source.close()
+        return self.source.problem

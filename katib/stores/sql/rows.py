@@ -14,7 +14,7 @@ from typing import overload
 
 from msgspec import Struct
 
-from katib.runtime.objects import Key, Kind, Object, place_of
+from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
 from katib.stores import semantics
 
@@ -253,7 +253,7 @@ class SqlRows(Struct, frozen=True):
 
     def insert(self, obj: Object) -> None:
         """Add a row, and rows for its labels and owners."""
-        kind, key = place_of(obj)
+        kind, key = Kind.of(obj), Key.of(obj)
         values = {
             "api_version": kind.api_version,
             "kind": kind.kind,

@@ -13,7 +13,7 @@ from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, SeenCall, Step, Streak, Wait, next_step
-from katib.controllers.suggestion.replies import Answer, Question
+from katib.controllers.suggestion.replies import Question
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from tests.support.planning import NOW, experiment, suggestion
 
@@ -34,7 +34,7 @@ def step(given: Seen, moment: float = 0.0) -> Step:
 
 
 def answered(*points: TrialAssignment, exhausted: bool = False, purpose: Question = ASKED) -> SeenCall:
-    return SeenCall(purpose, is_done=True, answer=Answer(SuggestionsReply(points, (), exhausted)))
+    return SeenCall(purpose, is_done=True, answer=SuggestionsReply(points, (), exhausted))
 
 
 BROKEN = InternalError("division by zero")
@@ -197,7 +197,7 @@ def test_a_service_that_went_away_keeps_its_failures() -> None:
 def waiting(*points: TrialAssignment, explanation: str = "", ended: int = 0) -> SeenCall:
     """Return an answer of a service that has no more until a trial ends."""
     reply = SuggestionsReply(points, waits=True, explanation=explanation)
-    return SeenCall(Question(0, 2, ended=ended), is_done=True, answer=Answer(reply))
+    return SeenCall(Question(0, 2, ended=ended), is_done=True, answer=reply)
 
 
 def test_a_service_that_waits_is_left_alone_until_a_trial_ends() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from katib.api.types import (
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import (
-    Answer,
     MalformedReplyError,
     Question,
     accepted,
@@ -59,7 +59,7 @@ def accept(
         experiment(**spec),
         suggestion(**(status or {})),
         asked,
-        Answer(given, rules),
+        replace(given, rules=rules),
         taken=taken or set(),
         now=NOW,
     )

@@ -14,8 +14,9 @@ from katib.api.types import (
     MetricsCollectorSpec,
     ObjectiveSpec,
     SourceSpec,
+    TrialSpec,
 )
-from metrics_collector.collector import Collector, collector_for, output_parser
+from metrics_collector.collector import Collector, output_parser
 from metrics_collector.parsers import JsonParser, TextParser
 from metrics_collector.sources import Output
 
@@ -158,8 +159,8 @@ def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
     )
     spec = MetricsCollectorSpec(source=source, collector=CollectorSpec(kind="File"))
     rule = EarlyStoppingRule(name="lr", value="0.1", comparison="less")
-    output = Output(output_parser(objective, spec, [rule]))
-    collector = collector_for(objective, output, [rule])
+    output = Output(output_parser(TrialSpec(metrics_collector=spec, early_stopping_rules=(rule,)), objective))
+    collector = Collector("acc", ["f1"], output, [rule], "maximize")
 
     logs = feed(collector, output, b"acc: 0.5 f1: 0.3 lr: 0.01\n")
 
@@ -169,6 +170,6 @@ def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
 
 def test_a_specification_without_source_reads_the_default_format() -> None:
     objective = ObjectiveSpec(objective_metric_name="loss")
-    output = Output(output_parser(objective, MetricsCollectorSpec()))
+    output = Output(output_parser(TrialSpec(), objective))
 
-    assert [log.value for log in feed(collector_for(objective, output), output, b"loss=1\n")] == ["1"]
+    assert [log.value for log in feed(Collector("loss", [], output), output, b"loss=1\n")] == ["1"]

@@ -77,14 +77,14 @@ def _finish(
     if over:
         final = JobCondition.COMPLETE if outcome.success else JobCondition.FAILED
         conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
-    stopped = _stopped(counts, counts.active)
-    status = _status(stopped, conditions, started_at, completed_at=now if over and outcome.success else None)
+    completed_at = now if over and outcome.success else None
+    status = _status(counts, counts.active, conditions, started_at, completed_at)
     return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
 
 
 def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=True)
-    status = _status(_stopped(counts, counts.active), conditions, None)
+    status = _status(counts, counts.active, conditions, None)
     return Plan(status, stop=tuple(p.name for p in counts.active), waiting="its job is suspended")
 
 
@@ -100,7 +100,7 @@ def _go_on(
     surplus = (*removed, *reversed(others[wanted:]))  # the newest first; parallelism or completions were lowered
     starts = _Starts() if surplus else _starts(spec, counts, wanted, moment.steady, delays)
     return Plan(
-        _status(_stopped(counts, surplus), conditions, started_at),
+        _status(counts, surplus, conditions, started_at),
         start=starts.pods,
         stop=tuple([p.name for p in surplus]),
         started_at=started_at,
@@ -240,18 +240,18 @@ def _waiting(counts: PodCounts, starts: _Starts) -> str:
 # --- the status -------------------------------------------------------------------------------------------------------
 
 
-def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
-    """Return the counts as they are once these pods were asked to end."""
-    if not pods:
-        return counts
-    names = {p.name for p in pods}
-    return PodCounts(counts.spec, [replace(p, stopping=True) if p.name in names else p for p in counts.pods])
-
-
 def _status(
-    counts: PodCounts, conditions: Conditions, started_at: datetime | None, completed_at: datetime | None = None
+    counts: PodCounts,
+    stopped: Sequence[PodRecord],
+    conditions: Conditions,
+    started_at: datetime | None,
+    completed_at: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return the status; counts of zero are left out."""
+    """Return the status as it is once some pods were asked to end; counts of zero are left out."""
+    if stopped:
+        names = {p.name for p in stopped}
+        pods = [replace(p, stopping=True) if p.name in names else p for p in counts.pods]
+        counts = PodCounts(counts.spec, pods)
     fields = {
         "conditions": list(map(dict, conditions)),
         "startTime": format_time(started_at) if started_at else None,
