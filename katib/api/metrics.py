@@ -240,9 +240,11 @@ def trainer_readings(
 # --- patterns ---------------------------------------------------------------------------------------------------------
 
 PRINTED_FORMAT: Final = (
-    r"""(\w[\w@./-]*)['"]?\s*[=:]\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d+\.?\d*|\.\d+)(?:[Ee][+-]?\d+)?))"""
+    r"""(\w[\w@./-]*)['"]?\s*[=:]\s*(?:(?:np\.float\d+|tensor)\()?"""
+    r"""([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d+\.?\d*|\.\d+)(?:[Ee][+-]?\d+)?))"""
 )
-"""A `metricsFormat` for what programs print of themselves: `loss=0.5`, `val/loss: 0.5`, `{'loss': 0.5}`."""
+"""A `metricsFormat` for what programs print of themselves: `loss=0.5`, `val/loss: 0.5`, `{'loss': 0.5}`, also where the
+number is shown as NumPy and PyTorch do: `np.float64(0.5)`, `tensor(0.5)`."""
 
 
 def compile_format(text: str, path: str) -> Any:

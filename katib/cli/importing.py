@@ -76,7 +76,7 @@ def import_(
     from katib.tuning.drafting import slug
     from katib.tuning.reading import is_completed
 
-    objectives = dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
+    objectives = options.objectives(maximize, minimize)
     chosen = _parameters(parameters)
     found = read_source(source, study=study, objectives=objectives, parameters=[entry["name"] for entry in chosen])
     name = name or slug(found.name) or "imported"

@@ -368,6 +368,15 @@ def refuse_beside(chosen: str, *names: str) -> None:
             raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
 
 
+def objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
+    """Return the direction of each metric."""
+    if both := [metric for metric in maximize if metric in minimize]:
+        raise click.UsageError(
+            f"--maximize {both[0]} contradicts --minimize {both[0]}; leave one out", click.get_current_context()
+        )
+    return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
+
+
 def with_options(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with options in front of those that it has."""
     for option in reversed(added):

@@ -202,7 +202,7 @@ def _parsed(texts: Sequence[str]) -> list[Json]:
 def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
     if not (maximize or minimize):
         raise click.UsageError("which metric? Add --maximize METRIC or --minimize METRIC", click.get_current_context())
-    return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
+    return options.objectives(maximize, minimize)
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,13 +55,22 @@ def check_place(path: Path) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file, over one of that name.
+    """Write a file, in place of one of that name once it is whole: a full disk costs no earlier one.
 
     Raises:
         InvalidError: It cannot be written.
     """
+    place = path.resolve()
+    draft = place.with_name(f".{place.name}-{os.getpid()}")
     try:
-        path.write_bytes(content)
+        if place.exists() and not place.is_file():  # a device, or a pipe
+            place.write_bytes(content)
+            return
+        try:
+            draft.write_bytes(content)
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         cause = f"it cannot be written: {(error.strerror or str(error)).lower()}"
         raise invalid(str(path), cause, "choose another file with -o", "figure-file-unwritable") from error

@@ -149,6 +149,10 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`",
         ),
         ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
+        (
+            "-p x=1..3 --maximize loss --minimize loss -- true",
+            "--maximize loss contradicts --minimize loss; leave one out",
+        ),
         ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),
     ],
 )

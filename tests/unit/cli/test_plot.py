@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import MetricLog
+from katib.errors import InvalidError
+from katib.figures.files import write
 from tests.support.reports import data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
@@ -184,6 +187,20 @@ def test_an_image_without_kaleido_says_what_to_install(
 
     assert code == 2
     assert err.startswith("error: .png: a PNG file needs the package kaleido, which is not installed; pip install")
+
+
+def test_a_file_that_cannot_be_whole_leaves_the_one_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write(path, b"earlier")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(InvalidError, match=r"x\.json: it cannot be written: file too large; choose another"):
+            write(path, b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"earlier", [path])
 
 
 def test_a_file_that_cannot_be_written_is_one_line(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:

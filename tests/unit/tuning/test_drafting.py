@@ -232,6 +232,8 @@ def test_the_newest_experiment_of_a_program_is_that_which_was_made_last() -> Non
         ("{'loss': 0.5, 'epoch': 1.0}", "0.5"),
         ('{"step": 3, "loss": 5e-1}', "5e-1"),
         ("2026-01-01 10:00:00 [INFO] (loss: nan)", "nan"),
+        ("{'loss': np.float64(0.5), 'epoch': 1}", "0.5"),
+        ("epoch 3: loss=tensor(0.5, device='cuda:0')", "0.5"),
         ("val/loss: 0.7", None),
         ("loss: high", None),
         ("loss: 1,234.5", None),
