@@ -363,7 +363,8 @@ class TestFailures:
             connection = m.home.processes._connection
             assert connection is not None
             os.kill(connection.pid, signal.SIGKILL)
-            eventually(lambda: len(starts.read_text()) == 8, "both to start again", picture=m.picture)
+            # One that is lost may start in its place before the job asks for all to start again.
+            eventually(lambda: len(starts.read_text()) >= 8, "both to start again", picture=m.picture)
             (tmp_path / "go").touch()
 
             assert m.end()["type"] == "Succeeded"
