@@ -87,6 +87,11 @@ def steady_network(request: pytest.FixtureRequest) -> Iterator[None]:
     if not makes_networks and not {"page", "context"}.intersection(request.fixturenames):
         yield
         return
-    with (Path(tempfile.gettempdir()) / "katib-tests-network.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if makes_networks else fcntl.LOCK_SH)
+    directory = Path(tempfile.gettempdir())
+    with (directory / "katib-tests-network.lock").open("w") as lock:
+        with (directory / "katib-tests-network-next.lock").open(
+            "w"
+        ) as first:  # who waits for pages to close comes next
+            fcntl.flock(first, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if makes_networks else fcntl.LOCK_SH)
         yield
