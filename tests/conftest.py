@@ -89,9 +89,7 @@ def steady_network(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     directory = Path(tempfile.gettempdir())
     with (directory / "katib-tests-network.lock").open("w") as lock:
-        with (directory / "katib-tests-network-next.lock").open(
-            "w"
-        ) as first:  # who waits for pages comes next
+        with (directory / "katib-tests-network-next.lock").open("w") as first:  # who waits for pages comes next
             fcntl.flock(first, fcntl.LOCK_EX)
             fcntl.flock(lock, fcntl.LOCK_EX if makes_networks else fcntl.LOCK_SH)
         yield
