@@ -163,10 +163,10 @@ def test_a_trial_that_is_forgotten_is_given_again(home: dict[str, Any]) -> None:
 
 
 def test_signs_of_life_keep_a_trial_beyond_its_lease(home: dict[str, Any]) -> None:
-    with create(home, lease_seconds=1) as experiment:
+    with create(home, lease_seconds=3) as experiment:
         first = experiment.ask()
         assert first is not None
-        assert experiment.ask(timeout_seconds=3) is None  # one trial at a time, and its lease is renewed
+        assert experiment.ask(timeout_seconds=5) is None  # one trial at a time, and its lease is renewed
         first.tell(loss=1)
 
 
