@@ -61,7 +61,7 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
-	@$(PYTEST) -q -m "slow and not cluster" -n 6 --dist worksteal
+	@$(PYTEST) -q -m "slow and not cluster" -n 5 --dist worksteal
 
 # In a fresh clone: processes that run tests side by side would each compile all of them, and what they import.
 collection: $(STAMP)
