@@ -224,10 +224,9 @@ def _check_amounts(
     """Yield the amounts of a parameter, which the setting of this name names, that are too small to be divided."""
     specs = {spec.name: spec for spec in info.settings or ()}
     given = {setting.name: setting.value for setting in settings}
-    eta, amounts = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _amounts(parameter)
-    if eta is None or not amounts or "s_max" in given:
+    eta, least = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _least_amount(parameter)
+    if eta is None or least is None or "s_max" in given:
         return
-    least = min(amounts)
     for i, setting, amount in _amount_settings(info, settings, name):
         if 0 < amount < eta * least * (1 - _ROUNDING):
             cause = (
@@ -244,7 +243,8 @@ def find_cut_amounts(
     """Yield the amounts that are accepted, as Katib does, but are more than the parameter lets a trial have."""
     named = {setting.value: setting.name for setting in settings}
     for parameter in parameters:
-        most = max(_amounts(parameter), default=math.inf)
+        space = parameter.feasible_space
+        most = max(_amounts(space.list or (space.max,)) or (), default=math.inf)
         for i, setting, amount in _amount_settings(info, settings, named.get(parameter.name, "")):
             if amount > most:
                 cause = f"{shown(setting.value)} is above {most:g}, and no trial gets more {parameter.name} than that"
@@ -262,15 +262,20 @@ def _amount_settings(
             yield i, setting, amount
 
 
-def _amounts(parameter: ParameterSpec) -> list[float]:
-    """Return the amounts of a list, or the least and the most, at least 1 for whole numbers; empty: it has none."""
+def _least_amount(parameter: ParameterSpec) -> float | None:
+    """Return the least amount that a trial can have, at least 1 for whole numbers; None where it cannot be read."""
     space = parameter.feasible_space
-    numbers = [_number(text) for text in space.list or (space.min, space.max)]
-    if None in numbers:
-        return []
-    amounts = [number for number in numbers if number is not None and (number > 0 or not space.list)]
-    whole = parameter.parameter_type == ParameterType.INT
-    return [max(amount, 1.0) if whole or amount <= 0 else amount for amount in amounts]
+    amounts = _amounts(space.list or (space.min,))
+    if amounts is None:
+        return None
+    least = min(amounts, default=1.0)
+    return max(least, 1.0) if parameter.parameter_type == ParameterType.INT else least
+
+
+def _amounts(texts: Sequence[str]) -> list[float] | None:
+    """Return the numbers above 0; None where one cannot be read."""
+    numbers = [_number(text) for text in texts]
+    return None if None in numbers else [number for number in numbers if number is not None and number > 0]
 
 
 def _number(text: str) -> float | None:

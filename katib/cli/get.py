@@ -19,7 +19,7 @@ from katib.runtime.objects import Key
 from katib.tuning.service import Json, Page, TuningService
 from katib.tuning.trial_pages import pages_of
 
-_KINDS = {
+KINDS = {
     "experiments": "Experiment",
     "experiment": "Experiment",
     "exp": "Experiment",
@@ -69,13 +69,13 @@ def get(
     """
     from katib.cli.connection import connect
 
-    if name is None and kind.partition("/")[0].lower() in _KINDS and "/" in kind:
+    if name is None and kind.partition("/")[0].lower() in KINDS and "/" in kind:
         kind, _, name = kind.partition("/")  # as `-o name` prints it
-    elif kind.lower() not in _KINDS and name is None:
+    elif kind.lower() not in KINDS and name is None:
         kind, name = "experiments", kind
-    if kind.lower() not in _KINDS:
+    if kind.lower() not in KINDS:
         raise click.UsageError(f'"{kind}" is not a kind; use experiments, trials, suggestions or pods')
-    wanted = _KINDS[kind.lower()]
+    wanted = KINDS[kind.lower()]
     with connect(target, read_only=True) as (service, namespace):
         scope = None if all_namespaces else namespace
         if form in ("json", "yaml", "name"):

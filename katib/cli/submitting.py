@@ -170,8 +170,9 @@ def delete(
     Where no server runs, they are deleted from the data directory.
     """
     from katib.cli.connection import connect
+    from katib.cli.get import KINDS
 
-    if len(names) > 1 and names[0] in ("experiment", "experiments", "exp"):  # as for kubectl
+    if len(names) > 1 and KINDS.get(names[0]) == "Experiment":  # as for kubectl
         names = names[1:]
     options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0

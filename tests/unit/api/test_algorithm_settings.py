@@ -65,6 +65,17 @@ def test_a_limit_belongs_to_the_range_when_it_says_so(spec: SettingSpec, inside:
 
 
 @pytest.mark.parametrize(
+    "epochs", [FeasibleSpace(min="0", max="0.5"), FeasibleSpace(list=("0",))], ids=["below one", "no amount"]
+)
+def test_the_least_amount_is_one_where_the_parameter_begins_at_nothing(epochs: FeasibleSpace) -> None:
+    settings = [AlgorithmSetting(name="most", value="2"), AlgorithmSetting(name="resource", value="epochs")]
+    parameters = [ParameterSpec(name="epochs", parameter_type="double", feasible_space=epochs)]
+
+    (error,) = check_named_parameters(HALVING, settings, parameters, "settings")
+    assert error.cause.startswith('"2" is less than eta times 1, ')
+
+
+@pytest.mark.parametrize(
     ("most", "epochs", "expected"),
     [
         ("27", FeasibleSpace(min="0", max="27"), []),
