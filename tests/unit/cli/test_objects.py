@@ -324,7 +324,7 @@ def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, serv
 
     assert first == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
     assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
-    assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
+    assert changed == (0, "trainingruntime/mine configured\nclustertrainingruntime/shared unchanged\n", "")
     assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
 
 
