@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from katib.api.types import Trial
 from katib.cli import columns, failures, options
-from katib.cli.jsonpath import Path, Template, read_path, read_template, text_of
 from katib.cli.kinds import LISTED, Asked, asked_for
 from katib.cli.printing import Table, full_name, print_object, print_objects
 from katib.cli.selecting import Choice, Found, read, selector_for
 from katib.errors import NotFoundError, code_of, invalid
 from katib.runtime.objects import Key, Object
+
+if TYPE_CHECKING:
+    from katib.cli.jsonpath import Path, Template
 
 _WATCH_SECONDS = 1.0
 _MISSING = "<none>"
@@ -35,7 +37,7 @@ class _Form(NamedTuple):
     """
 
     word: str = ""
-    template: Template = Template(())
+    template: Template | None = None
     columns: Sequence[tuple[str, Path]] = ()
 
     @property
@@ -57,6 +59,8 @@ class _FormType(click.Choice[str]):
         value = str(value).removeprefix("=")  # `-o=json`, as kubectl takes it
         word, equals, text = value.partition("=")
         if equals and word == "jsonpath":
+            from katib.cli.jsonpath import read_template
+
             return _Form(word, template=read_template(text, "-o jsonpath"))
         if equals and word == "custom-columns":
             return _Form(word, columns=tuple(map(_column, text.split(","))))
@@ -68,11 +72,17 @@ def _column(text: str) -> tuple[str, Path]:
     if not colon or not heading:
         remedy = "write it as NAME:.metadata.name,STATE:.status.conditions[-1].type"
         raise invalid("-o custom-columns", f'"{text}" is not HEADING:PATH', remedy, "custom-columns")
+    from katib.cli.jsonpath import read_path
+
     return heading, read_path(path, "-o custom-columns")
 
 
 def _sort_path(_context: click.Context, _option: click.Parameter, text: str | None) -> Path | None:
-    return None if text is None else read_path(text, "--sort-by")
+    if text is None:
+        return None
+    from katib.cli.jsonpath import read_path
+
+    return read_path(text, "--sort-by")
 
 
 @click.command(
@@ -199,7 +209,7 @@ def _print_tables(
 
 
 def _print_documents(documents: Iterable[Object], form: _Form, *, is_single: bool) -> None:
-    if form.word == "jsonpath":
+    if form.template is not None:
         whole = list(documents)
         listed = whole if is_single else [{"apiVersion": "v1", "kind": "List", "items": whole}]
         text = "".join(form.template.render(obj) for obj in listed)
@@ -250,6 +260,8 @@ class _View:
         labels = one.document["metadata"].get("labels") or {}
         further = (",".join(f"{name}={labels[name]}" for name in sorted(labels)) or _MISSING,) if self._labels else ()
         if self._form.columns:
+            from katib.cli.jsonpath import text_of
+
             found = (path.values(one.document) for _, path in self._form.columns)
             return (*(",".join(map(text_of, values)) or _MISSING for values in found), *further)
         cells = list(self._cells(one))

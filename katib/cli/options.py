@@ -422,6 +422,7 @@ _OF_RUNS = ("Experiment", "Trial", "Suggestion")
 EXPERIMENT_NAME = PlainName("Experiment")
 newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
 TRIAL_NAME = PlainName("Trial")
+TRIAL_OR_POD_NAME = PlainName("Trial", "Pod")
 any_or_newest = click.argument("name", nargs=-1, callback=_one_name, metavar="[NAME]")
 """The name of an experiment or a trial, behind its kind where the user gives it; None: of the newest experiment."""
 REPLICA_NAME = PlainName("Pod")

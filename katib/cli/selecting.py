@@ -128,11 +128,18 @@ def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[J
     for kind in ("Experiment", "Trial"):
         with suppress(NotFoundError):
             return service.pods(kind, namespace, name)
-    pods = (service.pods("Experiment", namespace, experiment.name) for experiment in service.experiments(namespace))
-    found = [pod for of_experiment in pods for pod in of_experiment if Key.of(pod).name == name]
-    if not found:
+    if (found := pod_named(service, namespace, name)) is None:
         raise NotFoundError(f'neither an experiment, a trial nor a pod "{name}" is in namespace {namespace}')
-    return found
+    return [found]
+
+
+def pod_named(service: TuningService, namespace: str, name: str) -> Json | None:
+    """Return the pod of a name; None where there is none."""
+    for experiment in service.experiments(namespace):
+        for pod in service.pods("Experiment", namespace, experiment.name):
+            if Key.of(pod).name == name:
+                return pod
+    return None
 
 
 def _sorted(found: list[Found], kind: str, path: Path) -> list[Found]:
