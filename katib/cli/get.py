@@ -157,7 +157,7 @@ def get(
         else:
             is_single = watch or (len(asked) == 1 and len(asked[0].names) == 1 and asked[0].kind != "Pod")
             for found in _rounds(readers[0]) if watch else [chain.from_iterable(reader() for reader in readers)]:
-                _print_documents((one.document for one in found), form, is_single=is_single)
+                _print_documents((one.document for one in found), form, is_single=is_single, begin="---" * watch)
     return code
 
 
@@ -208,7 +208,7 @@ def _print_tables(
             table.print(view.shown(view.row(one)) for one in changed)
 
 
-def _print_documents(documents: Iterable[Object], form: _Form, *, is_single: bool) -> None:
+def _print_documents(documents: Iterable[Object], form: _Form, *, is_single: bool, begin: str) -> None:
     if form.template is not None:
         whole = list(documents)
         listed = whole if is_single else [{"apiVersion": "v1", "kind": "List", "items": whole}]
@@ -216,6 +216,8 @@ def _print_documents(documents: Iterable[Object], form: _Form, *, is_single: boo
         click.echo(text, nl=bool(text) and sys.stdout.isatty() and not text.endswith("\n"))
     elif is_single:
         for document in documents:
+            if begin and form.word == "yaml":
+                click.echo(begin)
             print_object(dict(document), form.word)
     else:
         print_objects(map(dict, documents), form.word)

@@ -91,6 +91,11 @@ _files = click.option(
 )
 
 
+def _no_dry_run(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value not in (None, "none"):
+        raise click.UsageError("there is no --dry-run; `katib validate FILE` checks a file and stores nothing", context)
+
+
 @click.command(
     epilog=options.examples(
         "katib apply experiment.yaml",
@@ -101,6 +106,7 @@ _files = click.option(
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...", callback=options.files_of)
 @_files
+@click.option("--dry-run", is_flag=False, flag_value="client", hidden=True, expose_value=False, callback=_no_dry_run)
 @options.output("json", "yaml", "name")
 @options.connection
 def apply(

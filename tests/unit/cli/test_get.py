@@ -207,12 +207,13 @@ def test_what_cannot_be_shown_is_one_line(
     [
         ((), [("waiting-1", "Running"), ("waiting-1", "Failed")]),
         (("-o", "name"), [("trial/waiting-1",), ("trial/waiting-1",)]),
+        (("-o", "yaml"), [("---",), ("name:", "waiting-1"), ("---",), ("name:", "waiting-1")]),
         (
             ("-o", "jsonpath={.metadata.name}{' '}{.status.conditions[-1].type}{'\\n'}"),
             [("waiting-1", "Running"), ("waiting-1", "Failed")],
         ),
     ],
-    ids=["table", "name", "jsonpath"],
+    ids=["table", "name", "yaml", "jsonpath"],
 )
 def test_what_changes_is_printed_in_every_form(
     katib: Katib,
@@ -234,7 +235,7 @@ def test_what_changes_is_printed_in_every_form(
     result = katib("get", "trials", "-w", "-l", "katib.kubeflow.org/experiment=waiting", *form)
 
     assert result.code == 130
-    shown = [tuple(line.split()[:2]) for line in result.out.splitlines() if "waiting-1" in line]
+    shown = [tuple(line.split()[:2]) for line in result.out.splitlines() if line == "---" or "waiting-1" in line]
     assert shown == lines
 
 
