@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from katib.api.failure_text import failure_cause
 from katib.api.metrics import PROGRESS, MetricLog, parse_time, parse_value, trainer_readings
 from katib.api.names import QUEUE_LABEL
 from katib.api.wording import either
@@ -141,8 +142,27 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
 
 
 def retry_words(job: Mapping[str, Any]) -> str:
-    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
+    """Return what a job says of its failed tries. Only jobs on one machine say it."""
     return str(_held_condition(job, "Retrying").get("message", ""))
+
+
+def pod_retry_words(job: Mapping[str, Any], failure: str) -> str:
+    """Return the same of a Job of a cluster, whose controller only counts the pods that failed; empty for other kinds.
+
+    Args:
+        job: The job.
+        failure: How the container ended that failed last; empty while that is not known.
+    """
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    failed, limit = status.get("failed"), spec.get("backoffLimit")
+    if not failure or not failed or (job.get("apiVersion"), job.get("kind")) != ("batch/v1", "Job"):
+        return ""
+    if any(_held_condition(job, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet", "Failed", "Complete")):
+        return ""
+    cause = failure_cause(failure)
+    if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
+        return cause  # several pods run on purpose, and each of them counts
+    return f"{cause}; try {failed + 1}" + (f" of {limit + 1}" if isinstance(limit, int) else "")
 
 
 def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
