@@ -55,6 +55,9 @@ _KINDS = {
 
 KNOWN_KINDS = tuple(_KINDS)
 
+CLUSTER_BACKOFF_LIMIT = 6
+"""Of a Job that says none, as its API has it."""
+
 _SUSPEND_FIELDS = {
     (version.rpartition("/")[0], name): kind.suspend for name, kind in _KINDS.items() for version in kind.api_versions
 }
@@ -146,23 +149,24 @@ def retry_words(job: Mapping[str, Any]) -> str:
     return str(_held_condition(job, "Retrying").get("message", ""))
 
 
-def pod_retry_words(job: Mapping[str, Any], failure: str) -> str:
+def pod_retry_words(template: Mapping[str, Any], job: Mapping[str, Any], failure: str) -> str:
     """Return the same of a Job of a cluster, whose controller only counts the pods that failed; empty for other kinds.
 
     Args:
-        job: The job.
+        template: The job as it was made.
+        job: What is known of it now; its status counts.
         failure: How the container ended that failed last; empty while that is not known.
     """
-    spec, status = job.get("spec") or {}, job.get("status") or {}
-    failed, limit = status.get("failed"), spec.get("backoffLimit")
-    if not failure or not failed or (job.get("apiVersion"), job.get("kind")) != ("batch/v1", "Job"):
+    spec, failed = template.get("spec") or {}, (job.get("status") or {}).get("failed")
+    if not failure or not failed or (template.get("apiVersion"), template.get("kind")) != ("batch/v1", "Job"):
         return ""
     if any(_held_condition(job, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet", "Failed", "Complete")):
         return ""
     cause = failure_cause(failure)
     if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
         return cause  # several pods run on purpose, and each of them counts
-    return f"{cause}; try {failed + 1}" + (f" of {limit + 1}" if isinstance(limit, int) else "")
+    limit = spec.get("backoffLimit")
+    return f"{cause}; try {failed + 1} of {(CLUSTER_BACKOFF_LIMIT if limit is None else limit) + 1}"
 
 
 def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

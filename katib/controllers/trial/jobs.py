@@ -190,7 +190,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
-        retrying=retry_words(job) or pod_retry_words(job, update.last_failure),
+        retrying=retry_words(job) or pod_retry_words(trial.spec.run_spec or {}, job, update.last_failure),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),

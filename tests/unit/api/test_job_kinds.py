@@ -120,7 +120,8 @@ def test_conditions_of_a_kind_that_nobody_knows_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("spec", "status", "words"),
     [
-        ({"backoffLimit": 6}, {"failed": 2, "active": 1}, "Boom (exit code 1); try 3 of 7"),
+        ({}, {"failed": 2, "active": 1}, "Boom (exit code 1); try 3 of 7"),
+        ({"backoffLimit": 3}, {"failed": 1}, "Boom (exit code 1); try 2 of 4"),
         ({"completions": 3}, {"failed": 2}, "Boom (exit code 1)"),
         ({}, {"active": 1}, ""),
         ({"backoffLimit": 0}, {"failed": 1, "conditions": [{"type": "FailureTarget", "status": "True"}]}, ""),
@@ -130,9 +131,9 @@ def test_conditions_of_a_kind_that_nobody_knows_are_asked_for() -> None:
 def test_a_job_of_a_cluster_is_retried_while_its_controller_counts_failures(
     spec: dict[str, Any], status: dict[str, Any], words: str
 ) -> None:
-    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec, "status": status}
+    template, job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}, {"status": status}
     failure = "Container main in pod x-1 ended with exit code 1; last output: Boom"
 
-    assert pod_retry_words(job, failure) == words
-    assert pod_retry_words(job, "") == ""
-    assert pod_retry_words({**job, "kind": "PyTorchJob"}, failure) == ""
+    assert pod_retry_words(template, job, failure) == words
+    assert pod_retry_words(template, job, "") == ""
+    assert pod_retry_words({**template, "kind": "PyTorchJob"}, job, failure) == ""
