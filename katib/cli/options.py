@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -19,7 +19,8 @@ import click
 from click.core import ParameterSource
 
 from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
-from katib.cli.experiment_files import next_step
+from katib.cli.experiment_files import SUFFIXES, next_step
+from katib.cli.kinds import names_of
 from katib.errors import invalid
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -255,7 +256,8 @@ _CLUSTER = (
     click.option(
         "--context",
         metavar="NAME",
-        help="Ask the Kubernetes cluster of this context, with your own rights.",
+        help="Ask the Kubernetes cluster of this context, with your own rights.  "
+        "[env: KATIB_CONTEXT, not for run and serve]",
     ),
     click.option(
         "--kubeconfig",
@@ -350,6 +352,8 @@ def connection(function: F) -> F:
     ) -> Any:
         if cluster:
             refuse_beside("a cluster", "server", "token", "data_dir")
+        elif not any(map(_is_typed, ("server", "data_dir"))):
+            cluster = replace(cluster, context=os.environ.get("KATIB_CONTEXT") or None)
         return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
 
     return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
@@ -361,11 +365,14 @@ def refuse_beside(chosen: str, *names: str) -> None:
     Raises:
         click.UsageError: One of them was given.
     """
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
+    for name in filter(_is_typed, names):
+        option = name.replace("_", "-")
+        raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", click.get_current_context())
+
+
+def _is_typed(name: str) -> bool:
+    """Return whether an option stands on the command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
@@ -398,7 +405,7 @@ class Duration(click.ParamType[float]):
 
 
 class PlainName(click.ParamType[str]):
-    """A name as it is, or as `-o name` prints it: `trial/NAME`, `experiment/NAME`."""
+    """A name as it is, or behind its kind as kubectl writes it: `trial/NAME`, `experiment.kubeflow.org/NAME`."""
 
     name = "name"
 
@@ -407,15 +414,24 @@ class PlainName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
         """Take off the kind."""
-        kind, slash, name = value.partition("/")
-        return name if slash and kind in self._kinds else value
+        return names_of([value], *self._kinds)[0]
 
 
-EXPERIMENT_NAME = PlainName("experiment")
+def _one_name(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str | None:
+    names = names_of(words, *_OF_RUNS) if words else []
+    if len(names) > 1:
+        raise click.BadParameter("give one name", context, argument)
+    return names[0] if names else None
+
+
+_OF_RUNS = ("Experiment", "Trial", "Suggestion")
+EXPERIMENT_NAME = PlainName("Experiment")
 newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
-TRIAL_NAME = PlainName("trial")
-ANY_NAME = PlainName("experiment", "trial", "suggestion")
-REPLICA_NAME = PlainName("pod")
+TRIAL_NAME = PlainName("Trial")
+TRIAL_OR_POD_NAME = PlainName("Trial", "Pod")
+any_or_newest = click.argument("name", nargs=-1, callback=_one_name, metavar="[NAME]")
+"""The name of an experiment or a trial, behind its kind where the user gives it; None: of the newest experiment."""
+REPLICA_NAME = PlainName("Pod")
 
 
 _ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
@@ -435,6 +451,25 @@ def typed_line() -> str:
         elif word.partition("=")[0] not in _ONCE:
             kept.append(word)
     return shlex.join(["katib", *kept, *typed[end:]])
+
+
+def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return paths of files, those of its files in place of a folder.
+
+    Raises:
+        InvalidError: A folder has no file of objects.
+    """
+    found: list[str] = []
+    for path in paths:
+        files = (
+            [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in SUFFIXES]
+            if Path(path).is_dir()
+            else [path]
+        )
+        if not files:
+            raise invalid(path, f"is a folder without a file {', '.join(SUFFIXES)}", "name a file", "file-unreadable")
+        found += files
+    return tuple(found)
 
 
 def read_file(path: str) -> tuple[str, str]:

@@ -43,6 +43,8 @@ from katib.tuning.service import Diagnosis
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
 
+_MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
+
 _PODS_REFUSED = "TrialPodsRefused"
 """Reason of a trial that failed because no pod of its job could be created."""
 
@@ -80,7 +82,7 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     held = (
         _of_a_caller(trial, facts, evidence)
         or _held_up(trial, facts)
-        or _retried(trial, facts)
+        or _retried(trial, facts, evidence)
         or _waiting(trial, facts, evidence)
     )
     if held is not None:
@@ -153,17 +155,19 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
 _WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {} get workloads"
 
 
-def _retried(trial: Trial, facts: JobFacts) -> Answer | None:
+def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return that a try of the job failed; None when that is not what the trial says."""
     fact = running_condition(trial)
     if fact.reason != "TrialRetrying":
         return None
     news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
-    return Answer(
-        f"{trial.name} failed and is tried again: {news}.",
-        remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
-        log_tail=facts.log_tail,
-    )
+    begin = "Read the output below, and set" if facts.log_tail else "Set"
+    remedies = [
+        _MORE_MEMORY if OUT_OF_MEMORY in news else _known_remedy(news, facts, evidence),
+        f"{begin} backoffLimit to 0 in the template if a retry cannot help.",
+    ]
+    verdict = f"{trial.name} failed and is tried again: {news}."
+    return Answer(verdict, remedies=list(filter(None, remedies)), log_tail=facts.log_tail)
 
 
 def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
@@ -310,7 +314,7 @@ def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     if held_condition(trial, "Failed").reason == _PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run it again."
     if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
-        return "Raise resources.limits.memory of the container in the template, or let it need less."
+        return _MORE_MEMORY
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     if facts.exit_code == _COMMAND_NOT_FOUND:
@@ -318,11 +322,15 @@ def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     return _remedy_of_output(trial, facts, evidence)
 
 
-def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+def _known_remedy(failure: str, facts: JobFacts, evidence: Evidence) -> str:
     experiment = evidence.experiment
     workspace = "" if experiment is None else experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     place = evidence.place.in_images() if facts.in_image else evidence.place
-    if remedy := known_remedy(failure_of(trial), facts, place, workspace):
+    return known_remedy(failure, facts, place, workspace)
+
+
+def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+    if remedy := _known_remedy(failure_of(trial), facts, evidence):
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -324,7 +325,7 @@ def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, serv
 
     assert first == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
     assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
-    assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
+    assert changed == (0, "trainingruntime/mine configured\nclustertrainingruntime/shared unchanged\n", "")
     assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
 
 
@@ -449,12 +450,17 @@ def test_a_writing_command_needs_a_server(katib: Katib) -> None:
     )
 
 
-def test_with_neither_server_nor_data_directory_the_error_names_both(katib: Katib, tmp_path: Path) -> None:
+def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_cluster(
+    katib: Katib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".katib").rmdir()
+    config = tmp_path / "config"
+    config.write_text("apiVersion: v1\nkind: Config\ncurrent-context: kind-katib\n")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'none'}{os.pathsep}{config}")
     result = katib("get")
 
     assert result.code == 1
-    assert "start `katib serve`, or give --server or --data-dir" in result.err
+    assert "start `katib serve`, or give --server or --data-dir; --context kind-katib asks" in result.err
 
 
 def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(
@@ -581,6 +587,9 @@ def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuning
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:
     assert katib("logs", "demo-0", "--replica", "worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/ghost").err == 'error: trial "ghost" is not in namespace default\n'
     wrong = katib("logs", "demo-0", "--replica", "worker-3")
 
     assert wrong.code == 2
