@@ -52,7 +52,9 @@ def __getattr__(name: str) -> Any:
         return import_module("katib.callbacks")
     if name in __all__:
         return getattr(import_module("katib.sdk"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from katib.tuning.foreign_words import missing_attribute
+
+    raise missing_attribute(__name__, name, [one for one in __all__ if not one.startswith("_")])
 
 
 def __dir__() -> list[str]:

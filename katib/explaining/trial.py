@@ -326,7 +326,7 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."
-    return "Fix the cause shown in the output below and run it again."
+    return "Fix the cause that its output shows and run it again."
 
 
 def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:

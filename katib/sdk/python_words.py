@@ -1,72 +1,12 @@
-"""What is wrong with a call of `katib.tune`, in its own words: arguments in place of the fields of an Experiment."""
+"""What is wrong with a call of `katib.tune` that an Experiment could not tell any more."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from katib.errors import FieldError, InvalidError
 from katib.sdk.search import Parameter
-
-_SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
-_ARGUMENTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(rf"{pattern}\Z"), argument)
-    for pattern, argument in (
-        (r"metadata\.name", "name"),
-        (r"metadata\.annotations\[.*lost-leases.*", "lost"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters"),
-        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\]\.goal", "goals"),
-        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\].*", "objectives"),
-        (r"spec\.objective\.constraints\[(?P<constraints>\d+)\].*", "constraints"),
-        (r"spec\.objective\.additionalMetricNames.*", "additional_metrics"),
-        (r"spec\.objective\.type", "direction"),
-        (r"spec\.objective\.goal", "goal"),
-        (r"spec\.objective\.objectiveMetricName", "objective"),
-        (r"spec\.algorithm" + _SETTINGS.format("settings"), "settings"),
-        (r"spec\.algorithm\..*", "algorithm"),
-        (r"spec\.earlyStopping" + _SETTINGS.format("early_stopping_settings"), "early_stopping_settings"),
-        (r"spec\.earlyStopping\..*", "early_stopping"),
-        (r"spec\.maxTrialCount", "max_trials"),
-        (r"spec\.parallelTrialCount", "parallel"),
-        (r"spec\.maxFailedTrialCount", "max_failed"),
-        (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials"),
-        (r"spec\.warmStart.*", "warm_start"),
-    )
-)
-
-
-def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidError:
-    """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
-
-    Args:
-        error: What a submission raised.
-        arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
-            `parameters["lr"].min`; `parameters` has just those of the search space.
-    """
-    found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
-    if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
-        found = [one for one in found if one.path != "parallel"]
-    return InvalidError(found)
-
-
-def _argument(path: str, arguments: Mapping[str, Any]) -> str:
-    for pattern, argument in _ARGUMENTS:
-        match = pattern.match(path)
-        if match is None:
-            continue
-        groups = match.groupdict()
-        bound = groups.pop("bound", None)
-        name, _, suffix = argument.partition(".")
-        for collection, index in groups.items():
-            owner = arguments.get(collection)
-            key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
-            name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
-        return name + (f".{bound}" if bound else f".{suffix}" if suffix else "")
-    return path
 
 
 def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_constants: bool = True) -> None:
@@ -97,6 +37,11 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
         if isinstance(arguments[name], str):
             remedy = f"write [{arguments[name]!r}]"
             errors.append(FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type"))
+    if isinstance(directions := arguments["direction"], list | tuple):
+        remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
+        errors.append(
+            FieldError("direction", f"{_short(directions)} is for several objectives", remedy, "argument-type")
+        )
     for name, bounds in (arguments["constraints"] or {}).items():
         if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
             remedy = (

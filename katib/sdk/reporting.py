@@ -31,7 +31,6 @@ _receiver: Receiver | None = None
 def report(
     metrics: Mapping[str, SupportsFloat] | None = None,
     /,
-    *,
     step: SupportsIndex | None = None,
     **named: SupportsFloat,
 ) -> None:
@@ -51,7 +50,7 @@ def report(
     Raises:
         TypeError: A value, a name or the step is not what it should be. Nothing of this call is reported then.
     """
-    readings = metric_texts(named if metrics is None else {**metrics, **named})
+    readings = metric_texts(named if metrics is None else {**_by_name(metrics, step), **named})
     number = None if step is None else step_number(step)
     if not readings:
         return
@@ -83,6 +82,11 @@ def checkpoint_dir() -> Path | None:
 def last_step() -> int | None:
     """Return the step that this process reported last; None when it reported none."""
     return _last_step
+
+
+def has_reported() -> bool:
+    """Return whether this process has reported anything."""
+    return bool(_known_names)
 
 
 def have_received_by(receiver: Receiver | None) -> None:
@@ -125,6 +129,17 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
             raise TypeError("; ".join(problems))
         _known_names.update(metrics)
     return texts
+
+
+def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
+    """Return readings by name. Raises TypeError for one that has none, with the call that gives it one."""
+    if isinstance(metrics, Mapping):
+        return metrics
+    if isinstance(metrics, str):
+        call = f"report({metrics}={'0.3' if step is None else repr(step)})"
+    else:
+        call = f"report(loss={metrics!r})" if step is None else f"report(loss={metrics!r}, step={step!r})"
+    raise TypeError(f"{metrics!r} is not readings by name; write {call}")
 
 
 def _value_problem(name: object, value: object) -> str:
