@@ -170,12 +170,18 @@ def tune(
         payload.save(file, pickled)  # only now is the name known to be one
         engine.start()
         follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        with open_door(engine.service, root):
-            final = (
-                follow()
-                if preload is None
-                else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-            )
+        try:
+            with open_door(engine.service, root):
+                final = (
+                    follow()
+                    if preload is None
+                    else _evaluated(engine, submission.experiment, payload, file, preload, follow)
+                )
+        except KeyboardInterrupt:
+            if verbose:
+                kept = f"interrupted: what {name} has found is kept in {root}"
+                sys.stderr.write(f"{kept}; the same call with name={name!r} goes on from there\n")
+            raise
         place = Place(root.absolute())
         result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":

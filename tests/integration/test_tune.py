@@ -369,6 +369,7 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
 
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
+    assert "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there" in output
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
 
     process = script(launch, tmp_path, text)
