@@ -29,10 +29,19 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
         ]
     for name in ("max_trials", "parallel", "max_failed"):
         value = arguments[name]
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        may_be_none = name != "max_trials" or not takes_constants  # without a limit, `katib.tune` would never return
+        if not (value is None and may_be_none) and (not isinstance(value, int) or isinstance(value, bool)):
             errors.append(
                 FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
             )
+    for name, example in (("algorithm", "tpe"), ("early_stopping", "medianstop"), ("objective", "loss")):
+        value = arguments[name]
+        if value is not None and not isinstance(value, str):  # such as a sampler of Optuna
+            remedy = f'write its name, such as "{example}"'
+            errors.append(FieldError(name, f"{type(value).__name__} is not a text", remedy, "argument-type"))
+    if isinstance(initial := arguments["initial_trials"], Mapping):
+        cause, remedy = f"{_short(dict(initial))} is one trial", "write a list of trials, [{...}]"
+        errors.append(FieldError("initial_trials", cause, remedy, "argument-type"))
     for name in ("warm_start", "additional_metrics"):
         if isinstance(arguments[name], str):
             remedy = f"write [{arguments[name]!r}]"
@@ -59,6 +68,11 @@ def _wrong_space(parameters: Any) -> list[FieldError]:
     has_space = any(isinstance(value, Parameter) for value in parameters.values())
     errors = []
     for name, value in parameters.items():
+        if not isinstance(name, str):
+            errors.append(FieldError("parameters", f"{name!r} is not a name", "write a text", "space-type"))
+        if isinstance(value, Mapping) and any(isinstance(inner, Parameter) for inner in value.values()):
+            cause, remedy = "it is a search space inside of another one", f'write its parameters here, as "{name}.x"'
+            errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
         if isinstance(value, tuple | range) or (isinstance(value, list | set | frozenset) and not has_space):
             cause = f"{_short(value)} is not a search space"
             remedy = f"write {_suggested(value)}"

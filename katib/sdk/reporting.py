@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +123,9 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
     try:
         texts = [(name, float.__repr__(float(value))) for name, value in metrics.items()]
     except Exception as error:
-        raise TypeError("; ".join(filter(None, map(_value_problem, metrics, metrics.values())))) from error
+        if problems := list(filter(None, map(_value_problem, metrics, metrics.values()))):
+            raise TypeError("; ".join(problems)) from error
+        texts = [(name, float.__repr__(_number(value))) for name, value in metrics.items()]
     if not _known_names.issuperset(metrics):
         if problems := [problem for name in metrics if (problem := _name_problem(name))]:
             raise TypeError("; ".join(problems))
@@ -142,9 +144,17 @@ def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
     raise TypeError(f"{metrics!r} is not readings by name; write {call}")
 
 
+def _number(value: Any) -> float:
+    """Return a value as a number; `float` takes no array of NumPy with one element any more."""
+    try:
+        return float(value)
+    except TypeError:
+        return float(value.item())
+
+
 def _value_problem(name: object, value: object) -> str:
     try:
-        float(value)  # type: ignore[arg-type]  # whether it can be is the question
+        _number(value)
     except Exception:  # noqa: BLE001 - a foreign type fails with whatever it likes
         shown = repr(value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."  # noqa: PLR2004 - a line stays readable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -234,7 +235,7 @@ def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[Tr
 
 def last_words(service: TuningService, trials: Sequence[TrialResult], namespace: str, said: str) -> str:
     """Return why the newest trial without a value has none; empty when all have one, or that was said before."""
-    lost = next((trial for trial in reversed(trials) if trial.state in _FAILURES or trial.value != trial.value), None)
+    lost = next((trial for trial in reversed(trials) if trial.state in _FAILURES or _is_odd(trial.value)), None)
     if lost is None:
         return ""
     trial = service.get(Trial, namespace, lost.name)
@@ -244,6 +245,10 @@ def last_words(service: TuningService, trials: Sequence[TrialResult], namespace:
     if lost.state not in _FAILURES:
         return f"; {lost.name} reported {', '.join(f'{name}={value}' for name, value in lost.values.items())}"
     return f"; {lost.name} {'failed' if lost.state == 'Failed' else 'has no value'}: {cause}"
+
+
+def _is_odd(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
 
 
 def _trial(trial: Trial, value: Callable[[str, str], Any]) -> TrialResult:

@@ -10,7 +10,7 @@ from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
 from katib.sdk.reporting import has_reported, last_step, metric_texts, report
-from katib.tuning.foreign_words import missing_attribute
+from katib.tuning.foreign_words import same_here
 
 
 def main(argv: list[str]) -> None:
@@ -36,9 +36,11 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
         try:
             result = payload.function(mapping)
         except AttributeError as error:
-            if error.obj is not mapping:
+            name = error.name or ""
+            remedy = f"[{name!r}]" if name in mapping else same_here("dict", name)
+            if error.obj is not mapping or not remedy:
                 raise
-            raise missing_attribute("dict", error.name or "", mapping) from error
+            raise AttributeError(f"{error}; use {remedy}") from error
     else:
         result = payload.function(**arguments)
     # A result is a number, several for several objectives, a mapping, or nothing when the function reported itself.

@@ -82,7 +82,7 @@ def test_a_function_that_cannot_travel_is_refused_with_what_to_do() -> None:
         pytest.param(3, "loss=3.0\n", id="whole number"),
         pytest.param({"loss": 1, "acc": 0.25}, "loss=1.0 acc=0.25\n", id="mapping"),
         pytest.param(float("nan"), "loss=nan\n", id="nan"),
-        pytest.param(np.float32(0.5), "loss=0.5\n", id="scalar of numpy"),
+        pytest.param(np.array([[0.5]]), "loss=0.5\n", id="array of one number"),
     ],
 )
 def test_what_a_function_returns_is_reported(
@@ -128,6 +128,8 @@ def test_any_other_result_is_an_error_that_says_what_to_return(result: Any, word
 def test_a_mapping_that_is_taken_for_a_trial_of_optuna_says_how_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match=r"'suggest_float'; use katib.search.double.* and trial\[\"x\"\] here"):
         run(lambda trial: trial.suggest_float("lr", 0, 1), tmp_path, "lr=0.5", "act=relu")
+    with pytest.raises(AttributeError, match=r"has no attribute 'lr'; use \['lr'\]$"):
+        run(lambda config: config.lr, tmp_path, "lr=0.5", "act=relu")
     with pytest.raises(AttributeError, match=r"'str' object has no attribute 'suggest_float'$"):
         run(lambda trial: trial["act"].suggest_float("lr"), tmp_path, "lr=0.5", "act=relu")
 

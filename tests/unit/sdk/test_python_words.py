@@ -56,6 +56,12 @@ def refused(directory: Path, parameters: Any, **options: Any) -> list[str]:
             id="tuple beside a space",
         ),
         pytest.param(
+            {**LR, "opt": LR},
+            'parameters["opt"]: it is a search space inside of another one; write its parameters here, as "opt.x"',
+            id="nested",
+        ),
+        pytest.param({3: LR["lr"]}, "parameters: 3 is not a name; write a text", id="number as a name"),
+        pytest.param(
             {"lr": 0.1},
             "parameters: nothing in it is searched; "
             "use katib.search.double, int, categorical or discrete for at least one",
@@ -88,6 +94,9 @@ def test_a_wrong_search_space(parameters: Any, message: str, tmp_path: Path) -> 
         pytest.param({"direction": ["minimize"] * 2}, "direction: ['minimize', 'minimize'] is for several", id="list"),
         pytest.param({"direction": "max"}, 'direction: "max" is not a direction', id="direction"),
         pytest.param({"goal": "high"}, 'goal: "high" is not a number', id="goal"),
+        pytest.param({"max_trials": None}, "max_trials: None is not a whole number", id="max_trials none"),
+        pytest.param({"algorithm": Path()}, "algorithm: PosixPath is not a text; write its name, such", id="sampler"),
+        pytest.param({"initial_trials": {"lr": 0.5}}, "initial_trials: {'lr': 0.5} is one trial", id="one trial"),
         pytest.param({"max_trials": 0}, "max_trials: 0 is not above 0", id="max_trials"),
         pytest.param({"max_trials": "x"}, "max_trials: 'x' is not a whole number", id="max_trials type"),
         pytest.param({"parallel": -1}, "parallel: -1 is not above 0", id="parallel"),
