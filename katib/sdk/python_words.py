@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from katib.errors import FieldError, InvalidError
@@ -27,38 +27,43 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
             for name, value in parameters.items()
             if not isinstance(value, Parameter)
         ]
+    # Without a limit `katib.tune` would never return.
+    may_be_none = ("parallel", "max_failed") if takes_constants else ("parallel", "max_failed", "max_trials")
+    errors += _wrong_scalars(arguments, may_be_none)
+    errors += _wrong_collections(arguments)
+    if errors:
+        raise InvalidError(errors)
+
+
+def _wrong_scalars(arguments: Mapping[str, Any], may_be_none: Collection[str]) -> Iterator[FieldError]:
     for name in ("max_trials", "parallel", "max_failed"):
         value = arguments[name]
-        may_be_none = name != "max_trials" or not takes_constants  # without a limit, `katib.tune` would never return
-        if not (value is None and may_be_none) and (not isinstance(value, int) or isinstance(value, bool)):
-            errors.append(
-                FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
-            )
+        if not (value is None and name in may_be_none) and (not isinstance(value, int) or isinstance(value, bool)):
+            yield FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
     for name, example in (("algorithm", "tpe"), ("early_stopping", "medianstop"), ("objective", "loss")):
         value = arguments[name]
         if value is not None and not isinstance(value, str):  # such as a sampler of Optuna
-            remedy = f'write its name, such as "{example}"'
-            errors.append(FieldError(name, f"{type(value).__name__} is not a text", remedy, "argument-type"))
+            cause, remedy = f"{type(value).__name__} is not a text", f'write its name, such as "{example}"'
+            yield FieldError(name, cause, remedy, "argument-type")
+    if isinstance(directions := arguments["direction"], list | tuple):
+        remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
+        yield FieldError("direction", f"{_short(directions)} is for several objectives", remedy, "argument-type")
+
+
+def _wrong_collections(arguments: Mapping[str, Any]) -> Iterator[FieldError]:
     if isinstance(initial := arguments["initial_trials"], Mapping):
         cause, remedy = f"{_short(dict(initial))} is one trial", "write a list of trials, [{...}]"
-        errors.append(FieldError("initial_trials", cause, remedy, "argument-type"))
+        yield FieldError("initial_trials", cause, remedy, "argument-type")
     for name in ("warm_start", "additional_metrics"):
         if isinstance(arguments[name], str):
             remedy = f"write [{arguments[name]!r}]"
-            errors.append(FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type"))
-    if isinstance(directions := arguments["direction"], list | tuple):
-        remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
-        errors.append(
-            FieldError("direction", f"{_short(directions)} is for several objectives", remedy, "argument-type")
-        )
+            yield FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type")
     for name, bounds in (arguments["constraints"] or {}).items():
         if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
             remedy = (
                 f"write (None, {bounds}) for at most that" if isinstance(bounds, int | float) else "write (min, max)"
             )
-            errors.append(FieldError(f'constraints["{name}"]', f"{bounds!r} is not a pair", remedy, "argument-type"))
-    if errors:
-        raise InvalidError(errors)
+            yield FieldError(f'constraints["{name}"]', f"{bounds!r} is not a pair", remedy, "argument-type")
 
 
 def _wrong_space(parameters: Any) -> list[FieldError]:

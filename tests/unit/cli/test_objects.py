@@ -324,7 +324,7 @@ def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, serv
 
     assert first == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
     assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
-    assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
+    assert changed == (0, "trainingruntime/mine configured\nclustertrainingruntime/shared unchanged\n", "")
     assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
 
 
@@ -581,6 +581,9 @@ def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuning
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:
     assert katib("logs", "demo-0", "--replica", "worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/ghost").err == 'error: trial "ghost" is not in namespace default\n'
     wrong = katib("logs", "demo-0", "--replica", "worker-3")
 
     assert wrong.code == 2

@@ -57,6 +57,7 @@ EXAMPLES = {
     "katib trials {}": "katib trials demo",
     "katib tune": "katib tune",
     "katib tune --timeout SECONDS": "katib tune --timeout 60 -p x=1..2 --minimize loss -- true",
+    "katib validate FILE": "katib validate demo.yaml",
     "katib watch": "katib watch demo",
     "katib watch {}{}": "katib watch demo --data-dir d",
     "katib why {}": "katib why demo",
