@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from katib.errors import invalid
 from katib.tuning.foreign_words import missing_attribute, takes_its_arguments
@@ -100,8 +100,10 @@ def discrete(choices: Iterable[float]) -> Parameter:
     return _choice("discrete", choices)
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_attribute("katib.search", name, ["double", "int", "categorical", "discrete"])
+if not TYPE_CHECKING:  # which knows all names
+
+    def __getattr__(name: str) -> Any:
+        raise missing_attribute("katib.search", name, ["double", "int", "categorical", "discrete"])
 
 
 def _number(kind: ParameterType, low: float, high: float, step: float | None, *, log: bool) -> Parameter:

@@ -139,10 +139,13 @@ def same_here(owner: str, name: str) -> str:
 
 def _remedy(owner: str, name: str, names: Iterable[str]) -> str:
     """Return what to use in place of a name: by the table, else the one that is spelled almost so, else all."""
-    from katib.api.wording import did_you_mean
+    from katib.api.wording import closest, one_of
 
-    ours = same_here(owner, name)
-    return f"use {ours}" if ours else did_you_mean(name, names)
+    if ours := same_here(owner, name):
+        return f"use {ours}"
+    names = list(names)
+    near = closest(name, names)
+    return f"did you mean {near}?" if near else one_of(names)
 
 
 def missing_attribute(owner: str, name: str, asked: object) -> AttributeError:
