@@ -17,10 +17,11 @@ from typing import Any
 
 from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError, KatibError, invalid
+from katib.errors import InvalidError, KatibError, TerminalError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
+from katib.local.claims import holder_of
 from katib.local.engine import Engine
 from katib.notes import said_once
 from katib.rest.door import open_door
@@ -111,6 +112,7 @@ def tune(
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
+        TerminalError: Another program works in the data directory.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
@@ -162,6 +164,11 @@ def tune(
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
         )
+    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
+        remedy = (
+            "pass another data_dir=, or use katib.create, whose trials several programs share through `katib serve`"
+        )
+        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
     with said_once(), open_engine(data_dir=root, own_process=False) as engine:
         try:
             submission = engine.service.submit(json.dumps(experiment), source=name)
