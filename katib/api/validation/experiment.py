@@ -13,7 +13,7 @@ from katib.api.types import CollectorKind, Experiment, ExperimentSpec, Parameter
 from katib.api.validation.algorithm import (
     check_algorithm,
     check_early_stopping,
-    check_numeric_parameters,
+    check_needs,
     check_resume_policy,
 )
 from katib.api.validation.counts import check_counts
@@ -61,7 +61,7 @@ def validate_experiment(
         *check_search_space(spec),
         *check_initial_trials(spec, check_point),
         *check_warm_start(spec, experiment.name),
-        *check_numeric_parameters(spec, catalog),
+        *check_needs(spec, catalog),
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
         *_check_callers(experiment),

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COMMAND_LINE = "command line"
+"""What an experiment is called that was drafted from a line in place of a file."""
+
 CHOICE_NEEDED = 3
 """The exit code where an experiment has ended, something changed since, and there is no terminal to ask at."""
 
@@ -178,7 +181,12 @@ def is_terminal() -> bool:
 
 
 def wrong(error: InvalidError, source: str) -> int:
-    """Print what is wrong with a file; return the exit code for it."""
+    """Print what is wrong with a file, or with the line that was typed in place of one; return the exit code for it."""
+    if source == COMMAND_LINE:
+        from katib.tuning.argument_words import in_options
+
+        texts = click.get_current_context().params["parameters"]
+        error, source = in_options(error, [text.partition("=")[0] for text in texts]), ""
     for line in failures.error_lines(error, source):
         click.echo(f"error: {line}", err=True)
     return failures.BAD_INPUT
