@@ -36,7 +36,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "tune": _Entry("katib.cli.tune", "Tune a program from one line, without a file."),
         "watch": _Entry("katib.cli.watch", "Show an experiment that goes on elsewhere."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
-        "kubeconfig": _Entry("katib.cli.kubeconfig", "Print the line by which kubectl finds a server here."),
+        "kubeconfig": _Entry("katib.cli.about", "Print the line by which kubectl finds a server here."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "mcp": _Entry("katib.cli.mcp", "Offer experiments to an assistant, as tools of MCP."),
         "convert": _Entry("katib.cli.init", "Print the experiment file of a sweep of Weights & Biases."),
