@@ -58,7 +58,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
         "ask": _Entry("katib.cli.asking", "Get a trial to evaluate yourself."),
         "tell": _Entry("katib.cli.asking", "End a trial that you evaluated."),
-        "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
+        "trial": _Entry("katib.cli.editing", "Add a trial by hand."),
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
         "tag": _Entry("katib.cli.tag", "Note tags, a project and text on an experiment."),

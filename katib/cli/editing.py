@@ -1,4 +1,4 @@
-"""`katib budget`, `katib stop`, `katib pause` and `katib resume`: experiments and trials that exist, changed."""
+"""`katib budget`, `stop`, `pause`, `resume` and `trial add`: experiments and trials that exist, changed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from katib.tuning.reading import active_count, completed_count, is_completed
 if TYPE_CHECKING:
     from katib.errors import KatibError
     from katib.tuning.service import TuningService
+
 
 _NO_LIMIT = "none"
 _EITHER = options.PlainName("experiment", "trial")
@@ -183,3 +184,32 @@ def _suspend_all(service: TuningService, namespace: str, experiment: str, *, sus
                     raise
             break
     return count
+
+
+@click.group()
+def trial() -> None:
+    """Work on trials by hand."""
+
+
+@trial.command(
+    epilog=options.examples(
+        "katib trial add my-experiment lr=0.1 layers=3",
+        "katib trial add my-experiment optimizer=adam lr=1e-3 --context production",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("assignments", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
+@options.connection
+def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
+    """Run a trial next, before those that the algorithm proposes.
+
+    It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
+    stand in the file, as spec.initialTrials.
+    """
+    from katib.cli.connection import connect
+
+    chosen = options.pairs(assignments, "PARAMETER=VALUE")
+    with connect(target, read_only=False) as (service, namespace):
+        before = service.add_trial(namespace, name, chosen)
+    others = f", after {before} others that were added by hand" if before else ""
+    click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")
