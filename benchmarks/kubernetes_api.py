@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.support import experiment, memory_mb
+from benchmarks.support import experiment, memory_mb, times_of
 from tests.support.kube import authority_of, kubectls
 
 TRIALS, LISTED, WRITES, WATCHES = 10_000, 500, 200, 50
@@ -266,12 +266,7 @@ def client_calls(kubeconfig: Path) -> dict[str, Callable[[], object]]:
 
 def rate(call: Callable[[], object]) -> float:
     """Return the median of a call in milliseconds."""
-    seconds = []
-    for _ in range(WRITES):
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds) * 1e3
+    return statistics.median(times_of(call, WRITES)) * 1e3
 
 
 # --- watches of a running experiment ----------------------------------------------------------------------------------
