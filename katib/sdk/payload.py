@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import cloudpickle
 
 from katib.sdk.search import Parameter
+from katib.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,7 @@ class Payload:
     def save(self, path: Path) -> None:
         """Write the payload in place of an older one."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(cloudpickle.dumps(list(sys.path)) + cloudpickle.dumps(self))
-        temporary.replace(path)
+        write_whole(path, cloudpickle.dumps(list(sys.path)) + cloudpickle.dumps(self))
 
     @classmethod
     def load(cls, path: Path) -> Payload:
