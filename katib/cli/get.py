@@ -12,7 +12,7 @@ import click
 
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cli import columns, options
-from katib.cli.printing import Table, print_object, print_objects
+from katib.cli.printing import print_object, print_objects
 from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError
 from katib.runtime.objects import Key
@@ -89,28 +89,26 @@ def get(
         def read() -> Iterator[_Row]:
             if wanted == "Pod":
                 for pod in _pods_named(service, namespace, name) if name is not None else _pods(service, scope):
-                    cells = partial(columns.pod_row, pod, wide=wide, namespaces=all_namespaces)
-                    yield _Row(Key.of(pod), str(pod["metadata"].get("resourceVersion", "")), cells)
+                    version = str(pod["metadata"].get("resourceVersion", ""))
+                    yield _Row(Key.of(pod), version, partial(columns.cells_of_pod, pod))
                 return
             found = _objects(service, wanted, scope) if name is None else [service.get(_TYPES[wanted], namespace, name)]
             for obj in found:
-                cells = partial(columns.row, obj, wide=wide, namespaces=all_namespaces, lineage=wanted == "Trial")
-                yield _Row(key_of(obj), obj.metadata.resource_version, cells)
+                yield _Row(key_of(obj), obj.metadata.resource_version, partial(columns.cells_of, obj))
 
-        _print_table(read, wanted, wide=wide, namespaces=all_namespaces, watch=watch)
+        _print_table(read, wanted, columns.ObjectTable(wanted, wide=wide, namespaces=all_namespaces), watch=watch)
 
 
 class _Row(NamedTuple):
     key: Key
     version: str
-    cells: Callable[[], tuple[str, ...]]
+    cells: Callable[[], columns.Cells]
 
 
-def _print_table(read: Callable[[], Iterable[_Row]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
+def _print_table(read: Callable[[], Iterable[_Row]], kind: str, table: columns.ObjectTable, *, watch: bool) -> None:
     seen: dict[Key, str] = {}
-    lineage = kind == "Trial"
 
-    def changed() -> list[tuple[str, ...]]:
+    def changed() -> list[columns.Cells]:
         found = [row for row in read() if seen.get(row.key) != row.version]
         seen.update((row.key, row.version) for row in found)
         return [row.cells() for row in found]
@@ -119,10 +117,6 @@ def _print_table(read: Callable[[], Iterable[_Row]], kind: str, *, wide: bool, n
     if not rows and not watch:
         click.echo(f"no {kind.lower()}s found", err=True)
         return
-    if lineage and not columns.has_lineage(rows, namespaces=namespaces):
-        lineage = False
-        rows = [columns.without_lineage(row, namespaces=namespaces) for row in rows]
-    table = Table(columns.headings(kind, wide=wide, namespaces=namespaces, lineage=lineage))
     table.print(rows)
     while watch:
         time.sleep(_WATCH_SECONDS)

@@ -11,7 +11,7 @@ import click
 
 from katib.api.types import Experiment, ParetoSet, Trial
 from katib.cli import columns, options
-from katib.cli.printing import NOTHING, Table, aligned, print_data, print_objects
+from katib.cli.printing import NOTHING, aligned, print_data, print_objects
 from katib.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
@@ -170,12 +170,9 @@ def trials(
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return
-        wide = form == "wide"
-        rows = [columns.row(trial, wide=wide, lineage=True) for page in pages for trial in page.items]
+        rows = [columns.cells_of(trial) for page in pages for trial in page.items]
     if rows:
-        lineage = columns.has_lineage(rows)
-        shown = rows if lineage else map(columns.without_lineage, rows)
-        Table(columns.headings("Trial", wide=wide, lineage=lineage)).print(shown)
+        columns.ObjectTable("Trial", wide=form == "wide").print(rows)
     else:
         click.echo(f"{name} has no {'such ' if states else ''}trials yet", err=True)
 

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from katib.api.metrics import MetricLog
+from katib.cli import get as get_module
 from katib.cli.printing import Table
+from katib.errors import UnavailableError
 from katib.rest.notes import noted
 from katib.rest.server import Server
 from katib.runtime.objects import Kind
@@ -613,3 +615,19 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
     )
     assert (code, err.count("\n")) == (2, 1)
     assert "tags[2]: 'x,y' is not a tag; give 1 to 63 printable characters without a comma" in err
+
+
+def test_trials_that_change_follow_as_rows_of_the_same_table(
+    katib: Katib, played: MemoryTuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pause(_seconds: float) -> None:
+        if played.trials("default", "demo").total == 4:
+            raise UnavailableError("the server was stopped")
+        played.put(make_trial("demo-late", condition("Running"), index=9))
+
+    monkeypatch.setattr(get_module.time, "sleep", pause)
+    head, *rows = katib("get", "trials", "-w").out.splitlines()
+
+    assert len(rows) == 4
+    assert rows[-1].split()[:2] == ["demo-late", "Running"]
+    assert rows[-1].index("Running") == head.index("STATE")
