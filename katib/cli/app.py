@@ -81,6 +81,19 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
     },
 }
 
+_OF_KUBECTL = {
+    "annotate": "tag",
+    "config": "kubeconfig",
+    "create": "apply",
+    "edit": "budget",
+    "events": "describe",
+    "label": "tag",
+    "patch": "budget",
+    "scale": "budget",
+    "wait": "watch",
+}
+"""Commands of kubectl, and which of ours does what is meant with an experiment."""
+
 _EPILOG = """\b
 Start with an experiment file:
   katib run experiment.yaml         run it here and watch
@@ -112,7 +125,8 @@ class _Commands(click.Group):
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            near = [_OF_KUBECTL[name]] if name in _OF_KUBECTL else []
+            near = near or difflib.get_close_matches(name, self.list_commands(ctx), n=1)
             remedy = f"did you mean `katib {near[0]}`?" if near else "`katib --help` lists all commands"
             raise click.UsageError(f'there is no command "{name}"; {remedy}')
         return super().resolve_command(ctx, args)

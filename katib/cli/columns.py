@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
-from katib.cli.printing import Table
 from katib.runtime.objects import Key, Object
 from katib.tuning.reading import (
     algorithm_of,
@@ -56,28 +55,17 @@ _HEADINGS = {
     "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
 }
 _LINEAGE = frozenset({"GENERATION", "PARENT"})
-"""Of trials that start from each other's checkpoints; shown where one of the first rows has them."""
+"""Of trials that start from each other's checkpoints."""
 
 
-class ObjectTable:
-    """A table of objects of a kind, which may grow.
+def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
+    """Return the headings for a kind."""
+    return (*(["NAMESPACE"] if namespaces else []), *_HEADINGS[kind][wide])
 
-    Args:
-        kind: `Experiment`, `Trial`, `Suggestion` or `Pod`.
-        wide: Whether it has all columns.
-        namespaces: Whether it has a column for the namespace.
-    """
 
-    def __init__(self, kind: str, *, wide: bool, namespaces: bool = False) -> None:
-        self._headings = [*(["NAMESPACE"] if namespaces else []), *_HEADINGS[kind][wide]]
-        self._table: Table | None = None
-
-    def print(self, rows: Sequence[Cells]) -> None:
-        """Print rows, the first time under the headings."""
-        if self._table is None:
-            self._headings = [h for h in self._headings if h not in _LINEAGE or any(row[h] for row in rows)]
-            self._table = Table(self._headings)
-        self._table.print([row[heading] for heading in self._headings] for row in rows)
+def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
+    """Return the headings of a table that has these rows at first: of lineage only where a row has any."""
+    return [heading for heading in headings if heading not in _LINEAGE or any(row[heading] for row in rows)]
 
 
 def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:

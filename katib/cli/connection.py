@@ -39,7 +39,7 @@ def connect(
     read_only: bool,
     nothing_to_run: bool = False,
     callers_only: bool = False,
-    deleted: Collection[str] = (),
+    deleted: Collection[tuple[str | None, str]] = (),
 ) -> Iterator[Connected]:
     """Open the service that the options name.
 
@@ -61,7 +61,7 @@ def connect(
     namespace = target.namespace or DEFAULT_NAMESPACE
     here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
     if nothing_to_run or callers_only or deleted:
-        keys = [(namespace, name) for name in deleted]
+        keys = [(space or namespace, name) for space, name in deleted]
         here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=keys)
     with _open_service(target, read_only=read_only, here=here) as service:
         yield Connected(service, namespace)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _NO_LIMIT = "none"
-_EITHER = options.PlainName("experiment", "trial")
+_EITHER = options.PlainName("Experiment", "Trial")
 _JOB_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 

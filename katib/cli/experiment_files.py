@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json")
 _LOOKED_AT_FILES, _LOOKED_AT_BYTES = 200, 65_536
 _SHOWN = 3
 
@@ -27,7 +27,7 @@ def next_step(directory: Path, command: str, meant: str = "") -> str:
 def experiment_files(directory: Path) -> list[Path]:
     """Return the files of a directory that hold an experiment, by name."""
     try:
-        files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES)
+        files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     except OSError:
         return []
     return [path for path in files[:_LOOKED_AT_FILES] if _holds_experiment(path)]

@@ -56,7 +56,7 @@ from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
         "katib why my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name", type=options.ANY_NAME, required=False)
+@options.any_or_newest
 @options.output("json", "yaml")
 @options.connection
 def why(
@@ -104,7 +104,7 @@ _LABEL_WIDTH = 14
         "katib describe my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name", type=options.ANY_NAME, required=False)
+@options.any_or_newest
 @options.connection
 def describe(
     name: str | None,

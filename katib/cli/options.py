@@ -19,7 +19,8 @@ import click
 from click.core import ParameterSource
 
 from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
-from katib.cli.experiment_files import next_step
+from katib.cli.experiment_files import SUFFIXES, next_step
+from katib.cli.kinds import names_of
 from katib.errors import invalid
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -398,7 +399,7 @@ class Duration(click.ParamType[float]):
 
 
 class PlainName(click.ParamType[str]):
-    """A name as it is, or as `-o name` prints it: `trial/NAME`, `experiment/NAME`."""
+    """A name as it is, or behind its kind as kubectl writes it: `trial/NAME`, `experiment.kubeflow.org/NAME`."""
 
     name = "name"
 
@@ -407,15 +408,24 @@ class PlainName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
         """Take off the kind."""
-        kind, slash, name = value.partition("/")
-        return name if slash and kind in self._kinds else value
+        return names_of([value], *self._kinds)[0]
 
 
-EXPERIMENT_NAME = PlainName("experiment")
+def _one_name(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str | None:
+    names = names_of(words, *_OF_RUNS) if words else []
+    if len(names) > 1:
+        raise click.BadParameter("give one name", context, argument)
+    return names[0] if names else None
+
+
+_OF_RUNS = ("Experiment", "Trial", "Suggestion")
+EXPERIMENT_NAME = PlainName("Experiment")
 newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
-TRIAL_NAME = PlainName("trial")
-ANY_NAME = PlainName("experiment", "trial", "suggestion")
-REPLICA_NAME = PlainName("pod")
+TRIAL_NAME = PlainName("Trial")
+TRIAL_OR_POD_NAME = PlainName("Trial", "Pod")
+any_or_newest = click.argument("name", nargs=-1, callback=_one_name, metavar="[NAME]")
+"""The name of an experiment or a trial, behind its kind where the user gives it; None: of the newest experiment."""
+REPLICA_NAME = PlainName("Pod")
 
 
 _ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
@@ -435,6 +445,25 @@ def typed_line() -> str:
         elif word.partition("=")[0] not in _ONCE:
             kept.append(word)
     return shlex.join(["katib", *kept, *typed[end:]])
+
+
+def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return paths of files, those of its files in place of a folder.
+
+    Raises:
+        InvalidError: A folder has no file of objects.
+    """
+    found: list[str] = []
+    for path in paths:
+        files = (
+            [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in SUFFIXES]
+            if Path(path).is_dir()
+            else [path]
+        )
+        if not files:
+            raise invalid(path, f"is a folder without a file {', '.join(SUFFIXES)}", "name a file", "file-unreadable")
+        found += files
+    return tuple(found)
 
 
 def read_file(path: str) -> tuple[str, str]:

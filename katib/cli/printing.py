@@ -17,17 +17,16 @@ NOTHING = "-"
 class Table:
     """Columns that keep their width from the first print on, so that rows that follow later stay aligned."""
 
-    def __init__(self, headings: Sequence[str]) -> None:
-        self._headings = tuple(headings)
+    def __init__(self, headings: Sequence[str], *, shows_headings: bool = True) -> None:
+        self._headings = [tuple(headings)] if shows_headings else []
         self._widths: list[int] = []
 
     def print(self, rows: Iterable[Sequence[str]]) -> None:
         """Print rows, the first time under the headings."""
         lines = [tuple(cell or NOTHING for cell in row) for row in rows]
         if not self._widths:
-            columns = zip(self._headings, *lines, strict=True)
-            self._widths = [max(map(len, column)) for column in columns]
-            lines.insert(0, self._headings)
+            lines = [*self._headings, *lines]
+            self._widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         for line in lines:
             cells = (cell.ljust(width) for cell, width in zip(line, self._widths, strict=True))
             click.echo(_GAP.join(cells).rstrip())

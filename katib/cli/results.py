@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import get_args
 
 import click
 
 from katib.api.types import Experiment, ParetoSet, Trial
 from katib.cli import columns, options
-from katib.cli.printing import NOTHING, aligned, print_data, print_objects
+from katib.cli.printing import NOTHING, Table, aligned, print_data, print_objects
+from katib.errors import NotFoundError
 from katib.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
@@ -24,6 +26,7 @@ from katib.tuning.reading import (
     short,
     shortened,
 )
+from katib.tuning.replicas import trial_of
 from katib.tuning.service import TrialOrder
 
 
@@ -172,7 +175,8 @@ def trials(
             return
         rows = [columns.cells_of(trial) for page in pages for trial in page.items]
     if rows:
-        columns.ObjectTable("Trial", wide=form == "wide").print(rows)
+        headings = columns.used(columns.headings("Trial", wide=form == "wide"), rows)
+        Table(headings).print([row[heading] for heading in headings] for row in rows)
     else:
         click.echo(f"{name} has no {'such ' if states else ''}trials yet", err=True)
 
@@ -182,9 +186,10 @@ def trials(
         "katib logs my-experiment-k4x8bq2z --tail 20",
         "katib logs my-experiment-k4x8bq2z -f",
         "katib logs my-experiment-k4x8bq2z --replica worker-1",
+        "katib logs pod/my-experiment-k4x8bq2z-x7k2p",
     ),
 )
-@click.argument("trial", type=options.TRIAL_NAME)
+@click.argument("trial", type=options.TRIAL_OR_POD_NAME)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
 @click.option(
@@ -204,11 +209,21 @@ def logs(
     container: str,
     target: options.Target,
 ) -> None:
-    """Print what a trial wrote, byte for byte."""
+    """Print what a trial, or a pod that is there now, wrote, byte for byte."""
     from katib.cli.connection import connect
+    from katib.cli.selecting import pod_named
 
     with connect(target, read_only=True) as (service, namespace):
-        chunks = service.logs(namespace, trial, follow=follow, tail_lines=tail, replica=replica, container=container)
-        for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+        read = partial(service.logs, namespace, follow=follow, tail_lines=tail, container=container)
+        try:
+            _write(read(trial, replica=replica))
+        except NotFoundError:
+            if replica or (pod := pod_named(service, namespace, trial)) is None:
+                raise
+            _write(read(trial_of(pod), replica=trial))
+
+
+def _write(chunks: Iterator[bytes]) -> None:
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()

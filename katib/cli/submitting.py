@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from katib.api.loading import FileText, holds_runtimes
+from katib.api.loading import EXPERIMENTS, FileText, holds_runtimes
 from katib.cli import failures, options
+from katib.cli.kinds import names_of
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
 from katib.tuning.service import StoredRuntime, Submission
@@ -22,7 +23,7 @@ from katib.tuning.service import StoredRuntime, Submission
         "katib validate experiment.yaml --context production",
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", callback=options.files_of)
 @options.config
 @options.containers
 @options.namespace
@@ -79,16 +80,33 @@ def _checker(
     )
 
 
+_files = click.option(
+    "-f",
+    "--filename",
+    "more_files",
+    multiple=True,
+    metavar="FILE",
+    callback=options.files_of,
+    help="A file, or those of a folder; `-` is standard input.",
+)
+
+
+def _no_dry_run(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value not in (None, "none"):
+        raise click.UsageError("there is no --dry-run; `katib validate FILE` checks a file and stores nothing", context)
+
+
 @click.command(
     epilog=options.examples(
         "katib apply experiment.yaml",
-        "katib apply -f a.yaml -f b.yaml",
+        "katib apply -f a.yaml -f folder/",
         "katib apply -f runtimes.yaml",
         "sed s/demo/demo-2/ experiment.yaml | katib apply -f -",
     ),
 )
-@click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("-f", "--filename", "more_files", multiple=True, metavar="FILE", help="A file; `-` is standard input.")
+@click.argument("files", nargs=-1, metavar="[FILE]...", callback=options.files_of)
+@_files
+@click.option("--dry-run", is_flag=False, flag_value="client", hidden=True, expose_value=False, callback=_no_dry_run)
 @options.output("json", "yaml", "name")
 @options.connection
 def apply(
@@ -99,8 +117,8 @@ def apply(
 ) -> int:
     """Submit experiments to a server, or store training runtimes there.
 
-    An experiment that exists and is unfinished goes on; one whose budget changed is updated. Where no server runs,
-    files of training runtimes alone are stored in the data directory.
+    An experiment that exists is configured where its budget changed, resumed where it was stopped, and unchanged
+    otherwise. Where no server runs, files of training runtimes alone are stored in the data directory.
     """
     from katib.cli.connection import connect
 
@@ -129,6 +147,10 @@ def apply(
     return code
 
 
+_WORDS = {"updated": "configured"}
+"""How kubectl names what became of an object, where the name differs."""
+
+
 def _refuse(path: str, error: KatibError, code: int) -> int:
     """Print what is wrong with a file; return the exit code, that of an earlier file if there was one."""
     for line in failures.error_lines(error, path):
@@ -142,7 +164,7 @@ def _show_submission(submission: Submission, form: str | None) -> None:
     if form:
         print_object(submission.experiment.encode(), form)
     else:
-        click.echo(f"experiment/{submission.experiment.name} {submission.outcome}")
+        click.echo(f"experiment/{submission.experiment.name} {_WORDS.get(submission.outcome, submission.outcome)}")
 
 
 def _show_runtimes(runtimes: Sequence[StoredRuntime], form: str | None) -> None:
@@ -150,36 +172,42 @@ def _show_runtimes(runtimes: Sequence[StoredRuntime], form: str | None) -> None:
         if form:
             print_object(stored.runtime, form)
         else:
-            click.echo(f"{full_name(stored.runtime)} {stored.outcome}")
+            click.echo(f"{full_name(stored.runtime)} {_WORDS.get(stored.outcome, stored.outcome)}")
 
 
 @click.command(
     epilog=options.examples(
         "katib delete my-experiment",
+        "katib delete -f experiment.yaml",
         "katib get -o name | xargs katib delete",
     ),
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=options.EXPERIMENT_NAME)
+@click.argument("words", nargs=-1, metavar="[NAME]...")
+@_files
 @options.connection
 def delete(
-    names: tuple[str, ...],
+    words: tuple[str, ...],
+    more_files: tuple[str, ...],
     target: options.Target,
 ) -> int:
     """Delete experiments with their trials, running processes, metrics and logs.
 
-    Where no server runs, they are deleted from the data directory.
+    With -f, those of files. Where no server runs, they are deleted from the data directory.
     """
     from katib.cli.connection import connect
-    from katib.cli.get import KINDS
 
-    if len(names) > 1 and KINDS.get(names[0]) == "Experiment":  # as for kubectl
-        names = names[1:]
+    if not words and not more_files:
+        raise click.UsageError("which experiment?", click.get_current_context())
+    wanted: list[tuple[str | None, str]] = [(None, name) for name in (names_of(words, "Experiment") if words else ())]
+    for path in more_files:
+        documents = FileText(*options.read_file(path)).documents
+        wanted += [(one.namespace or None, one.name) for one in documents if one.kind in EXPERIMENTS]
     options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0
-    with connect(target, read_only=False, deleted=names if target.has_data else ()) as (service, namespace):
-        for name in names:
+    with connect(target, read_only=False, deleted=wanted if target.has_data else ()) as (service, namespace):
+        for space, name in wanted:
             try:
-                service.delete(namespace, name)
+                service.delete(space or namespace, name)
             except KatibError as error:
                 code = failures.show(error)
             else:

@@ -15,7 +15,7 @@ from katib.cli import options
 if TYPE_CHECKING:
     from katib.tuning.service import TuningService
 
-_MARKED = options.PlainName("experiment", "trial")
+_MARKED = options.PlainName("Experiment", "Trial")
 
 
 @click.command(

@@ -181,7 +181,7 @@ class Repeating:
         if submission.outcome == "created":
             return RunOutcome(submission)
         same = self._ended(submission.experiment, self._changes_of_program(submission.experiment))
-        if submission.outcome != "unchanged":
+        if submission.outcome != "unchanged" or not is_completed(submission.experiment):
             return self._resumed(submission, same)
         return self._settle(wanted, same)
 

@@ -38,8 +38,8 @@ class Submission:
 
     Attributes:
         experiment: As stored, with defaults.
-        outcome: `created`; `resumed` when the same experiment was there, unfinished; `updated` when its budget,
-            ConfigMaps or Secrets changed; `unchanged` when it was there and is finished.
+        outcome: `created`; `updated` when its budget, ConfigMaps or Secrets changed; `resumed` when the same experiment
+            was there and was stopped; `unchanged` when it was there otherwise.
         notices: Sentences about what will be done otherwise than on Kubernetes, such as an image that is not run.
     """
 

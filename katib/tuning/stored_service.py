@@ -199,8 +199,9 @@ class ObjectTuningService(ObjectReadingService):
         if changed:
             found = self._store.patch(found, {"metadata": {"annotations": changed}})
         if same:
-            outcome = "unchanged" if ended else "updated" if notices or changed else "resumed"
-            if is_stopped(old) and not ended:  # who submits it again wants it to run
+            resumed = is_stopped(old) and not ended
+            outcome = "updated" if notices or changed else "resumed" if resumed else "unchanged"
+            if resumed:  # who submits it again wants it to run
                 return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
             return Submission(types.Experiment.read(found), outcome, notices)
         stored = self._store.patch(found, {"spec": changed_counts(old, new)})

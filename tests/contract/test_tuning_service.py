@@ -155,10 +155,10 @@ def test_what_is_done_differently_here_comes_back_as_a_notice(world: World) -> N
     assert any("image" in notice for notice in submission.notices) != world.is_cluster
 
 
-def test_submitting_the_same_unfinished_experiment_resumes_it(world: World) -> None:
+def test_submitting_the_same_unfinished_experiment_changes_nothing(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
-    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
 
 
 def with_settings(value: str) -> str:
@@ -175,10 +175,10 @@ def test_config_maps_and_secrets_that_changed_are_applied_and_told(objects: Worl
     changed = objects.service.submit(with_settings("new"), source="demo.yaml")
     afterwards = objects.service.submit(with_settings("new"), source="demo.yaml")
 
-    assert (again.outcome, again.notices) == ("resumed", ())
+    assert (again.outcome, again.notices) == ("unchanged", ())
     assert changed.outcome == "updated"
     assert [notice.partition(" changed")[0] for notice in changed.notices] == ["ConfigMap settings", "Secret settings"]
-    assert (afterwards.outcome, afterwards.notices) == ("resumed", ())
+    assert (afterwards.outcome, afterwards.notices) == ("unchanged", ())
 
 
 def test_an_experiment_that_is_being_deleted_is_not_submitted_again() -> None:
@@ -471,7 +471,7 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
     world.service.edit(NS, "demo", counts={}, marks=marks)
     edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(favourite=True, notes=""))
     assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "", favourite=True, project="vision")
-    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
     stored = world.service.get(Experiment, NS, "demo")
     assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
     with pytest.raises(InvalidError, match="without a comma"):

@@ -279,7 +279,7 @@ def test_a_file_of_training_runtimes_is_stored_with_the_rights_that_the_server_h
     assert answers == [
         (0, [f"{mine} created", f"{shared} created"]),
         (0, [f"{mine} unchanged", f"{shared} unchanged"]),
-        (0, [f"{mine} updated", f"{shared} unchanged"]),
+        (0, [f"{mine} configured", f"{shared} unchanged"]),
     ]
 
 

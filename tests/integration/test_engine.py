@@ -442,7 +442,7 @@ def test_what_is_admitted_before_the_engine_opens_is_stored_as_it_is(tmp_path: P
     with engine:
         assert engine.service.take(admitted).outcome == "created"
         assert engine.service.get(Experiment, NS, "demo").spec == admitted.experiment.spec
-        assert engine.service.take(admitted).outcome == "resumed"
+        assert engine.service.take(admitted).outcome == "unchanged"
 
 
 def test_a_wrong_file_leaves_no_new_directory_though_images_would_be_run(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.cli import katib_here
 from tests.support.experiments import an_experiment
 from tests.support.kube import NO_KUBECTL, Kubectl, World, kube_world, kubectls
 from tests.support.waiting import eventually
@@ -203,6 +204,34 @@ def test_fields_are_applied_by_their_managers(kubectl: Kubectl) -> None:
     found = json.loads(kubectl("get", "experiment", "demo", "-o", "json", "--show-managed-fields"))
     assert found["spec"]["maxTrialCount"] == 8
     assert [entry["manager"] for entry in found["metadata"]["managedFields"]] == ["kubectl", "another"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("experiments", r"-o=jsonpath={range .items[*]}{.metadata.name}{'\t'}{.spec.maxTrialCount}{'\n'}{end}"),
+        ("experiment", "demo", "-o=jsonpath={.spec.parameters[?(@.name=='lr')].feasibleSpace}"),
+        ("experiment", "demo", "-o=jsonpath={.spec.parameters[-1]['name','parameterType']}{.nothing}{..image}"),
+        ("trials", "--sort-by=.spec.parameterAssignments[0].value", "-o=name", "-l", "team in (a),!other"),
+        ("trials", "--sort-by={.metadata.name}", "-o=custom-columns=NAME:metadata.name,LR:.spec..value,NO:.no"),
+        ("trials", "-l", "katib.kubeflow.org/experiment=none", "-o", "name"),
+        ("trials", "--field-selector", "metadata.name=none", "-o", "name"),
+    ],
+)
+def test_get_of_katib_answers_as_that_of_kubectl(
+    kubectl: Kubectl, world: World, tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    raw = an_experiment(command="echo loss=${trialParameters.learningRate}")
+    kubectl("apply", "-f", "-", text=yaml.safe_dump({**raw, "metadata": {**raw["metadata"], "labels": {"team": "a"}}}))
+    kubectl("wait", "--for=condition=Succeeded", "experiment/demo", "--timeout=60s")
+    theirs = kubectl("get", *asked)
+    ours = katib_here("get", *asked, "--kubeconfig", str(world.server.kubeconfig), cwd=tmp_path)
+    here = katib_here("get", *asked, "--data-dir", str(world.server.kubeconfig.parent), cwd=tmp_path)
+
+    assert [line.split() for line in ours.stdout.replace("trial/", "trial.kubeflow.org/").splitlines()] == [
+        line.split() for line in theirs.splitlines()
+    ]
+    assert (ours.stderr, here.stderr, here.stdout) == ("", "", ours.stdout)
 
 
 def test_the_example_runs_an_experiment(kubectl: Kubectl, world: World, tmp_path: Path) -> None:

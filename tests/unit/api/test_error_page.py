@@ -21,7 +21,10 @@ DOCUMENTED_ROOMS = (
 )
 DOCUMENTED_FILES = (
     "katib/cli/editing.py",
+    "katib/cli/get.py",
+    "katib/cli/jsonpath.py",
     "katib/cli/plot.py",
+    "katib/cli/selecting.py",
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",

@@ -16,6 +16,7 @@ def test_a_misspelled_command_gets_the_nearest_one(katib: Katib) -> None:
 
     assert result.code == 2
     assert result.err == 'error: there is no command "aply"; did you mean `katib apply`?\n'
+    assert "did you mean `katib apply`?" in katib("create", "-f", "x").err  # of kubectl
 
 
 def test_a_command_like_no_other_is_sent_to_the_help(katib: Katib) -> None:

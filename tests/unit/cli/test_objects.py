@@ -9,9 +9,7 @@ import pytest
 import yaml
 
 from katib.api.metrics import MetricLog
-from katib.cli import get as get_module
 from katib.cli.printing import Table
-from katib.errors import UnavailableError
 from katib.rest.notes import noted
 from katib.rest.server import Server
 from katib.runtime.objects import Kind
@@ -326,7 +324,7 @@ def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, serv
 
     assert first == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
     assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
-    assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
+    assert changed == (0, "trainingruntime/mine configured\nclustertrainingruntime/shared unchanged\n", "")
     assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
 
 
@@ -583,6 +581,9 @@ def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuning
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:
     assert katib("logs", "demo-0", "--replica", "worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/demo-0-worker-0", "-c", "side").out == "worker-0 side\n"
+    assert katib("logs", "pod/ghost").err == 'error: trial "ghost" is not in namespace default\n'
     wrong = katib("logs", "demo-0", "--replica", "worker-3")
 
     assert wrong.code == 2
@@ -615,19 +616,3 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
     )
     assert (code, err.count("\n")) == (2, 1)
     assert "tags[2]: 'x,y' is not a tag; give 1 to 63 printable characters without a comma" in err
-
-
-def test_trials_that_change_follow_as_rows_of_the_same_table(
-    katib: Katib, played: MemoryTuningService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pause(_seconds: float) -> None:
-        if played.trials("default", "demo").total == 4:
-            raise UnavailableError("the server was stopped")
-        played.put(make_trial("demo-late", condition("Running"), index=9))
-
-    monkeypatch.setattr(get_module.time, "sleep", pause)
-    head, *rows = katib("get", "trials", "-w").out.splitlines()
-
-    assert len(rows) == 4
-    assert rows[-1].split()[:2] == ["demo-late", "Running"]
-    assert rows[-1].index("Running") == head.index("STATE")

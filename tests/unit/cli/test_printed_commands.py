@@ -52,6 +52,7 @@ EXAMPLES = {
     "katib stop {}{}": "katib stop demo --data-dir d",
     "katib trials {}": "katib trials demo",
     "katib tune": "katib tune",
+    "katib validate FILE": "katib validate demo.yaml",
     "katib watch": "katib watch demo",
     "katib watch {}{}": "katib watch demo --data-dir d",
     "katib why {}": "katib why demo",

@@ -1,0 +1,94 @@
+"""The kinds that commands are asked for, in all words that kubectl takes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import click
+
+_WORDS: Final = {
+    "Experiment": ("experiment", "experiments", "exp"),
+    "Trial": ("trial", "trials"),
+    "Suggestion": ("suggestion", "suggestions"),
+    "Pod": ("pod", "pods", "po"),
+}
+_KINDS: Final = {word: kind for kind, words in _WORDS.items() for word in words}
+_GROUP = ".kubeflow.org"
+LISTED = "experiments, trials, suggestions or pods"
+
+
+class Asked(NamedTuple):
+    """Objects that a command names: a kind, and names; without names, all of that kind."""
+
+    kind: str
+    names: tuple[str, ...]
+
+
+def kind_of(word: str) -> str | None:
+    """Return the kind that a word stands for, such as `exp` or `experiments.kubeflow.org`; None where it is none."""
+    plain, group, version = word.lower().partition(_GROUP)
+    return _KINDS.get(plain.removesuffix(".v1beta1") if group and not version else word.lower())
+
+
+def split_name(text: str) -> tuple[str, str] | None:
+    """Return kind and name of `exp/demo`; None where the text has no slash.
+
+    Raises:
+        click.UsageError: What stands before the slash is not a kind.
+    """
+    word, slash, name = text.partition("/")
+    if not slash:
+        return None
+    if (kind := kind_of(word)) is None or not name or "/" in name:
+        raise _refused(f'"{text}" is not KIND/NAME; write it as experiment/my-experiment, with {LISTED}')
+    return kind, name
+
+
+def asked_for(words: Sequence[str]) -> list[Asked]:
+    """Return what the words behind `get` name: a kind, kinds with commas, a kind and names, or KIND/NAME each time.
+
+    A single name is that of an experiment, and no word at all means experiments.
+
+    Raises:
+        click.UsageError: They are none of these.
+    """
+    if not words:
+        return [Asked("Experiment", ())]
+    if any("/" in word for word in words):
+        pairs = [split_name(word) for word in words]
+        named = [pair for pair in pairs if pair is not None]
+        if len(named) < len(words):
+            raise _refused(f"give a kind and names, or KIND/NAME each time, not both: {' '.join(words)}")
+        kinds = dict.fromkeys(kind for kind, _ in named)
+        return [Asked(kind, tuple(name for other, name in named if other == kind)) for kind in kinds]
+    found = [kind_of(word) for word in words[0].split(",")]
+    kinds = dict.fromkeys(kind for kind in found if kind is not None)
+    if None not in found and (len(found) == 1 or len(words) == 1):
+        return [Asked(kind, tuple(words[1:])) for kind in kinds]
+    if len(words) == 1 and "," not in words[0]:
+        return [Asked("Experiment", tuple(words))]
+    raise _refused(f'"{words[0]}" is not a kind; use {LISTED}')
+
+
+def names_of(words: Sequence[str], *kinds: str) -> list[str]:
+    """Return the names that words give in any form of kubectl: `demo`, `experiment demo`, `exp/demo experiments/other`.
+
+    Args:
+        words: As they were typed.
+        kinds: Which the command takes.
+
+    Raises:
+        click.UsageError: One is of another kind, or what stands before a slash is none.
+    """
+    first = kind_of(words[0]) if len(words) > 1 and "/" not in words[1] else None
+    named = [(first, word) if first else split_name(word) or (None, word) for word in words[1 if first else 0 :]]
+    for kind, name in named:
+        if kind is not None and kind not in kinds:
+            takes = " or ".join(other.lower() for other in kinds)
+            raise _refused(f"{kind.lower()}/{name} is not of a kind that this command takes; name its {takes}")
+    return [name for _, name in named]
+
+
+def _refused(text: str) -> click.UsageError:
+    return click.UsageError(text, click.get_current_context(silent=True))
