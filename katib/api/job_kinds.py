@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from katib.api.failure_text import failure_cause
 from katib.api.metrics import PROGRESS, MetricLog, parse_time, parse_value, trainer_readings
 from katib.api.names import QUEUE_LABEL
 from katib.api.wording import either
@@ -53,6 +54,9 @@ _KINDS = {
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
 KNOWN_KINDS = tuple(_KINDS)
+
+CLUSTER_BACKOFF_LIMIT = 6
+"""Of a Job that says none, as its API has it."""
 
 _SUSPEND_FIELDS = {
     (version.rpartition("/")[0], name): kind.suspend for name, kind in _KINDS.items() for version in kind.api_versions
@@ -141,8 +145,28 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
 
 
 def retry_words(job: Mapping[str, Any]) -> str:
-    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
+    """Return what a job says of its failed tries. Only jobs on one machine say it."""
     return str(_held_condition(job, "Retrying").get("message", ""))
+
+
+def pod_retry_words(template: Mapping[str, Any], job: Mapping[str, Any], failure: str) -> str:
+    """Return the same of a Job of a cluster, whose controller only counts the pods that failed; empty for other kinds.
+
+    Args:
+        template: The job as it was made.
+        job: What is known of it now; its status counts.
+        failure: How the container ended that failed last; empty while that is not known.
+    """
+    spec, failed = template.get("spec") or {}, (job.get("status") or {}).get("failed")
+    if not failure or not failed or (template.get("apiVersion"), template.get("kind")) != ("batch/v1", "Job"):
+        return ""
+    if any(_held_condition(job, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet", "Failed", "Complete")):
+        return ""
+    cause = failure_cause(failure)
+    if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
+        return cause  # several pods run on purpose, and each of them counts
+    limit = spec.get("backoffLimit")
+    return f"{cause}; try {failed + 1} of {(CLUSTER_BACKOFF_LIMIT if limit is None else limit) + 1}"
 
 
 def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

@@ -43,6 +43,8 @@ from katib.tuning.service import Diagnosis
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
 
+_MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
+
 _PODS_REFUSED = "TrialPodsRefused"
 """Reason of a trial that failed because no pod of its job could be created."""
 
@@ -159,11 +161,11 @@ def _retried(trial: Trial, facts: JobFacts) -> Answer | None:
     if fact.reason != "TrialRetrying":
         return None
     news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
-    return Answer(
-        f"{trial.name} failed and is tried again: {news}.",
-        remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
-        log_tail=facts.log_tail,
-    )
+    begin = "Read the output below, and set" if facts.log_tail else "Set"
+    remedies = [f"{begin} backoffLimit to 0 in the template if a retry cannot help."]
+    if OUT_OF_MEMORY in news:
+        remedies.insert(0, _MORE_MEMORY)
+    return Answer(f"{trial.name} failed and is tried again: {news}.", remedies=remedies, log_tail=facts.log_tail)
 
 
 def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
@@ -310,7 +312,7 @@ def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     if held_condition(trial, "Failed").reason == _PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run it again."
     if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
-        return "Raise resources.limits.memory of the container in the template, or let it need less."
+        return _MORE_MEMORY
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     if facts.exit_code == _COMMAND_NOT_FOUND:

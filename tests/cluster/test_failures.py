@@ -73,10 +73,12 @@ def test_a_pod_that_is_deleted_runs_again_and_its_trial_succeeds(room: Room) -> 
 
 
 def test_a_container_that_runs_out_of_memory_is_said_to_have(room: Room) -> None:
-    job = python_job("x = bytearray(200 << 20); print('loss=1', len(x))")
+    job = python_job("x = bytearray(200 << 20); print('loss=1', len(x))", backoffLimit=1)
     container_of(job)["resources"] = {"limits": {"memory": "40Mi"}}
     room.apply(experiment("hungry", job, trials=1, parallel=1))
 
+    message = wait_for(lambda: told(room, "hungry", "Running", "TrialRetrying"), "the next try", 60, room.picture)
+    assert message.endswith("ran out of memory; raise its memory limit; try 2 of 2")
     room.ended("hungry", state="Failed")
     (trial,) = room.trials("hungry")
     assert "ran out of memory; raise its memory limit" in condition_of(trial, "Failed")["message"]

@@ -177,11 +177,13 @@ class ClusterFacts:
     def _with_pods(self, trial: Trial, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
         oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-        chosen = troubled or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
+        is_retried = running_condition(trial).reason == "TrialRetrying"
+        failed = next((pod for pod in pods if facts_of(pod).has_failed), None) if is_retried else None
+        chosen = troubled or failed or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
         ended = _last_end(chosen, trial.spec.primary_container_name) if chosen else {}
         code = ended.get("exitCode")
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
-        wants_tail = chosen is not None and (looped or state_of(trial) in ("Failed", "MetricsUnavailable"))
+        wants_tail = looped or failed is not None or state_of(trial) in ("Failed", "MetricsUnavailable")
         return JobFacts(
             job=job,
             waiting=facts_of(troubled).waiting if troubled else "",

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from katib.api.job_kinds import CLUSTER_BACKOFF_LIMIT
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPod, MissedPods, concerns
@@ -39,8 +40,6 @@ webhook may need a moment. After the last one the pods stay: a namespace whose p
 run its jobs forever."""
 
 _JOB = Kind("batch/v1", "Job")
-_DEFAULT_BACKOFF_LIMIT = 6
-"""Of a Job that names none, as Kubernetes has it."""
 
 SETTLING_SECONDS = 5.0
 """How long after a repair the old job may still be seen: what it says counts no more."""
@@ -73,7 +72,7 @@ def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
     is_whole = any(owner.get("uid") == trial_uid for owner in maker["metadata"].get("ownerReferences") or ())
     if makes_one and is_whole:
         return Remedy.RESTART
-    limit = spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT)
+    limit = spec.get("backoffLimit", CLUSTER_BACKOFF_LIMIT)
     has_tries = ((maker.get("status") or {}).get("failed") or 0) < limit
     judges_failures = spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None
     return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RESTART

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind
+from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, pod_retry_words
 from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
@@ -115,3 +115,25 @@ def test_conditions_of_a_kind_that_nobody_knows_are_asked_for() -> None:
         admitted(raw)
 
     assert [error.origin for error in failure.value.errors] == ["condition-missing", "condition-missing"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "words"),
+    [
+        ({}, {"failed": 2, "active": 1}, "Boom (exit code 1); try 3 of 7"),
+        ({"backoffLimit": 3}, {"failed": 1}, "Boom (exit code 1); try 2 of 4"),
+        ({"completions": 3}, {"failed": 2}, "Boom (exit code 1)"),
+        ({}, {"active": 1}, ""),
+        ({"backoffLimit": 0}, {"failed": 1, "conditions": [{"type": "FailureTarget", "status": "True"}]}, ""),
+        ({"backoffLimit": 0}, {"failed": 1, "conditions": [{"type": "Failed", "status": "True"}]}, ""),
+    ],
+)
+def test_a_job_of_a_cluster_is_retried_while_its_controller_counts_failures(
+    spec: dict[str, Any], status: dict[str, Any], words: str
+) -> None:
+    template, job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}, {"status": status}
+    failure = "Container main in pod x-1 ended with exit code 1; last output: Boom"
+
+    assert pod_retry_words(template, job, failure) == words
+    assert pod_retry_words(template, job, "") == ""
+    assert pod_retry_words({**template, "kind": "PyTorchJob"}, job, failure) == ""

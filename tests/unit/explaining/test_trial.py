@@ -81,7 +81,11 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
     diagnosis = diagnose(retrying, facts=JobFacts(job={}, log_tail=("oops",)))
 
     assert diagnosis.verdict == "t failed and is tried again: it exited with 1; try 2 of 7."
+    assert diagnosis.remedies[0].startswith("Read the output below, and set backoffLimit to 0")
     assert diagnosis.log_tail == ("oops",)
+
+    killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
+    assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
 
 
 def test_a_running_trial_tells_how_long_and_how_far() -> None:
