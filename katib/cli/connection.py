@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from katib.api.types import Experiment, Trial
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
 from katib.errors import NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
@@ -81,6 +82,22 @@ def experiment_meant(service: TuningService, namespace: str, name: str | None) -
     if len(names) > 1:
         click.echo(f"{names[-1]}, the newest of {len(names)} experiments:", err=True)
     return names[-1]
+
+
+def experiment_or_trial(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
+    """Return the experiment of a name, or the trial.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    with suppress(NotFoundError):
+        return service.get(Experiment, namespace, name)
+    with suppress(NotFoundError):
+        return service.get(Trial, namespace, name)
+    raise NotFoundError(
+        f'there is neither an experiment nor a trial "{name}" in namespace {namespace}; '
+        "`katib get -A` lists all experiments"
+    )
 
 
 def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:

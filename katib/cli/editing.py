@@ -14,7 +14,6 @@ from katib.cli import options
 from katib.tuning.reading import active_count, completed_count, is_completed
 
 if TYPE_CHECKING:
-    from katib.errors import KatibError
     from katib.tuning.service import TuningService
 
 
@@ -99,18 +98,14 @@ def pause(name: str, target: options.Target) -> None:
     `katib resume` lets it go on. Its program then starts from the checkpoint that it kept, with its readings, otherwise
     from the beginning.
     """
-    from katib.cli.connection import connect
-    from katib.errors import NotFoundError
+    from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        try:
+        if isinstance(experiment_or_trial(service, namespace, name), Trial):
             service.suspend(namespace, name, suspended=True)
             what = f"trial/{name}: paused"
-        except NotFoundError:
-            try:
-                service.edit(namespace, name, counts={}, stopped=True)
-            except NotFoundError:
-                raise _neither(namespace, name) from None
+        else:
+            service.edit(namespace, name, counts={}, stopped=True)
             count = _suspend_all(service, namespace, name, suspended=True)
             what = f"experiment/{name}: paused, with {count} trial{'s' * (count != 1)}"
     click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
@@ -128,19 +123,14 @@ def resume(name: str, target: options.Target) -> None:
 
     A trial starts its program again, from the checkpoint that it kept or from the beginning.
     """
-    from katib.cli.connection import connect
-    from katib.errors import NotFoundError
+    from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        try:
-            experiment = service.edit(namespace, name, counts={}, stopped=False)
-        except NotFoundError:
-            try:
-                service.suspend(namespace, name, suspended=False)
-            except NotFoundError:
-                raise _neither(namespace, name) from None
+        if isinstance(experiment_or_trial(service, namespace, name), Trial):
+            service.suspend(namespace, name, suspended=False)
             click.echo(f"trial/{name}: goes on")
             return
+        experiment = service.edit(namespace, name, counts={}, stopped=False)
         if not is_completed(experiment):
             _suspend_all(service, namespace, name, suspended=False)
     if is_completed(experiment):
@@ -150,12 +140,6 @@ def resume(name: str, target: options.Target) -> None:
         click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
     click.echo(f"experiment/{name}: goes on")
-
-
-def _neither(namespace: str, name: str) -> KatibError:
-    from katib.errors import NotFoundError
-
-    return NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
 
 
 def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:

@@ -114,21 +114,12 @@ def describe(
 
     Without a name it is the newest experiment.
     """
-    from katib.cli.connection import connect, experiment_meant
+    from katib.cli.connection import connect, experiment_meant, experiment_or_trial
 
     with connect(target, read_only=True) as (service, space):
         name = experiment_meant(service, space, name)
-        try:
-            lines = list(_experiment(service, service.get(Experiment, space, name)))
-        except NotFoundError:
-            try:
-                trial = service.get(Trial, space, name)
-            except NotFoundError:
-                raise NotFoundError(
-                    f'there is neither an experiment nor a trial "{name}" in namespace {space}; '
-                    "`katib get -A` lists all experiments"
-                ) from None
-            lines = list(_trial(service, trial))
+        found = experiment_or_trial(service, space, name)
+        lines = list(_trial(service, found) if isinstance(found, Trial) else _experiment(service, found))
     for line in lines:
         click.echo(line)
 
