@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -14,7 +15,7 @@ import click
 
 from katib.api.types import Experiment, Trial
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
-from katib.errors import NotFoundError, UnavailableError, invalid
+from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
@@ -258,12 +259,27 @@ def _check_url(url: str) -> None:
         raise invalid("--server", f'"{url}" is not a URL', f"write it like {DEFAULT_SERVER}", "server-url")
 
 
+def _current_context() -> str:
+    """Return the context that kubectl would ask; empty where it has none."""
+    from katib.api.yaml_text import parse_yaml
+
+    for place in os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep):
+        with suppress(OSError, InvalidError):
+            for document in parse_yaml(Path(place).expanduser().read_bytes(), place):
+                context = document.data.get("current-context") if isinstance(document.data, dict) else None
+                if isinstance(context, str) and context:
+                    return context
+    return ""
+
+
 def _no_answer(url: str, *, named: bool, read_only: bool) -> str:
     if named:
         return f"no server answers at {url}; start it with `katib serve`, or check --server"
     if read_only:
+        context = _current_context()
+        cluster = f"; --context {context} asks your Kubernetes cluster" if context else ""
         return (
             f"no server answers at {url} and there is no data directory {default_data_dir()}; "
-            "start `katib serve`, or give --server or --data-dir"
+            f"start `katib serve`, or give --server or --data-dir{cluster}"
         )
     return f"no server answers at {url}; start one with `katib serve`, or use `katib run FILE`"

@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -256,7 +256,8 @@ _CLUSTER = (
     click.option(
         "--context",
         metavar="NAME",
-        help="Ask the Kubernetes cluster of this context, with your own rights.",
+        help="Ask the Kubernetes cluster of this context, with your own rights.  "
+        "[env: KATIB_CONTEXT, not for run and serve]",
     ),
     click.option(
         "--kubeconfig",
@@ -351,6 +352,8 @@ def connection(function: F) -> F:
     ) -> Any:
         if cluster:
             refuse_beside("a cluster", "server", "token", "data_dir")
+        elif not any(map(_is_typed, ("server", "data_dir"))):
+            cluster = replace(cluster, context=os.environ.get("KATIB_CONTEXT") or None)
         return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
 
     return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
@@ -362,11 +365,14 @@ def refuse_beside(chosen: str, *names: str) -> None:
     Raises:
         click.UsageError: One of them was given.
     """
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
+    for name in filter(_is_typed, names):
+        option = name.replace("_", "-")
+        raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", click.get_current_context())
+
+
+def _is_typed(name: str) -> bool:
+    """Return whether an option stands on the command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:

@@ -82,7 +82,7 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     held = (
         _of_a_caller(trial, facts, evidence)
         or _held_up(trial, facts)
-        or _retried(trial, facts)
+        or _retried(trial, facts, evidence)
         or _waiting(trial, facts, evidence)
     )
     if held is not None:
@@ -155,17 +155,19 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
 _WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {} get workloads"
 
 
-def _retried(trial: Trial, facts: JobFacts) -> Answer | None:
+def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return that a try of the job failed; None when that is not what the trial says."""
     fact = running_condition(trial)
     if fact.reason != "TrialRetrying":
         return None
     news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
     begin = "Read the output below, and set" if facts.log_tail else "Set"
-    remedies = [f"{begin} backoffLimit to 0 in the template if a retry cannot help."]
-    if OUT_OF_MEMORY in news:
-        remedies.insert(0, _MORE_MEMORY)
-    return Answer(f"{trial.name} failed and is tried again: {news}.", remedies=remedies, log_tail=facts.log_tail)
+    remedies = [
+        _MORE_MEMORY if OUT_OF_MEMORY in news else _known_remedy(news, facts, evidence),
+        f"{begin} backoffLimit to 0 in the template if a retry cannot help.",
+    ]
+    verdict = f"{trial.name} failed and is tried again: {news}."
+    return Answer(verdict, remedies=list(filter(None, remedies)), log_tail=facts.log_tail)
 
 
 def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
@@ -320,11 +322,15 @@ def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     return _remedy_of_output(trial, facts, evidence)
 
 
-def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+def _known_remedy(failure: str, facts: JobFacts, evidence: Evidence) -> str:
     experiment = evidence.experiment
     workspace = "" if experiment is None else experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     place = evidence.place.in_images() if facts.in_image else evidence.place
-    if remedy := known_remedy(failure_of(trial), facts, place, workspace):
+    return known_remedy(failure, facts, place, workspace)
+
+
+def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
+    if remedy := _known_remedy(failure_of(trial), facts, evidence):
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."

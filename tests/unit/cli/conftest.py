@@ -55,7 +55,14 @@ def katib(
     """Run the command line in this process, in an empty directory that has a data directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("KATIB_HOME", "KATIB_SERVER", "KATIB_TOKEN", "KATIB_NAMESPACE", "KATIB_DB_MANAGER_ADDRESS"):
+    for name in (
+        "KATIB_HOME",
+        "KATIB_SERVER",
+        "KATIB_TOKEN",
+        "KATIB_NAMESPACE",
+        "KATIB_CONTEXT",
+        "KATIB_DB_MANAGER_ADDRESS",
+    ):
         monkeypatch.delenv(name, raising=False)
     # Nothing of ours listens on port 1, whatever runs on this machine.
     monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")

@@ -112,6 +112,17 @@ def test_a_server_in_the_environment_gives_way_to_a_named_cluster(
     assert "demo" in katib("get", "--context", "c").out
 
 
+def test_a_context_in_the_environment_is_asked_unless_another_place_is_typed(
+    katib: Katib, cluster: ModuleType, played: MemoryTuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KATIB_CONTEXT", "c")
+
+    assert "demo" in katib("get").out
+    assert "demo" in katib("get", "--context", "d").out
+    katib("get", "--data-dir", "elsewhere")
+    assert cluster.asked == [(None, "c", ""), (None, "d", "")]
+
+
 def test_without_a_context_no_cluster_is_asked(katib: Katib, cluster: ModuleType) -> None:
     katib("get")
 

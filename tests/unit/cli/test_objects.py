@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -449,12 +450,17 @@ def test_a_writing_command_needs_a_server(katib: Katib) -> None:
     )
 
 
-def test_with_neither_server_nor_data_directory_the_error_names_both(katib: Katib, tmp_path: Path) -> None:
+def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_cluster(
+    katib: Katib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".katib").rmdir()
+    config = tmp_path / "config"
+    config.write_text("apiVersion: v1\nkind: Config\ncurrent-context: kind-katib\n")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'none'}{os.pathsep}{config}")
     result = katib("get")
 
     assert result.code == 1
-    assert "start `katib serve`, or give --server or --data-dir" in result.err
+    assert "start `katib serve`, or give --server or --data-dir; --context kind-katib asks" in result.err
 
 
 def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(

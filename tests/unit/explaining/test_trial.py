@@ -84,6 +84,9 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
     assert diagnosis.remedies[0].startswith("Read the output below, and set backoffLimit to 0")
     assert diagnosis.log_tail == ("oops",)
 
+    news = "Trial is running: ModuleNotFoundError: No module named 'torch' (exit code 1); try 2 of 7"
+    assert "module" in diagnose(condition("Running", "TrialRetrying", news), facts=JobFacts(job={})).remedies[0]
+
     killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
     assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
 
