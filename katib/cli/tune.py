@@ -172,21 +172,10 @@ def tune(
         if few := few_combinations(space, trials):
             click.echo(f"note: {few}", err=True)
     file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
+    wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
     if server is not None:
-        return run_at_server(server, target, file, choice, form=form, quiet=quiet)
-    return run_here(
-        file,
-        data_dir,
-        namespace,
-        None,
-        None,
-        slurm=slurm,
-        choice=choice,
-        detach=detach,
-        form=form,
-        quiet=quiet,
-        drafted=True,
-    )
+        return run_at_server(server, target, wanted)
+    return run_here(wanted, again.Here(data_dir, slurm=slurm, detach=detach))
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:

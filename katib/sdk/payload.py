@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import cloudpickle
 
 from katib.errors import one_line
 from katib.sdk.search import Parameter
+from katib.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,7 @@ class Payload:
     def save(path: Path, pickled: bytes) -> None:
         """Write a payload in place of an older one."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(pickled)
-        temporary.replace(path)
+        write_whole(path, pickled)
 
     @classmethod
     def load(cls, path: Path) -> Payload:
