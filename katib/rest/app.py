@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, compile_path
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.controllers.metrics import Page
@@ -21,15 +23,18 @@ from katib.rest.compression import Compression
 from katib.rest.docs_page import HEADERS, render_page
 from katib.rest.experiment_routes import experiment_routes
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
-from katib.rest.problems import MEDIA_TYPE, Problem, problem, problem_of, render
+from katib.rest.problems import Problem, problem, problem_of, render
 from katib.rest.routing import (
     KIND_MARK,
+    PROBLEM,
     SCHEMAS,
     Health,
     Items,
     Service,
     answer_with,
+    described_router,
     let_in_by,
+    name_of,
     object_schemas,
 )
 from katib.rest.sessions import Sessions
@@ -45,14 +50,6 @@ _LONGEST_QUOTE = 100
 """Of what was sent is quoted so much: enough to recognize it."""
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-
-_PROBLEM: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "An error, as RFC 9457 describes it.",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}Problem"}}},
-    }
-}
-
 
 MakePages = Callable[[Closing], PageRouter]
 """Returns the pages for people, whose streams end when the server is about to stop."""
@@ -88,8 +85,8 @@ def create_app(
         docs_url=None,
         redirect_slashes=False,  # a gateway may show us under a path that we do not know
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name,
-        responses=_PROBLEM,
+        generate_unique_id_function=name_of,
+        responses=PROBLEM,
     )
     answer_with(app, service)
     app.state.pages = pages
@@ -97,11 +94,11 @@ def create_app(
     people = None if ui is None else ui(closing)
     turns = Turns()
     for router in (experiment_routes(closing, turns), trial_routes(closing, turns), _algorithm_routes()):
-        app.include_router(router)
+        app.router.routes.extend(router.routes)
         if people is not None:
-            app.include_router(router, prefix=UI_PREFIX, include_in_schema=False)
+            app.router.routes.extend(_below(UI_PREFIX, router))
     if people is not None:
-        app.include_router(people, prefix=UI_PREFIX, include_in_schema=False)
+        app.router.routes.extend(_below(UI_PREFIX, people))
     for door in doors:
         app.include_router(door, include_in_schema=False)
     _add_service_routes(app, pages)
@@ -120,6 +117,21 @@ def create_app(
     return app
 
 
+def _below(prefix: str, router: APIRouter) -> Iterator[APIRoute]:
+    """Yield the routes of a router as they answer below a prefix, without a description.
+
+    The framework would build each of them again, which takes a millisecond: as long as all else that a server does
+    before its first answer.
+    """
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        found = copy(route)
+        found.path = prefix + route.path
+        found.path_regex, found.path_format, found.param_convertors = compile_path(found.path)
+        found.include_in_schema = False
+        yield found
+
+
 class _App(FastAPI):
     """The framework's application with our error form in its description."""
 
@@ -131,9 +143,9 @@ class _App(FastAPI):
 
 
 def _algorithm_routes() -> APIRouter:
-    router = APIRouter()
+    router = described_router("algorithms", "/api/v1/algorithms")
 
-    @router.get("/api/v1/algorithms", tags=["algorithms"])
+    @router.get("")
     def list_algorithms(service: Service) -> Items[AlgorithmInfo]:
         """List the algorithms offered, suggestion algorithms first."""
         return {"items": list(service.algorithms())}

@@ -45,6 +45,7 @@ from katib.rest.routing import (
     TrialObject,
     TrialPage,
     TrialRequest,
+    described_router,
     marks_in,
 )
 from katib.rest.streams import Closing, change_stream
@@ -105,7 +106,7 @@ _WAYS = TypeAdapter(WaysOn)
 
 def experiment_routes(closing: Closing, turns: Turns) -> APIRouter:
     """Return the routes of experiments."""
-    router = APIRouter(prefix="/api/v1", tags=["experiments"])
+    router = described_router("experiments", "/api/v1")
     _add_submission(router)
     _add_reading(router)
     _add_changes(router)

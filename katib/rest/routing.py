@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
 
-from fastapi import Depends, FastAPI, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi.routing import APIRoute
 from pydantic import AwareDatetime, Field, WithJsonSchema
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
@@ -14,6 +15,7 @@ from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.structural import schemas
 from katib.errors import InternalError
 from katib.rest.guard import user_of
+from katib.rest.problems import MEDIA_TYPE
 from katib.rest.sessions import Sessions
 from katib.rest.users import Gateway
 from katib.tuning.service import TuningService
@@ -26,6 +28,14 @@ LONGEST_NAME = 253
 SCHEMAS = "#/components/schemas/"
 KIND_MARK = "x-kind"
 """Stands for the schema of an object until all schemas are in one place."""
+
+PROBLEM: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "An error, as RFC 9457 describes it.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}Problem"}}},
+    }
+}
+"""What every route may answer."""
 
 Namespace = Annotated[str, Path(description="Namespace of the object.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)]
 Name = Annotated[str, Path(description="Name of the object.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)]
@@ -264,6 +274,16 @@ class Health(TypedDict):
 
     status: str
     version: NotRequired[str]
+
+
+def described_router(tag: str, prefix: str) -> APIRouter:
+    """Return a router whose routes are described under a tag, by the names of their functions."""
+    return APIRouter(prefix=prefix, tags=[tag], responses=PROBLEM, generate_unique_id_function=name_of)
+
+
+def name_of(route: APIRoute) -> str:
+    """Return the name of a route in the description."""
+    return route.name
 
 
 def object_schemas() -> dict[str, Any]:

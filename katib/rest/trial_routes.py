@@ -28,6 +28,7 @@ from katib.rest.routing import (
     TrialEdit,
     TrialEnd,
     TrialObject,
+    described_router,
     marks_in,
 )
 from katib.rest.streams import Closing, byte_stream
@@ -54,7 +55,7 @@ def _reading(log: MetricLog) -> Reading:
 
 def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
     """Return the routes of trials."""
-    router = APIRouter(prefix="/api/v1/namespaces/{namespace}/trials/{name}", tags=["trials"])
+    router = described_router("trials", "/api/v1/namespaces/{namespace}/trials/{name}")
 
     @router.get("")
     def get_trial(service: Service, namespace: Namespace, name: Name) -> TrialObject:

@@ -56,5 +56,5 @@ def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRou
         compare_pages(tables),
     )
     for part in parts:
-        router.include_router(part)
+        router.routes.extend(part.routes)  # to include them would build each again
     return router

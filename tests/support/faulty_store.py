@@ -146,7 +146,6 @@ class _FaultyWatch:
         self._inner.tell(on_change)
 
     def take(self) -> Iterator[WatchEvent]:
-        assert isinstance(self._inner, TellingWatch)
         while (event := self.next(0.0)) is not None:
             yield event
 

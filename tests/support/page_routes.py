@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ def rest_paths() -> dict[str, dict[str, Any]]:
 def page_paths() -> Sequence[str]:
     """Return what answers GET requests below the page, but its files."""
     app = create_app(MemoryTuningService(), ui=ui_routes)
-    found = {path for path in _paths(app.routes) if path.startswith(f"{UI_PREFIX}/")}
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
+    found = {route.path for route in routes if route.path.startswith(f"{UI_PREFIX}/")}
     return sorted(path for path in found if not path.startswith(f"{UI_PREFIX}/static/"))
 
 
@@ -39,14 +40,3 @@ def address(path: str, namespace: str, experiment: str = "demo", trial: str = "d
     name = trial if re.search(r"/trials/({namespace}/)?{name}", path) else experiment
     filled = path.format_map({**PARAMETERS, "namespace": namespace, "name": name})
     return f"{filled}?timeoutSeconds=1" if path.endswith("/changes") else filled
-
-
-def _paths(routes: Sequence[Any], prefix: str = "") -> Iterator[str]:
-    """Yield paths, also where routers lie in routers, as newer versions of the framework keep them."""
-    for route in routes:
-        if isinstance(route, APIRoute):
-            if "GET" in (route.methods or ()):
-                yield prefix + route.path
-        elif nested := getattr(getattr(route, "original_router", None), "routes", None):
-            context = getattr(route, "include_context", None)
-            yield from _paths(nested, prefix + str(getattr(context, "prefix", "")))

@@ -43,10 +43,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import NoReturn
 
 from katib.local.processes import proc, wire
 from katib.local.processes.keeping import VERSION, Keeping, KeptProgram, peer
+
+TYPE_CHECKING = False  # as in `wire`
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _RETRY_SECONDS = 0.003
 """Pause between two rounds of killing: a killed process needs a moment to go."""

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 ENGINE_ID = "KATIB_ENGINE_ID"
 """Environment variable that every process of one engine carries."""
@@ -29,14 +28,17 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None) if IS_LINUX else None
 
 
-class Stat(NamedTuple):
+class Stat:
     """The part of /proc/PID/stat that identifies a process. `start_time` is in clock ticks since boot."""
 
-    state: str
-    parent: int
-    group: int
-    session: int
-    start_time: int
+    __slots__ = ("group", "parent", "session", "start_time", "state")
+
+    def __init__(self, state: str, parent: int, group: int, session: int, start_time: int) -> None:
+        self.state = state
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.start_time = start_time
 
 
 def _read(path: str) -> bytes:

@@ -45,10 +45,11 @@ def _short_base() -> Path:
 
 
 def _remove_abandoned(base: Path) -> None:
-    for directory in base.glob(f"{_PREFIX}*-*"):
-        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
-        if not owner.isdecimal() or _is_alive(int(owner)):
+    for name in os.listdir(base):  # noqa: PTH208 - of the thousands of names in a shared /tmp few are ours
+        owner, hyphen, _ = name.removeprefix(_PREFIX).partition("-")
+        if not (hyphen and name.startswith(_PREFIX) and owner.isdecimal()) or _is_alive(int(owner)):
             continue
+        directory = base / name
         with contextlib.suppress(FileNotFoundError):  # another engine removes it now
             if directory.stat().st_uid == os.getuid():
                 shutil.rmtree(directory, ignore_errors=True)

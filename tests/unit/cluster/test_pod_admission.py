@@ -182,13 +182,13 @@ def test_a_right_that_is_given_counts_at_once(cluster: Cluster) -> None:
 
 def test_those_who_look_again_and_again_are_refused_from_memory_with_growing_pauses(cluster: Cluster) -> None:
     cluster.refused[JOB_SET] = ForbiddenError("no")
-    pods = [cluster.review(pod("x"), cluster.add(JOB_SET, f"somebody-s-{n}")).object for n in range(12)]
+    pods = [cluster.review(pod("x"), cluster.add(JOB_SET, f"somebody-s-{n}")).object for n in range(4)]
 
     def looks(seconds: int) -> int:
-        """Look every five seconds at all pods; return the number of requests."""
+        """Look every ten seconds at all pods; return the number of requests."""
         before = len(cluster.reads)
-        for _ in range(0, seconds, 5):
-            cluster.clock.advance(5)
+        for _ in range(0, seconds, 10):
+            cluster.clock.advance(10)
             for one in pods:
                 with pytest.raises(ForbiddenError):
                     cluster.admission.trial_of(one, "team")

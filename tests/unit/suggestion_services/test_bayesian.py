@@ -22,12 +22,10 @@ MIXED = [
     a_parameter("k", pb.CATEGORICAL, list=["constant"]),
 ]
 SETTINGS = {"random_state": 1, "n_initial_points": 3}
+CRITERIA = ("gp_hedge", "LCB", "EI", "PI", "EIps", "PIps")
 OPTIONS = [  # acq_optimizer auto is one of them: lbfgs where there are gradients
-    (estimator, criterion, optimizer)
-    for estimator, criterion, optimizer in itertools.product(
-        ("GP", "RF", "ET", "GBRT"), ("gp_hedge", "LCB", "EI", "PI", "EIps", "PIps"), ("sampling", "lbfgs")
-    )
-    if optimizer != "lbfgs" or estimator == "GP"
+    *itertools.product(["GP"], CRITERIA, ["sampling", "lbfgs"]),
+    *((estimator, criterion, "sampling") for estimator in ("RF", "ET", "GBRT") for criterion in ("gp_hedge", "EIps")),
 ]
 
 

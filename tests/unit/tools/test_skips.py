@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,10 @@ def test_what_is_not_installed_is_named_with_what_to_install_and_how_many_tests_
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.skips", "-n", "2", f"--rootdir={tmp_path}"]
 
-    done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
     lines = [line for line in done.stdout.splitlines() if line.startswith("left out")]
     assert done.returncode == 0, done.stdout + done.stderr
