@@ -141,10 +141,8 @@ crds: $(STAMP) ## Regenerate the custom resource definitions and the trial templ
 schema: $(STAMP) ## Regenerate the schema of a Job from the kubernetes package
 	@$(BIN)/python tools/generate_job_schema.py
 
-golden: $(STAMP) ## Rewrite the golden files; read the diff before you commit it
+golden: $(STAMP) ## Rewrite the files that follow from the code; read the diff before you commit it
 	@$(BIN)/python -m tools.golden
-	@$(BIN)/python -m tools.algorithm_page
-	@$(BIN)/python -m tools.plot_functions
 
 $(DOCS_STAMP): $(DEMO_STAMP)
 	@echo "installing what builds the documentation into $(VENV) ..."

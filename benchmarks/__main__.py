@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+METRICS = sorted(Path(__file__).parent.glob("metrics_*.py"))
+"""What metrics cost from the program to the answers, a row each."""
 
 BENCHMARKS = (
     ("start-up", ["benchmarks.startup"]),
@@ -16,7 +20,7 @@ BENCHMARKS = (
     ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("epochs of searches with a resource", ["benchmarks.multi_fidelity", "--problems", "hartmann*", "--most", "300"]),
     ("metrics collector", ["benchmarks.collector"]),
-    ("metrics", ["benchmarks.metrics"]),
+    *((path.stem.replace("_", " "), [f"benchmarks.{path.stem}"]) for path in METRICS),
     ("reading a long log", ["benchmarks.log_reading"]),
     ("object store", ["benchmarks.object_store"]),
     ("reading thirty thousand trials", ["benchmarks.reading"]),
@@ -25,7 +29,6 @@ BENCHMARKS = (
     ("local jobs", ["benchmarks.local_jobs"]),
     ("jobs of many replicas", ["benchmarks.training_jobs"]),
     ("containers", ["benchmarks.containers"]),
-    ("from a hopeless reading to the end of its program", ["benchmarks.metrics_stopping"]),
 )
 
 

@@ -23,17 +23,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.search.own import Searching, number
 from katib.api.checkpoints import parent_of
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Problem, Proposal
+from katib.api.types import ObjectiveSpec
 
 FULL = 27
 ETAS = (3, 2)
@@ -42,52 +34,37 @@ ENDED = 3
 _CLASSES = np.arange(10)
 
 
-def problem_of(algorithm: str, eta: int, seed: int, *, keeps: bool) -> Problem:
-    """Return the search."""
-    settings = {"r_l": FULL, "resource_name": "epochs", "eta": eta, "random_state": seed}
-    given = [AlgorithmSetting(name=name, value=str(value)) for name, value in settings.items()]
-    if keeps:
-        given.append(AlgorithmSetting(name="suggestion_trial_dir", value="/checkpoints"))
-    rate = FeasibleSpace(min="0.00001", max="0.1", distribution="logUniform")
-    spec = ExperimentSpec(
-        parameters=(
-            ParameterSpec(name="lr", parameter_type="double", feasible_space=rate),
-            ParameterSpec(name="units", parameter_type="int", feasible_space=FeasibleSpace(min="4", max="64")),
-            ParameterSpec(name="epochs", parameter_type="int", feasible_space=FeasibleSpace(min="1", max=str(FULL))),
-        ),
-        objective=ObjectiveSpec(type="maximize", objective_metric_name="accuracy"),
-        algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=tuple(given)),
-    )
-    return Problem.of(f"going-on-{seed}", spec, find_entry(algorithm).info)
-
-
 def search(algorithm: str, eta: int, seed: int, *, keeps: bool) -> tuple[int, float]:
     """Return the epochs trained and the best accuracy of a trial with all of them."""
-    problem = problem_of(algorithm, eta, seed, keeps=keeps)
-    engine = find_entry(algorithm).load()(problem)
+    settings = {"r_l": FULL, "resource_name": "epochs", "eta": eta, "random_state": seed}
+    searching = Searching(
+        algorithm,
+        [
+            number("lr", 1e-5, 0.1, log=True),
+            number("units", 4, 64, whole=True),
+            number("epochs", 1, FULL, whole=True),
+        ],
+        settings | ({"suggestion_trial_dir": "/checkpoints"} if keeps else {}),
+        objective=ObjectiveSpec(type="maximize", objective_metric_name="accuracy"),
+    )
     x, test_x, y, test_y = train_test_split(*load_digits(return_X_y=True), test_size=0.5, random_state=seed)
-    trials: list[PastTrial] = []
     checkpoints: dict[str, tuple[int, Any]] = {}
     total, best, n_full = 0, 0.0, 0
-    while algorithm != "asha" or n_full < ENDED:
-        try:
-            proposal = next(iter(engine.suggest(trials, first=len(trials), count=1)))
-        except (NotYet, StopIteration):
-            return total, best
-        assert isinstance(proposal, Proposal)
+    while (algorithm != "asha" or n_full < ENDED) and (found := searching.suggest()):
+        (proposal,) = found
         point, parent = proposal.assignments, parent_of(proposal.labels)
         if parent:
             done, network = copy.deepcopy(checkpoints[parent])
         else:
             units, rate = int(point["units"]), float(point["lr"])
             done, network = 0, MLPClassifier((units,), learning_rate_init=rate, batch_size=64, random_state=seed)
-        epochs, name = int(point["epochs"]), f"t{len(trials):06}"
+        epochs = int(point["epochs"])
         for _ in range(done, epochs):
             network.partial_fit(x / 16, y, classes=_CLASSES)
         total += epochs - done
         accuracy = float(network.score(test_x / 16, test_y))
-        checkpoints[name] = epochs, network
-        trials.append(PastTrial(name, Outcome.MEASURED, point, accuracy, labels=proposal.labels))
+        searching.add(proposal, accuracy)
+        checkpoints[searching.trials[-1].name] = epochs, network
         if epochs == FULL:
             best, n_full = max(best, accuracy), n_full + 1
     return total, best

@@ -20,16 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Problem, Proposal
+from benchmarks.search.own import Searching, number, parameter
+from benchmarks.search.problems import Variable
+from katib.api.types import ParameterSpec
 
 FULL = 27
 WORK = (5, 10, 20, 40)
@@ -84,42 +77,21 @@ def _bowl(point: Mapping[str, str]) -> float:
     return sum((float(point[name]) - best) ** 2 for name, best in (("x", 0.7), ("y", -1.1), ("z", 1.6)))
 
 
-def _number(name: str, low: str, high: str, distribution: str = "uniform") -> ParameterSpec:
-    space = FeasibleSpace(min=low, max=high, distribution=distribution)
-    return ParameterSpec(name=name, parameter_type="double", feasible_space=space)
-
-
-_EPOCHS = ParameterSpec(name="epochs", parameter_type="int", feasible_space=FeasibleSpace(min="1", max=str(FULL)))
 TRAININGS = {
     "network": Training(
         (
-            _number("lr", "0.00001", "1", "logUniform"),
-            _number("momentum", "0", "1"),
-            _number("dropout", "0", "0.8"),
-            ParameterSpec(name="layers", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="10")),
-            ParameterSpec(
-                name="opt", parameter_type="categorical", feasible_space=FeasibleSpace(list=("adam", "sgd", "rmsprop"))
-            ),
+            number("lr", 1e-5, 1, log=True),
+            number("momentum", 0, 1),
+            number("dropout", 0, 0.8),
+            number("layers", 1, 10, whole=True),
+            parameter(Variable("opt", "categorical", values=("adam", "sgd", "rmsprop"))),
         ),
         _network_final,
         _network_missing,
         noise=0.05,
     ),
-    "bowl": Training(tuple(_number(name, "-3", "3") for name in "xyz"), _bowl, lambda _, epochs: 4 / epochs, noise=1.0),
+    "bowl": Training(tuple(number(name, -3, 3) for name in "xyz"), _bowl, lambda _, epochs: 4 / epochs, noise=1.0),
 }
-
-
-def problem_of(training: Training, row: str, seed: int) -> Problem:
-    """Return the problem; where the algorithm does not choose the epochs, it does not see them."""
-    algorithm, chosen = ROWS[row]
-    settings = {**chosen, "random_state": str(seed)}
-    given = tuple(AlgorithmSetting(name=name, value=value) for name, value in settings.items())
-    spec = ExperimentSpec(
-        parameters=(*training.parameters, _EPOCHS) if "resource_name" in chosen else training.parameters,
-        objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
-        algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=given),
-    )
-    return Problem.of(f"halving-{seed}", spec, find_entry(algorithm, early_stopping=False).info)
 
 
 def search(training: Training, row: str, seed: int, most: float) -> list[tuple[float, float]]:
@@ -131,22 +103,19 @@ def search(training: Training, row: str, seed: int, most: float) -> list[tuple[f
         seed: Of the algorithm and of the noise.
         most: Full trainings.
     """
-    problem = problem_of(training, row, seed)
-    engine = find_entry(ROWS[row][0], early_stopping=False).load()(problem)
-    trials: list[PastTrial] = []
+    algorithm, settings = ROWS[row]
+    parameters = list(training.parameters)
+    if "resource_name" in settings:  # an algorithm that does not choose the epochs does not see them
+        parameters.append(number("epochs", 1, FULL, whole=True))
+    searching = Searching(algorithm, parameters, {**settings, "random_state": seed})
     reached: list[tuple[float, float]] = []
     work, best = 0.0, (math.inf, math.inf)
-    while work < most:
-        try:
-            suggestion = next(iter(engine.suggest(trials, first=len(trials), count=1)))
-        except (NotYet, StopIteration):
-            break
-        proposal = suggestion if isinstance(suggestion, Proposal) else None
-        point = dict(proposal.assignments) if proposal else problem.space.format(suggestion)
+    while work < most and (found := searching.suggest()):
+        (proposal,) = found
+        point = proposal.assignments
         epochs = int(point.get("epochs", FULL))
         measured = training.loss_after(point, epochs, seed)
-        labels = proposal.labels if proposal else {}
-        trials.append(PastTrial(f"t{len(trials):06}", Outcome.MEASURED, point, measured, labels=labels))
+        searching.add(proposal, measured)
         work += epochs / FULL
         if epochs == FULL:
             best = min(best, (measured, training.final(point)))

@@ -29,7 +29,8 @@ from typing import Any
 import httpx
 import yaml
 
-from benchmarks.support import experiment, memory_mb
+from benchmarks.many_trials import fill
+from benchmarks.support import experiment, memory_mb, times_of
 from tests.support.kube import authority_of, kubectls
 
 TRIALS, LISTED, WRITES, WATCHES = 10_000, 500, 200, 50
@@ -84,6 +85,11 @@ class Server:
         url = config["clusters"][0]["cluster"]["server"]
         self.http = httpx.Client(base_url=url, verify=trusted, headers=headers, timeout=60.0)
 
+    def a_trial(self) -> str:
+        """Return the name of a trial that it has."""
+        (trial,) = self.http.get(TRIALS_PATH, params={"limit": "1"}).json()["items"]
+        return str(trial["metadata"]["name"])
+
     def memory_mb(self) -> float:
         """Return what it has in memory now."""
         return memory_mb(self._process.pid)
@@ -108,44 +114,6 @@ def served(*, trials: int = 0, starts: bool = False) -> Iterator[Server]:
             process.wait()
 
 
-def fill(directory: Path, count: int) -> None:
-    """Store ended trials."""
-    from katib.local import open_engine
-
-    with open_engine(data_dir=directory, own_process=False) as engine:
-        for number in range(count):
-            engine.objects.objects.create_whole(a_trial(f"bench-{number}"))  # type: ignore[attr-defined]  # of SQLite
-
-
-def a_trial(name: str) -> dict[str, Any]:
-    moment = "2026-01-01T00:00:00Z"
-    conditions = [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": f"Trial{kind}",
-            "message": f"Trial is {kind}",
-            "lastUpdateTime": moment,
-        }
-        for kind in ("Created", "Running", "Succeeded")
-    ]
-    command = ["sh", "-c", "python train.py --lr 0.123456789 --batch 64 --layers 3"]
-    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "command": command}]}}
-    metrics = [{"name": "loss", "latest": "0.5", "min": "0.5", "max": "0.9"}]
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Trial",
-        "metadata": {"name": name, "namespace": "default", "labels": {"katib.kubeflow.org/experiment": "bench"}},
-        "spec": {
-            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-            "parameterAssignments": [{"name": f"p{i}", "value": "0.123456789"} for i in range(5)],
-            "primaryContainerName": "main",
-            "runSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod}},
-        },
-        "status": {"conditions": conditions, "observation": {"metrics": metrics}, "startTime": moment},
-    }
-
-
 # --- many trials ------------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +127,7 @@ def list_by_kubectl(server: Server) -> None:
             seconds.append(time.perf_counter() - began)
         assert done.stdout.count(b"\n") == TRIALS + 1
         began = time.perf_counter()
-        subprocess.run([program, "get", "trial", "bench-7"], env=environment, capture_output=True, check=True)
+        subprocess.run([program, "get", "trial", server.a_trial()], env=environment, capture_output=True, check=True)
         print(
             f"kubectl get trials, {TRIALS:,} trials: median {statistics.median(seconds):.2f} s "
             f"({min(seconds):.2f} to {max(seconds):.2f}); one alone {time.perf_counter() - began:.2f} s  ({program})"
@@ -180,6 +148,7 @@ def watch_all(server: Server) -> None:
             for _ in range(TRIALS - 1):
                 next(lines)
             wholes.append(time.perf_counter() - began)
+    name = server.a_trial()
     since = server.http.get(TRIALS_PATH, params={"limit": "1"}).json()["metadata"]["resourceVersion"]
     news = []
     with server.http.stream("GET", TRIALS_PATH, params={"watch": "1", "resourceVersion": since}) as stream:
@@ -188,7 +157,7 @@ def watch_all(server: Server) -> None:
             began = time.perf_counter()
             change = {"metadata": {"labels": {"n": str(number)}}}
             headers = {"content-type": "application/merge-patch+json"}
-            server.http.patch(f"{TRIALS_PATH}/bench-1", content=json.dumps(change), headers=headers)
+            server.http.patch(f"{TRIALS_PATH}/{name}", content=json.dumps(change), headers=headers)
             next(lines)
             news.append(time.perf_counter() - began)
     print(
@@ -266,12 +235,7 @@ def client_calls(kubeconfig: Path) -> dict[str, Callable[[], object]]:
 
 def rate(call: Callable[[], object]) -> float:
     """Return the median of a call in milliseconds."""
-    seconds = []
-    for _ in range(WRITES):
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds) * 1e3
+    return statistics.median(times_of(call, WRITES)) * 1e3
 
 
 # --- watches of a running experiment ----------------------------------------------------------------------------------

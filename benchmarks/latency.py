@@ -38,7 +38,7 @@ import grpc
 
 from benchmarks.search.problems import Setting, Task, doubles
 from benchmarks.search.searches import OptunaSearch, SkoptSearch
-from benchmarks.support import memory_mb, processor_seconds
+from benchmarks.support import memory_mb, processor_seconds, times_of
 from katib.api.types import ObjectiveSpec
 from katib.rpc._generated import api_pb2 as pb
 from katib.space import Point
@@ -145,12 +145,7 @@ def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
 def median_ms(ask: Callable[[], Any], rounds: int) -> float:
     """Return the median processor time of so many rounds, after one that warms up."""
     ask()
-    seconds = []
-    for _ in range(rounds):
-        start = time.process_time()
-        ask()
-        seconds.append(time.process_time() - start)
-    return statistics.median(seconds) * 1000
+    return statistics.median(times_of(ask, rounds, time.process_time)) * 1000
 
 
 def through_grpc(service: Service, pid: int, algorithm: str, n: int, rounds: int) -> tuple[float, float, float]:

@@ -12,11 +12,11 @@ import argparse
 import sqlite3
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.support import times_of
 from katib.api.metrics import MetricLog
 from katib.databases.sqlite import open_database
 from katib.observations import SqlObservationLog
@@ -30,12 +30,7 @@ _COUNT = "SELECT count(*) FROM observation_logs WHERE trial_name = 't' AND metri
 
 def milliseconds(action: Callable[[], object], runs: int = RUNS) -> float:
     """Return the median time of an action."""
-    times = []
-    for _ in range(runs):
-        began = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e3
+    return statistics.median(times_of(action, runs)) * 1e3
 
 
 def main() -> None:

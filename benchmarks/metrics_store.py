@@ -31,6 +31,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from benchmarks.support import times_of
 from katib.api.metrics import MetricLog
 from katib.databases import address_of, open_sql_server
 from katib.databases.sqlite import open_database
@@ -213,11 +214,7 @@ def _ask_nothing(database: Transactions) -> None:
 
 def milliseconds(action: Callable[[], object]) -> tuple[float, float]:
     """Return the median time of an action, and the shortest, in which other work of the machine counts least."""
-    times = []
-    for _ in range(RUNS):
-        began = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - began)
+    times = times_of(action, RUNS)
     return statistics.median(times) * 1e3, min(times) * 1e3
 
 

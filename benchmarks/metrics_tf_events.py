@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from metrics_collector.parsers import records
-from metrics_collector.parsers.crc32c import checksum_function, crc32c
+from metrics_collector.parsers.records import checksum_function, crc32c
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tf_events import EventParser
 from metrics_collector.sources.event_directory import EventDirectory

@@ -31,17 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.search.own import Searching, number
 from benchmarks.warm_start import hartmann
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Problem, Proposal
+from katib.api.types import ParameterSpec
 
 FULL = 27
 TRAININGS = 40
@@ -72,10 +64,7 @@ class Variable:
 
     def spec(self) -> ParameterSpec:
         """Return it as the algorithms get it."""
-        space = FeasibleSpace(
-            min=f"{self.low:g}", max=f"{self.high:g}", distribution="logUniform" if self.log else "uniform"
-        )
-        return ParameterSpec(name=self.name, parameter_type="int" if self.whole else "double", feasible_space=space)
+        return number(self.name, self.low, self.high, log=self.log, whole=self.whole)
 
     def value(self, unit: float) -> float:
         """Return the value at a place of [0, 1]."""
@@ -390,31 +379,13 @@ def by_ours(name: str) -> Callable[[Task, int, int], Iterator[Step]]:
     """Return the search with one of our algorithms."""
 
     def search(task: Task, seed: int, most: int) -> Iterator[Step]:
-        epochs = Variable("epochs", 1, FULL, whole=True)
-        settings = {**OURS[name], "random_state": str(seed)}
-        spec = ExperimentSpec(
-            parameters=tuple(v.spec() for v in (*task.variables, epochs)),
-            objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
-            algorithm=AlgorithmSpec(
-                algorithm_name=name,
-                algorithm_settings=tuple(AlgorithmSetting(name=key, value=text) for key, text in settings.items()),
-            ),
-        )
-        entry = find_entry(name)
-        engine = entry.load()(Problem.of(f"multi-fidelity-{seed}", spec, entry.info))
-        trainer, trials = Trainer(task, seed), list[PastTrial]()
-        while trainer.epochs < most:
-            try:
-                proposal = next(iter(engine.suggest(trials, first=len(trials), count=1)))
-            except (NotYet, StopIteration):
-                return
-            assert isinstance(proposal, Proposal)
+        parameters = [variable.spec() for variable in (*task.variables, Variable("epochs", 1, FULL, whole=True))]
+        searching, trainer = Searching(name, parameters, {**OURS[name], "random_state": seed}), Trainer(task, seed)
+        while trainer.epochs < most and (found := searching.suggest()):
+            (proposal,) = found
             point = {v.name: float(proposal.assignments[v.name]) for v in task.variables}
             resource = int(proposal.assignments["epochs"])
-            loss = trainer.loss(point, resource)
-            trials.append(
-                PastTrial(f"t{len(trials):06}", Outcome.MEASURED, proposal.assignments, loss, labels=proposal.labels)
-            )
+            searching.add(proposal, trainer.loss(point, resource))
             if resource == FULL:
                 yield trainer.step(point)
 

@@ -17,20 +17,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
-from typing import Any
-from uuid import UUID
 
+from benchmarks.many_trials import fill
 from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, processor_seconds, wait_with_memory
-from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.databases.sqlite import open_database
-from katib.local.engine import STATUS_KINDS
 from katib.local.layout import Layout
-from katib.runtime.objects import Key
-from katib.stores.sql import SqlStore, rows
-from katib.tuning.trial_pages import TRIAL_FACTS
 
 BEST = ["trials", "many", "--sort", "objective", "--limit", "5"]
 BARE = """
@@ -41,103 +32,6 @@ print(sqlite3.connect(sys.argv[1]).execute(query, ("default/many",)).fetchall())
 TARGET_SECONDS = {30_000: 0.5, 100_000: 1.0}
 TARGET_KB, TARGET_MB = 2.0, 200.0
 SETTLE_SECONDS = 20.0
-START = datetime(2024, 1, 1, tzinfo=UTC)
-"""Long ago: what ended a moment ago is looked after once more by an engine that starts."""
-OBJECTIVE = {
-    "type": "minimize",
-    "objectiveMetricName": "loss",
-    "metricStrategies": [{"name": "loss", "value": "min"}],
-}
-CONTAINER = {"name": "main", "image": "python", "command": ["sh", "-c", "echo loss=${trialParameters.p0}"]}
-JOB = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}},
-}
-API = "kubeflow.org/v1beta1"
-
-
-def stamp(second: int) -> str:
-    return (START + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def conditions(second: int, *states: tuple[str, str]) -> list[dict[str, str]]:
-    times = {"lastTransitionTime": stamp(second), "lastUpdateTime": stamp(second)}
-    return [
-        {"type": t, "status": s, "reason": f"Trial{t}", "message": f"Trial is {t.lower()}"} | times for t, s in states
-    ]
-
-
-def experiment(count: int) -> dict[str, Any]:
-    space = {"min": "0", "max": "1"}
-    spec = {
-        "objective": OBJECTIVE,
-        "algorithm": {"algorithmName": "random"},
-        "parallelTrialCount": 2,
-        "maxTrialCount": count,
-        "parameters": [{"name": f"p{n}", "parameterType": "double", "feasibleSpace": space} for n in range(5)],
-        "trialTemplate": {
-            "primaryContainerName": "main",
-            "trialParameters": [{"name": "p0", "reference": "p0"}],
-            "trialSpec": JOB,
-        },
-    }
-    return {"apiVersion": API, "kind": "Experiment", "metadata": {"name": "many", "namespace": "default"}, "spec": spec}
-
-
-def trial(number: int, owner: dict[str, Any], random: Random) -> dict[str, Any]:
-    value = random.random()
-    metadata = {
-        "name": f"many-{random.getrandbits(32):08x}",
-        "namespace": "default",
-        "uid": str(UUID(int=random.getrandbits(128))),
-        "creationTimestamp": stamp(number),
-        "generation": 1,
-        "resourceVersion": str(number + 10),
-        "labels": {"katib.kubeflow.org/experiment": "many"},
-        "ownerReferences": [owner],
-        "finalizers": ["clean-metrics-in-db"],
-    }
-    spec = {
-        "objective": OBJECTIVE,
-        "parameterAssignments": [{"name": f"p{n}", "value": repr(random.random())} for n in range(5)],
-        "runSpec": JOB,
-        "primaryContainerName": "main",
-        "metricsCollector": {"collector": {"kind": "StdOut"}},
-    }
-    loss = {"name": "loss", "min": repr(value), "max": repr(value + 1), "latest": repr(value)}
-    status = {
-        "startTime": stamp(number),
-        "completionTime": stamp(number + random.randrange(1000)),
-        "conditions": conditions(number, ("Created", "True"), ("Running", "False"), ("Succeeded", "True")),
-        "observation": {"metrics": [loss]},
-    }
-    return {"apiVersion": API, "kind": "Trial", "metadata": metadata, "spec": spec, "status": status}
-
-
-def fill(directory: Path, count: int) -> None:
-    """Make a data directory with one experiment that has ended."""
-    layout = Layout(directory)
-    layout.create()
-    with open_database(layout.database) as database:
-        store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
-        made = store.create(experiment(count))
-        owner = {"apiVersion": API, "kind": "Experiment", "name": "many", "uid": made["metadata"]["uid"]}
-        random = Random(1)
-        with database.transaction() as driver:
-            objects = rows.SqlRows(driver, TRIAL_FACTS)
-            for number in range(count):
-                objects.next_revision()
-                objects.insert(trial(number, {**owner, "controller": True}, random))
-        status = {
-            "startTime": stamp(0),
-            "completionTime": stamp(count),
-            "trials": count,
-            "trialsSucceeded": count,
-            "conditions": conditions(count, ("Created", "True"), ("Succeeded", "True")),
-        }
-        store.update_status({**store.get(EXPERIMENT, Key("default", "many")), "status": status})
-        assert store.list(TRIAL, labels={"katib.kubeflow.org/experiment": "none"}).items == ()
 
 
 def seconds(command: list[str], runs: int = 3) -> tuple[float, float]:
@@ -177,8 +71,8 @@ def main() -> int:
     count = arguments.trials
     with tempfile.TemporaryDirectory() as root:
         one, many = Path(root) / "one", Path(root) / "many"
-        fill(one, 1)
-        fill(many, count)
+        fill(one, 1, is_taken_up=True)
+        fill(many, count, is_taken_up=True)
         offline = ["--data-dir", str(many)]
         bare, _ = seconds([sys.executable, "-c", BARE, str(Layout(many).database)])
         version, _ = seconds([*KATIB, "version"])

@@ -24,19 +24,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from benchmarks.search.own import Searching, number
 from katib.api.pareto import Point, hypervolume
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ObjectiveTerm,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Outcome, PastTrial, Problem
-from suggestion_services.base.algorithm import Proposal
+from katib.api.types import ObjectiveSpec, ObjectiveTerm
 
 _FRONT_POINTS = 2000
 RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler", *["Optuna GPSampler"] * (find_spec("torch") is not None))
@@ -156,42 +146,19 @@ PROBLEMS = (
 
 def searched_by_us(problem: SeveralObjectives, algorithm: str, *, seed: int, budget: int, parallel: int) -> list[Point]:
     """Return the values of the trials of one of our algorithms; `parallel` of them are asked for at a time."""
-    entry = find_entry(algorithm)
-    spec = ExperimentSpec(
-        parameters=tuple(
-            ParameterSpec(name=f"x{i}", parameter_type="double", feasible_space=FeasibleSpace(min="0", max="1"))
-            for i in range(problem.parameters)
-        ),
+    searching = Searching(
+        algorithm,
+        [number(f"x{i}", 0, 1) for i in range(problem.parameters)],
+        {"random_state": seed},
         objective=ObjectiveSpec(
             objectives=tuple(ObjectiveTerm(name=f"f{i}", type="minimize") for i in range(problem.objectives))
         ),
-        algorithm=AlgorithmSpec(
-            algorithm_name=algorithm, algorithm_settings=(AlgorithmSetting(name="random_state", value=str(seed)),)
-        ),
-        max_trial_count=budget,
+        budget=budget,
     )
-    search = entry.load()(Problem.of("demo", spec, entry.info))
-    past: list[PastTrial] = []
-    while len(past) < budget:
-        suggestions = list(search.suggest(past, first=len(past), count=min(parallel, budget - len(past))))
-        for suggestion in suggestions:
-            space = search.problem.space
-            proposal = suggestion
-            if not isinstance(proposal, Proposal):
-                proposal = Proposal(space.format(proposal))
-            values = problem.values([float(text) for text in proposal.assignments.values()])
-            name = f"t{len(past):05}"
-            past.append(
-                PastTrial(
-                    name,
-                    Outcome.MEASURED,
-                    proposal.assignments,
-                    values[0],
-                    others=values[1:],
-                    labels=proposal.labels,
-                )
-            )
-    return [trial.values for trial in past]
+    while (left := budget - len(searching.trials)) > 0:
+        for proposal in searching.suggest(min(parallel, left)):
+            searching.add(proposal, *problem.values([float(text) for text in proposal.assignments.values()]))
+    return [trial.values for trial in searching.trials]
 
 
 def searched_by_optuna(

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT, experiment
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, experiment, times_of
 
 RUNS = 7
 GAP_TRIALS = 200
@@ -20,12 +21,8 @@ GAP_TRIALS = 200
 
 def seconds_of(command: list[str], directory: Path) -> float:
     """Return the median wall time of a command."""
-    times = []
-    for _ in range(RUNS):
-        began = time.perf_counter()
-        subprocess.run(command, cwd=directory, env=ROOT_ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    run = partial(subprocess.run, cwd=directory, env=ROOT_ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    return statistics.median(times_of(lambda: run(command), RUNS))
 
 
 def to_first_process() -> float:

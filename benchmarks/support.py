@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 KATIB = [str(Path(sys.executable).parent / "katib")]
@@ -55,6 +57,15 @@ def wait_with_memory(process: subprocess.Popen[bytes]) -> tuple[int, float]:
         peak = max(peak, *(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
         time.sleep(0.1)
     return process.wait(), peak
+
+
+def times_of(action: Callable[[], object], runs: int, clock: Callable[[], float] = time.perf_counter) -> list[float]:
+    """Return the seconds that each of some calls takes."""
+    moments = [clock()]
+    for _ in range(runs):
+        action()
+        moments.append(clock())
+    return [end - start for start, end in pairwise(moments)]
 
 
 def processor_seconds(pid: int) -> float:

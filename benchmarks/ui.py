@@ -35,8 +35,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from benchmarks.many_trials import NAME, fill, values
 from benchmarks.support import KATIB, ROOT_ENVIRONMENT, wait_with_memory
-from benchmarks.ui_data import NAME, fill, values
 from tests.support.browser import chromium, why_not
 from tests.support.ports import free_port
 

@@ -20,17 +20,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from benchmarks.search.own import Searching, number
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ExperimentSpec,
-    FeasibleSpace,
-    ObjectiveSpec,
-    ParameterSpec,
-)
-from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial
 
 Function = Callable[[Sequence[float]], float]
 
@@ -113,30 +105,13 @@ def search(
         cost: How many seconds a trial takes; NaN where that is unknown.
         settings: Of the algorithm, beside the seed.
     """
-    spec = ExperimentSpec(
-        parameters=tuple(
-            ParameterSpec(name=name, parameter_type="double", feasible_space=FeasibleSpace(min="0", max="1"))
-            for name in NAMES
-        ),
-        objective=ObjectiveSpec(type="minimize", objective_metric_name="loss"),
-        algorithm=AlgorithmSpec(
-            algorithm_name=algorithm,
-            algorithm_settings=tuple(
-                AlgorithmSetting(name=name, value=value)
-                for name, value in {"random_state": str(seed), **settings}.items()
-            ),
-        ),
-        max_trial_count=count,
-        parallel_trial_count=1,
-    )
-    entry = find_entry(algorithm)
-    problem = Problem.of("task", spec, entry.info)
-    searched, trials = entry.load()(problem), list[PastTrial]()
-    for k in range(count):
-        (point,) = searched.suggest([*earlier, *trials], first=k, count=1)
-        x = [float(point[name]) for name in NAMES]
-        trials.append(PastTrial(f"t{k:04}", Outcome.MEASURED, problem.space.format(point), function(x), cost(x)))
-    return trials
+    parameters = [number(name, 0, 1) for name in NAMES]
+    searching = Searching(algorithm, parameters, {"random_state": seed, **settings}, budget=count, parallel=1)
+    for _ in range(count):
+        (proposal,) = searching.suggest(earlier=earlier)
+        x = [float(proposal.assignments[name]) for name in NAMES]
+        searching.add(proposal, function(x), seconds=cost(x))
+    return searching.trials
 
 
 def as_earlier(trials: Sequence[PastTrial]) -> list[PastTrial]:

@@ -46,13 +46,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the SDK when it is asked for, so that services and the command line start without it."""
-    if name == "callbacks":
-        return import_module("katib.callbacks")
-    if name in __all__:
-        return getattr(import_module("katib.sdk"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which knows all names
+
+    def __getattr__(name: str) -> Any:
+        """Import the SDK when it is asked for, so that services and the command line start without it."""
+        if name == "callbacks":
+            return import_module("katib.callbacks")
+        if name in __all__:
+            return getattr(import_module("katib.sdk"), name)
+        from katib.tuning.foreign_words import missing_attribute
+
+        raise missing_attribute(__name__, name, [one for one in __all__ if not one.startswith("_")])
 
 
 def __dir__() -> list[str]:

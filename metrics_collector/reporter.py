@@ -257,7 +257,7 @@ class Reporter:
             try:
                 self._store(batch)
             except UnavailableError as error:
-                details = {"error": str(error), "waiting": self._waiting}
+                details = {"error": str(error), "waiting": self._waiting, "sentence": str(error)}
                 _logger.warning("observation log unavailable, trying again", extra=details)
                 self.on_refusal(list(batch), str(error))
             for done in self._end(batch):

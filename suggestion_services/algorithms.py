@@ -81,6 +81,7 @@ _LISTED: tuple[Entry, ...] = (
             specs.ONLY_SEED,
             reads_history=False,
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES),
+            needs_steps=True,
         ),
         "suggestion_services.grid.grid:GridSearch",
     ),

@@ -1,7 +1,4 @@
-"""Bring docs/reference/algorithms.md up to date with the list of algorithms.
-
-    python -m tools.algorithm_page           write the page
-    python -m tools.algorithm_page --check   only say whether it is up to date
+"""What docs/reference/algorithms.md takes from the list of algorithms (`tools.golden` writes it).
 
 Of each algorithm's section it writes the summary and the table of settings, and between the markers the overview of
 what each one knows; all other text is left alone. An algorithm without a section gets one behind its predecessor's.
@@ -9,9 +6,7 @@ what each one knows; all other text is left alone. An algorithm without a sectio
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,23 +91,3 @@ def _section(text: str, info: AlgorithmInfo) -> str:
     if not _TABLE.search(prose):
         return "\n\n".join(filter(None, [info.summary, prose, table]))
     return "\n\n".join([info.summary, _TABLE.sub(lambda _: table, prose, count=1)])
-
-
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    old = PAGE.read_text()
-    new = updated(old)
-    if new == old:
-        return 0
-    if check:
-        print(f"{PAGE.name} is out of date: run python -m tools.algorithm_page", file=sys.stderr)
-        return 1
-    PAGE.write_text(new)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
-"""Write the golden files in `tests/golden/` anew (run by `make golden`), or with `--check` say which are out of date.
+"""Write the files that follow from the code (run by `make golden`), or with `--check` list those that are out of date.
 
 A golden file shows a reviewer every change of what the outside sees: the REST interface, the command line, and what it
-says of wrong files.
+says of wrong files. The page of algorithms and the stub of the figures are written here, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "golden"
 
 
 def openapi() -> str:
@@ -61,10 +60,26 @@ def wrong_files() -> str:
     return "\n".join(lines)
 
 
+def algorithms() -> str:
+    """Return the page of algorithms."""
+    from tools.algorithm_page import PAGE, updated
+
+    return updated(PAGE.read_text())
+
+
+def plots() -> str:
+    """Return the stub of the figures."""
+    from tools.plot_functions import source
+
+    return source()
+
+
 FILES: dict[str, Callable[[], str]] = {
-    "openapi.json": openapi,
-    "cli_help.txt": cli_help,
-    "wrong_files.txt": wrong_files,
+    "tests/golden/openapi.json": openapi,
+    "tests/golden/cli_help.txt": cli_help,
+    "tests/golden/wrong_files.txt": wrong_files,
+    "docs/reference/algorithms.md": algorithms,
+    "katib/sdk/plots.pyi": plots,
 }
 
 
@@ -72,7 +87,7 @@ def stale() -> Iterator[tuple[Path, str]]:
     """Yield each file whose content is no longer what the code says, with what it should be."""
     os.environ["COLUMNS"] = "100"
     for name, make in FILES.items():
-        path, text = GOLDEN / name, make()
+        path, text = ROOT / name, make()
         if not path.is_file() or path.read_text() != text:
             yield path, text
 

@@ -1,20 +1,11 @@
-"""Write katib/sdk/plots.pyi, the signatures of the functions and methods that `katib.sdk.plots` makes.
-
-python -m tools.plot_functions           write it
-python -m tools.plot_functions --check   only say whether it is up to date
-"""
+"""The text of katib/sdk/plots.pyi: signatures of what `katib.sdk.plots` makes (`tools.golden` writes it)."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 from katib.figures.catalogue import COMPARISON, FIGURES
 from katib.sdk.plots import ARGUMENTS, PLACE
 
-STUB = Path(__file__).parents[1] / "katib" / "sdk" / "plots.pyi"
-
-_HEAD = """# Written by tools/plot_functions.py.
+_HEAD = """# Written by `make golden`.
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -41,19 +32,3 @@ def _signature(name: str, first: str, chosen: tuple[str, ...], place: dict[str, 
     options = {key: ARGUMENTS[key] for key in chosen} | place
     keywords = [f"{key}: {type_} = ..." for key, (type_, _, _) in options.items()]
     return f"def {name}({', '.join([first, *(['*'] if keywords else []), *keywords])}) -> go.Figure: ..."
-
-
-def main() -> int:
-    """Write or check the stub."""
-    text = source()
-    if STUB.is_file() and STUB.read_text() == text:
-        return 0
-    if "--check" in sys.argv:
-        print(f"{STUB.name} is out of date: run python -m tools.plot_functions", file=sys.stderr)
-        return 1
-    STUB.write_text(text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

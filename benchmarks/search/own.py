@@ -6,6 +6,8 @@ What the transport adds is time, which `benchmarks.latency` measures; the sugges
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.search.problems import Setting, Task, Value, Values, Variable
@@ -22,7 +24,7 @@ from katib.api.types import (
     ParameterType,
 )
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Problem, Proposal
 
 _TYPES = {
     "double": ParameterType.DOUBLE,
@@ -32,28 +34,80 @@ _TYPES = {
 }
 
 
+LOSS = ObjectiveSpec(type=ObjectiveType.MINIMIZE, objective_metric_name="loss")
+
+
+class Searching:
+    """One of our algorithms over some parameters, and the trials that it has had.
+
+    Args:
+        algorithm: Its name.
+        parameters: What is searched.
+        settings: Of the algorithm, `random_state` among them.
+        objective: What is measured.
+        budget: How many trials there will be; None: no one says.
+        parallel: How many at once; 0: no one says.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        parameters: Sequence[ParameterSpec],
+        settings: Mapping[str, object],
+        *,
+        objective: ObjectiveSpec = LOSS,
+        budget: int | None = None,
+        parallel: int = 0,
+    ) -> None:
+        given = tuple(AlgorithmSetting(name=name, value=str(value)) for name, value in settings.items())
+        spec = ExperimentSpec(
+            parameters=tuple(parameters),
+            objective=objective,
+            algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=given),
+            max_trial_count=budget,
+            parallel_trial_count=parallel or None,
+        )
+        entry = find_entry(algorithm, early_stopping=False)
+        self.problem = Problem.of("benchmark", spec, entry.info)
+        cls = entry.load()
+        if errors := cls.check(self.problem):
+            raise ValueError(str(errors[0]))
+        self.algorithm = cls(self.problem)
+        self.trials: list[PastTrial] = []
+
+    def suggest(self, count: int = 1, earlier: Sequence[PastTrial] = ()) -> list[Proposal]:
+        """Return the next suggestions; none at the end of the search, and before others have ended."""
+        try:
+            found = list(self.algorithm.suggest([*earlier, *self.trials], first=len(self.trials), count=count))
+        except NotYet:
+            return []
+        return [one if isinstance(one, Proposal) else Proposal(self.problem.space.format(one)) for one in found]
+
+    def add(self, proposal: Proposal, *values: float, seconds: float = math.nan) -> None:
+        """Take the values that a suggestion came to."""
+        name, point, labels = f"t{len(self.trials):06}", proposal.assignments, proposal.labels
+        trial = PastTrial(name, Outcome.MEASURED, point, values[0], seconds, others=values[1:], labels=labels)
+        self.trials.append(trial)
+
+
+def number(name: str, low: float, high: float, *, log: bool = False, whole: bool = False) -> ParameterSpec:
+    """Return a parameter that is a double, or a whole number."""
+    return parameter(Variable(name, "int" if whole else "double", low, high, log))
+
+
 class OwnSearch:
-    """One of our algorithms."""
+    """One of our algorithms, which sees its trials in the order of their names, and those that run."""
 
     def __init__(self, name: str, task: Task, setting: Setting) -> None:
-        entry = find_entry(name)
-        spec = ExperimentSpec(
-            parameters=tuple(map(parameter, task.variables)),
-            objective=ObjectiveSpec(type=ObjectiveType.MINIMIZE, objective_metric_name="loss"),
-            algorithm=AlgorithmSpec(
-                algorithm_name=name,
-                algorithm_settings=(AlgorithmSetting(name="random_state", value=str(setting.seed)),),
-            ),
-            max_trial_count=setting.evaluations,
-            parallel_trial_count=setting.parallel,
-        )
         self._task = task
-        self._problem = Problem.of("benchmark", spec, entry.info)
-        cls = entry.load()
-        errors = cls.check(self._problem)
-        if errors:
-            raise ValueError(str(errors[0]))
-        self._algorithm = cls(self._problem)
+        searching = Searching(
+            name,
+            list(map(parameter, task.variables)),
+            {"random_state": setting.seed},
+            budget=setting.evaluations,
+            parallel=setting.parallel,
+        )
+        self._problem, self._algorithm = searching.problem, searching.algorithm
         self._trials: dict[str, PastTrial] = {}
 
     def ask(self) -> tuple[str, Values] | None:

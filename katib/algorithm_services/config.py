@@ -21,9 +21,8 @@ from pydantic import BeforeValidator, Field, Strict, field_validator, model_vali
 
 from katib.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId, ServicePlan
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.api.configuration import HOST_AND_PORT, ConfigModel, broken, read_configuration
+from katib.api.configuration import HOST_AND_PORT, ConfigModel, RetentionConfig, broken, read_configuration
 from katib.api.quantities import parse_quantity
-from katib.api.retention import RetentionConfig
 from katib.errors import invalid
 
 FEWEST_LOG_FILES = 2

@@ -105,6 +105,7 @@ class AlgorithmInfo:
         echoed: Settings that its service sends along with suggestions and gets back with the next request. They change
             nothing, and are accepted where a user copies them.
         numeric_parameters: How many parameters whose values are numbers it needs at least.
+        needs_steps: Whether it lists all values, so that a double needs a step.
         graph_fields: Fields of `nasConfig.graphConfig` that it needs. With any it searches architectures, and only
             these; without, parameters.
         assigns: Names of what it assigns, where these are not the names of parameters.
@@ -122,6 +123,7 @@ class AlgorithmInfo:
     features: tuple[Feature, ...] = ()
     echoed: tuple[str, ...] = ()
     numeric_parameters: int = 0
+    needs_steps: bool = False
     declares_features: bool = True
     graph_fields: tuple[str, ...] = ()
     assigns: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -96,3 +96,15 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+class RetentionConfig(ConfigModel):
+    """Which logs of trials that are over may go. What a trial's status says of its metrics stays.
+
+    Attributes:
+        max_age_seconds: Logs of trials that ended longer ago than this go; None: at no age.
+        max_trials: Of each experiment, only the logs of so many trials that ended last stay; None: all do.
+    """
+
+    max_age_seconds: Annotated[int, Strict(), Field(ge=1)] | None = None
+    max_trials: Annotated[int, Strict(), Field(ge=1)] | None = None

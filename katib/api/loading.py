@@ -18,13 +18,12 @@ from typing import Any
 
 from msgspec import structs
 
-from katib.api.decoding import decode
+from katib.api.decoding import decode, unknown_fields
 from katib.api.json_values import check_plain
 from katib.api.optimization_jobs import KIND as OPTIMIZATION_JOB
 from katib.api.optimization_jobs import experiment_of as experiment_of_job
 from katib.api.optimization_jobs import read_optimization_job, settled
 from katib.api.types import API_VERSION, Experiment
-from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import closest, shown
 from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError, invalid

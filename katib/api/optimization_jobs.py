@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from katib.api.decoding import decode_as
+from katib.api.decoding import decode_as, unknown_fields
 from katib.api.json_values import check_plain
 from katib.api.names import (
     ALGORITHM_ANNOTATION,
@@ -30,7 +30,6 @@ from katib.api.types.optimization import (
     NumericSpace,
     OptimizationJob,
 )
-from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError, InvalidError
 

@@ -1,9 +1,10 @@
-"""`katib version` and `katib completion`."""
+"""What is printed for a shell: `katib version`, `katib completion` and `katib kubeconfig`."""
 
 from __future__ import annotations
 
 import platform
 import sys
+from pathlib import Path
 
 import click
 
@@ -33,3 +34,16 @@ def completion(ctx: click.Context, shell: str) -> None:
     completion = get_completion_class(shell)
     assert completion is not None, "click knows all three"
     click.echo(completion(ctx.find_root().command, {}, "katib", "_KATIB_COMPLETE").source())
+
+
+@click.command(epilog=options.examples("katib kubeconfig", 'eval "$(katib kubeconfig)"'))
+@options.data_dir
+def kubeconfig(data_dir: Path | None) -> int:
+    """Print the line by which kubectl and other clients of Kubernetes find the server of a data directory.
+
+    `katib serve` writes the file that it names, with the server's token: anyone who has it can run commands as you.
+    """
+    from katib.kube_api.kubeconfig import line_to_copy
+
+    click.echo(line_to_copy(data_dir or options.default_data_dir()))
+    return 0

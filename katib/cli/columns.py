@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
@@ -40,74 +40,39 @@ from katib.tuning.replicas import (
     trial_of,
     waiting_words,
 )
-from katib.tuning.service import Json
+
+Cells = Mapping[str, str]
+"""What a row says, by heading; empty where nothing is known."""
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
-EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "BUDGET", "REASON")
-TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "PARAMETERS")
-TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
-LINEAGE = ("GENERATION", "PARENT")
-"""Of trials that start from each other's checkpoints; they stand before the parameters."""
-_LINEAGE_PLACE = TRIAL.index("PARAMETERS")
-SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
-SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
-
-POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
-POD_WIDE = (*POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")
-
-HEADINGS = {
-    "Experiment": (EXPERIMENT, EXPERIMENT_WIDE),
-    "Trial": (TRIAL, TRIAL_WIDE),
-    "Suggestion": (SUGGESTION, SUGGESTION_WIDE),
-    "Pod": (POD, POD_WIDE),
+_TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
+_SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
+_POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
+_HEADINGS = {
+    "Experiment": (EXPERIMENT, (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "BUDGET", "REASON")),
+    "Trial": (_TRIAL, (*_TRIAL, "METRICS", "MESSAGE")),
+    "Suggestion": (_SUGGESTION, (*_SUGGESTION, "MESSAGE")),
+    "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
 }
+_LINEAGE = frozenset({"GENERATION", "PARENT"})
+"""Of trials that start from each other's checkpoints."""
 
 
-def headings(kind: str, *, wide: bool = False, namespaces: bool = False, lineage: bool = False) -> tuple[str, ...]:
-    """Return the headings for a kind; with `lineage`, of trials that say which checkpoint they start from."""
-    found = (("NAMESPACE",) if namespaces else ()) + HEADINGS[kind][wide]
-    return _with_lineage(found, LINEAGE, namespaces=namespaces) if lineage else found
+def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
+    """Return the headings for a kind."""
+    return (*(["NAMESPACE"] if namespaces else []), *_HEADINGS[kind][wide])
 
 
-def row(
-    obj: Experiment | Trial | Suggestion, *, wide: bool = False, namespaces: bool = False, lineage: bool = False
-) -> tuple[str, ...]:
-    """Return the row of an object; empty cells where nothing is known."""
+def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
+    """Return the headings of a table that has these rows at first: of lineage only where a row has any."""
+    return [heading for heading in headings if heading not in _LINEAGE or any(row[heading] for row in rows)]
+
+
+def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:
+    """Return what a row says of an object."""
     if isinstance(obj, Trial):
-        cells = _trial(obj)
-    else:
-        cells = _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
-    found = _chosen(cells, type(obj).__name__, obj.namespace, wide=wide, namespaces=namespaces)
-    if not lineage or not isinstance(obj, Trial):
-        return found
-    labels = obj.metadata.labels
-    parents = labels.get(GENERATION_LABEL, ""), labels.get(PARENT_LABEL, "")
-    return _with_lineage(found, parents, namespaces=namespaces)
-
-
-def pod_row(pod: Object, *, wide: bool = False, namespaces: bool = False) -> tuple[str, ...]:
-    """Return the row of a pod; empty cells where nothing is known."""
-    return _chosen(_pod(dict(pod)), "Pod", Key.of(pod).namespace, wide=wide, namespaces=namespaces)
-
-
-def _chosen(cells: tuple[str, ...], kind: str, namespace: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    return ((namespace,) if namespaces else ()) + cells[: len(HEADINGS[kind][wide])]
-
-
-def _with_lineage(cells: tuple[str, ...], lineage: tuple[str, ...], *, namespaces: bool) -> tuple[str, ...]:
-    place = _LINEAGE_PLACE + namespaces
-    return (*cells[:place], *lineage, *cells[place:])
-
-
-def has_lineage(rows: Iterable[tuple[str, ...]], *, namespaces: bool = False) -> bool:
-    """Return whether a row with lineage is of a trial of population based training."""
-    return any(row[_LINEAGE_PLACE + namespaces] for row in rows)
-
-
-def without_lineage(cells: tuple[str, ...], *, namespaces: bool = False) -> tuple[str, ...]:
-    """Return a row with lineage as one without."""
-    place = _LINEAGE_PLACE + namespaces
-    return (*cells[:place], *cells[place + len(LINEAGE) :])
+        return _trial(obj)
+    return _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
 
 
 def age_of(created: datetime | None) -> str:
@@ -130,57 +95,66 @@ def best_cell(experiment: Experiment) -> str:
     return f"{metric_of(experiment)}={short(value)}" if value is not None else ""
 
 
-def _experiment(obj: Experiment) -> tuple[str, ...]:
-    return (
-        obj.name,
-        state_of(obj),
-        progress_of(obj),
-        best_cell(obj),
-        age_of(obj.metadata.creation_timestamp),
-        algorithm_of(obj),
-        str(obj.status.trials_running),
-        str(lost_count(obj)),
-        obj.status.current_optimal_trial.best_trial_name,
-        budget_words(obj),
-        last_condition(obj).reason,
-    )
+def _experiment(obj: Experiment) -> Cells:
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "PROGRESS": progress_of(obj),
+        "BEST": best_cell(obj),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "ALGORITHM": algorithm_of(obj),
+        "RUNNING": str(obj.status.trials_running),
+        "FAILED": str(lost_count(obj)),
+        "BEST-TRIAL": obj.status.current_optimal_trial.best_trial_name,
+        "BUDGET": budget_words(obj),
+        "REASON": last_condition(obj).reason,
+    }
 
 
-def _trial(obj: Trial) -> tuple[str, ...]:
-    return (
-        obj.name,
-        state_of(obj),
-        (objective_text(obj) or "") if has_several_objectives(obj) else short(objective_value(obj) or ""),
-        duration_of(obj),
-        age_of(obj.metadata.creation_timestamp),
-        parameters_of(obj),
-        " ".join(f"{name}={value}" for name, value in metric_values(obj)),
-        message_of(obj),
-    )
+def _trial(obj: Trial) -> Cells:
+    several = has_several_objectives(obj)
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "OBJECTIVE": (objective_text(obj) or "") if several else short(objective_value(obj) or ""),
+        "DURATION": duration_of(obj),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "GENERATION": obj.metadata.labels.get(GENERATION_LABEL, ""),
+        "PARENT": obj.metadata.labels.get(PARENT_LABEL, ""),
+        "PARAMETERS": parameters_of(obj),
+        "METRICS": " ".join(f"{name}={value}" for name, value in metric_values(obj)),
+        "MESSAGE": message_of(obj),
+    }
 
 
-def _pod(obj: Json) -> tuple[str, ...]:
-    return (
-        Key.of(obj).name,
-        ready_words(obj),
-        state_words(obj),
-        str(restarts_of(obj)),
-        age_of(time_of(obj["metadata"].get("creationTimestamp"))),
-        trial_of(obj),
-        replica_name(obj) if has_role(obj) else "",
-        exit_words(obj),
-        place_words(obj),
-        " ".join(str(status_of(obj).get("message") or waiting_words(obj)).split()),
-    )
+def cells_of_pod(pod: Object) -> Cells:
+    """Return what a row says of a pod."""
+    obj = dict(pod)
+    return {
+        "NAMESPACE": Key.of(obj).namespace,
+        "NAME": Key.of(obj).name,
+        "READY": ready_words(obj),
+        "STATUS": state_words(obj),
+        "RESTARTS": str(restarts_of(obj)),
+        "AGE": age_of(time_of(obj["metadata"].get("creationTimestamp"))),
+        "TRIAL": trial_of(obj),
+        "REPLICA": replica_name(obj) if has_role(obj) else "",
+        "EXIT": exit_words(obj),
+        "WHERE": place_words(obj),
+        "MESSAGE": " ".join(str(status_of(obj).get("message") or waiting_words(obj)).split()),
+    }
 
 
-def _suggestion(obj: Suggestion) -> tuple[str, ...]:
-    return (
-        obj.name,
-        state_of(obj),
-        algorithm_of(obj),
-        str(obj.spec.requests),
-        str(obj.status.suggestion_count),
-        age_of(obj.metadata.creation_timestamp),
-        " ".join(last_condition(obj).message.split()),
-    )
+def _suggestion(obj: Suggestion) -> Cells:
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "ALGORITHM": algorithm_of(obj),
+        "REQUESTED": str(obj.spec.requests),
+        "ASSIGNED": str(obj.status.suggestion_count),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "MESSAGE": " ".join(last_condition(obj).message.split()),
+    }

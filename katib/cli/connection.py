@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from katib.api.types import Experiment, Trial
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
@@ -82,6 +83,22 @@ def experiment_meant(service: TuningService, namespace: str, name: str | None) -
     if len(names) > 1:
         click.echo(f"{names[-1]}, the newest of {len(names)} experiments:", err=True)
     return names[-1]
+
+
+def experiment_or_trial(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
+    """Return the experiment of a name, or the trial.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    with suppress(NotFoundError):
+        return service.get(Experiment, namespace, name)
+    with suppress(NotFoundError):
+        return service.get(Trial, namespace, name)
+    raise NotFoundError(
+        f'there is neither an experiment nor a trial "{name}" in namespace {namespace}; '
+        "`katib get -A` lists all experiments"
+    )
 
 
 def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:

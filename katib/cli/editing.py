@@ -1,4 +1,4 @@
-"""`katib budget`, `katib stop`, `katib pause` and `katib resume`: experiments and trials that exist, changed."""
+"""`katib budget`, `stop`, `pause`, `resume` and `trial add`: experiments and trials that exist, changed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from katib.cli import options
 from katib.tuning.reading import active_count, completed_count, is_completed
 
 if TYPE_CHECKING:
-    from katib.errors import KatibError
     from katib.tuning.service import TuningService
+
 
 _NO_LIMIT = "none"
 _EITHER = options.PlainName("Experiment", "Trial")
@@ -98,18 +98,14 @@ def pause(name: str, target: options.Target) -> None:
     `katib resume` lets it go on. Its program then starts from the checkpoint that it kept, with its readings, otherwise
     from the beginning.
     """
-    from katib.cli.connection import connect
-    from katib.errors import NotFoundError
+    from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        try:
+        if isinstance(experiment_or_trial(service, namespace, name), Trial):
             service.suspend(namespace, name, suspended=True)
             what = f"trial/{name}: paused"
-        except NotFoundError:
-            try:
-                service.edit(namespace, name, counts={}, stopped=True)
-            except NotFoundError:
-                raise _neither(namespace, name) from None
+        else:
+            service.edit(namespace, name, counts={}, stopped=True)
             count = _suspend_all(service, namespace, name, suspended=True)
             what = f"experiment/{name}: paused, with {count} trial{'s' * (count != 1)}"
     click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
@@ -127,19 +123,14 @@ def resume(name: str, target: options.Target) -> None:
 
     A trial starts its program again, from the checkpoint that it kept or from the beginning.
     """
-    from katib.cli.connection import connect
-    from katib.errors import NotFoundError
+    from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        try:
-            experiment = service.edit(namespace, name, counts={}, stopped=False)
-        except NotFoundError:
-            try:
-                service.suspend(namespace, name, suspended=False)
-            except NotFoundError:
-                raise _neither(namespace, name) from None
+        if isinstance(experiment_or_trial(service, namespace, name), Trial):
+            service.suspend(namespace, name, suspended=False)
             click.echo(f"trial/{name}: goes on")
             return
+        experiment = service.edit(namespace, name, counts={}, stopped=False)
         if not is_completed(experiment):
             _suspend_all(service, namespace, name, suspended=False)
     if is_completed(experiment):
@@ -149,12 +140,6 @@ def resume(name: str, target: options.Target) -> None:
         click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
     click.echo(f"experiment/{name}: goes on")
-
-
-def _neither(namespace: str, name: str) -> KatibError:
-    from katib.errors import NotFoundError
-
-    return NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
 
 
 def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:
@@ -183,3 +168,32 @@ def _suspend_all(service: TuningService, namespace: str, experiment: str, *, sus
                     raise
             break
     return count
+
+
+@click.group()
+def trial() -> None:
+    """Work on trials by hand."""
+
+
+@trial.command(
+    epilog=options.examples(
+        "katib trial add my-experiment lr=0.1 layers=3",
+        "katib trial add my-experiment optimizer=adam lr=1e-3 --context production",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("assignments", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
+@options.connection
+def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
+    """Run a trial next, before those that the algorithm proposes.
+
+    It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
+    stand in the file, as spec.initialTrials.
+    """
+    from katib.cli.connection import connect
+
+    chosen = options.pairs(assignments, "PARAMETER=VALUE")
+    with connect(target, read_only=False) as (service, namespace):
+        before = service.add_trial(namespace, name, chosen)
+    others = f", after {before} others that were added by hand" if before else ""
+    click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")

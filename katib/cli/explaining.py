@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
 
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, ExperimentSpec, ParameterSpec, Suggestion, Trial
 from katib.cli import columns, options
-from katib.cli.lineage import lineage_lines
 from katib.cli.printing import NOTHING, aligned, print_data
 from katib.cli.results import best_lines, pareto_lines
 from katib.errors import ForbiddenError, NotFoundError
@@ -27,9 +26,13 @@ from katib.tuning.reading import (
     format_duration,
     held_condition,
     infeasible_words,
+    metric_of,
+    objective_value,
     objective_values,
     objective_words,
+    parameters_of,
     pareto_trials,
+    short,
     space_words,
     state_of,
     stops_early,
@@ -111,21 +114,12 @@ def describe(
 
     Without a name it is the newest experiment.
     """
-    from katib.cli.connection import connect, experiment_meant
+    from katib.cli.connection import connect, experiment_meant, experiment_or_trial
 
     with connect(target, read_only=True) as (service, space):
         name = experiment_meant(service, space, name)
-        try:
-            lines = list(_experiment(service, service.get(Experiment, space, name)))
-        except NotFoundError:
-            try:
-                trial = service.get(Trial, space, name)
-            except NotFoundError:
-                raise NotFoundError(
-                    f'there is neither an experiment nor a trial "{name}" in namespace {space}; '
-                    "`katib get -A` lists all experiments"
-                ) from None
-            lines = list(_trial(service, trial))
+        found = experiment_or_trial(service, space, name)
+        lines = list(_trial(service, found) if isinstance(found, Trial) else _experiment(service, found))
     for line in lines:
         click.echo(line)
 
@@ -283,3 +277,49 @@ def _events(events: Sequence[RecordedEvent]) -> Iterator[str]:
         times = f" (x{event.count})" if event.count > 1 else ""
         kind = "Warning" if event.warning else "Normal"
         yield f"  {ago:>8}  {kind:<7}  {event.name}  {event.reason}{times}: {event.message}"
+
+
+# --- the lineage of a trial -------------------------------------------------------------------------------------------
+
+
+_SHOWN_GENERATIONS = 30
+"""What a screen holds."""
+
+
+def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
+    """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent.
+
+    Args:
+        service: Where they are found.
+        trial: The youngest.
+    """
+    if not _label(trial, PARENT_LABEL):
+        return
+    yield ""
+    yield "Lineage, each trial from the checkpoint of the next one:"
+    youngest: Trial | None = trial
+    for _ in range(_SHOWN_GENERATIONS):
+        if youngest is None:
+            return
+        metric = metric_of(youngest)
+        value = f"{metric}={short(objective_value(youngest) or '-')}"
+        generation = f"generation {_label(youngest, GENERATION_LABEL) or '0'}"
+        yield f"  {generation:<14}  {youngest.name}  {value}  {parameters_of(youngest)}"
+        youngest = yield from _parent(service, youngest)
+    if youngest is not None:
+        yield f"  and {int(_label(youngest, GENERATION_LABEL) or 0) + 1} before them"
+
+
+def _parent(service: TuningService, trial: Trial) -> Generator[str, None, Trial | None]:
+    parent = _label(trial, PARENT_LABEL)
+    if not parent:
+        return None
+    try:
+        return service.get(Trial, trial.namespace, parent)
+    except NotFoundError:
+        yield f"  {parent}, which was deleted"
+        return None
+
+
+def _label(trial: Trial, label: str) -> str:
+    return trial.metadata.labels.get(label, "")

@@ -239,46 +239,31 @@ class _View:
 
     def __init__(self, asked: Asked, form: _Form, *, namespaces: bool, labels: bool, is_qualified: bool) -> None:
         self.asked = asked
-        self._form = form
-        self._namespaces = namespaces
-        self._labels = labels
+        self._chosen = {f"{heading} {i}": (heading, path) for i, (heading, path) in enumerate(form.columns)}
+        own = columns.headings(asked.kind, wide=form.word == "wide", namespaces=namespaces)
+        self._keys = [*(self._chosen or own), *(["LABELS"] if labels else [])]
         self._is_qualified = is_qualified
-        self._has_lineage = asked.kind == "Trial" and not form.columns
 
-    def begin(self, rows: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    def begin(self, rows: Sequence[columns.Cells]) -> list[str]:
         """Return the headings of a table that has these rows at first."""
-        if self._has_lineage:
-            self._has_lineage = columns.has_lineage(rows, namespaces=self._namespaces)
-        return (*self._headings(), *(("LABELS",) if self._labels else ()))
+        self._keys = columns.used(self._keys, rows)
+        return [self._chosen[key][0] if key in self._chosen else key for key in self._keys]
 
-    def _headings(self) -> tuple[str, ...]:
-        if self._form.columns:
-            return tuple(heading for heading, _ in self._form.columns)
-        wide, lineage = self._form.word == "wide", self._has_lineage
-        return columns.headings(self.asked.kind, wide=wide, namespaces=self._namespaces, lineage=lineage)
-
-    def row(self, one: Found) -> tuple[str, ...]:
-        """Return the cells of an object; of a trial, those of its lineage are among them."""
+    def row(self, one: Found) -> columns.Cells:
+        """Return what a row says of an object."""
         labels = one.document["metadata"].get("labels") or {}
-        further = (",".join(f"{name}={labels[name]}" for name in sorted(labels)) or _MISSING,) if self._labels else ()
-        if self._form.columns:
+        further = {"LABELS": ",".join(f"{name}={labels[name]}" for name in sorted(labels)) or _MISSING}
+        if self._chosen:
             from katib.cli.jsonpath import text_of
 
-            found = (path.values(one.document) for _, path in self._form.columns)
-            return (*(",".join(map(text_of, values)) or _MISSING for values in found), *further)
-        cells = list(self._cells(one))
+            found = {key: path.values(one.document) for key, (_, path) in self._chosen.items()}
+            return further | {key: ",".join(map(text_of, values)) or _MISSING for key, values in found.items()}
         if self._is_qualified:
-            cells[self._namespaces] = full_name(dict(one.document))
-        return (*cells, *further)
+            further["NAME"] = full_name(dict(one.document))
+        if self.asked.kind == "Pod":
+            return {**columns.cells_of_pod(one.document), **further}
+        return {**columns.cells_of(Trial.read(one.document) if one.read is None else one.read), **further}
 
-    def _cells(self, one: Found) -> tuple[str, ...]:
-        kind, wide = self.asked.kind, self._form.word == "wide"
-        if kind == "Pod":
-            return columns.pod_row(one.document, wide=wide, namespaces=self._namespaces)
-        obj = Trial.read(one.document) if one.read is None else one.read
-        return columns.row(obj, wide=wide, namespaces=self._namespaces, lineage=kind == "Trial")
-
-    def shown(self, row: tuple[str, ...]) -> tuple[str, ...]:
+    def shown(self, row: columns.Cells) -> list[str]:
         """Return a row as it stands under the headings."""
-        is_narrower = self.asked.kind == "Trial" and not self._form.columns and not self._has_lineage
-        return columns.without_lineage(row, namespaces=self._namespaces) if is_narrower else row
+        return [row[key] for key in self._keys]

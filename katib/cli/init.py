@@ -36,11 +36,13 @@ _COMMENTS = {
 
 
 @click.command(
+    context_settings={"ignore_unknown_options": True},
     epilog=options.examples(
         "katib init",
-        "katib init --command 'python train.py' -p lr=1e-4..1e-1:log --maximize accuracy --yes",
+        "katib init -p lr=1e-4..1e-1:log --maximize accuracy --yes -- python train.py",
     ),
 )
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--command", "line", metavar="LINE", help="What trains once, such as 'python train.py'.")
 @click.option("-p", "--param", "parameters", multiple=True, metavar="NAME=VALUES", help="As for katib tune.")
 @click.option("--maximize", metavar="METRIC", help="The metric to maximize.")
@@ -53,6 +55,7 @@ _COMMENTS = {
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the flags, and what is found in the script.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def init(
+    words: tuple[str, ...],
     line: str | None,
     parameters: tuple[str, ...],
     maximize: str | None,
@@ -67,12 +70,24 @@ def init(
     Parameters are found in the script, which declares them by argparse or click, or in what its --help prints. For the
     metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
     """
+    if words:
+        options.refuse_as_command(words[0])
+    if words and line:
+        raise click.UsageError(
+            "--command contradicts the command behind --; leave one out", click.get_current_context()
+        )
     if maximize and minimize:
         raise click.UsageError("--maximize contradicts --minimize; leave one out", click.get_current_context())
     if file.exists() and not force:
         raise invalid(str(file), "it is there already", "add --force, or choose another one with --file", "file-exists")
     ask = _Questions(may_ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
-    command = shlex.split(line or ask("Command that trains once", _found_command(), "--command"))
+    command = (
+        list(words)
+        if len(words) > 1
+        else shlex.split(line or " ".join(words) or ask("Command that trains once", _found_command(), "-- COMMAND"))
+    )
+    if len(command) == 1 and command[0].endswith(".py") and not os.access(command[0], os.X_OK):
+        command = ["python", *command]
     found = _options_of(command) if not parameters else []
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]

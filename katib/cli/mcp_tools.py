@@ -130,7 +130,8 @@ class Tools:
         """List the newest experiments: name, state, trials done of all, best value, age."""
         found = list(self._service.experiments(self._namespace))
         for experiment in found[: -_MOST_ROWS - 1 : -1]:
-            yield " ".join(filter(None, columns.row(experiment)))
+            cells = columns.cells_of(experiment)
+            yield " ".join(cells[heading] for heading in columns.EXPERIMENT if cells[heading])
         yield f"{len(found)} experiments"
 
     def experiment(self, name: str) -> Iterator[str]:

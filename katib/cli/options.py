@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 import os
@@ -22,6 +23,7 @@ from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRI
 from katib.cli.experiment_files import SUFFIXES, next_step
 from katib.cli.kinds import names_of
 from katib.errors import invalid
+from katib.notes import SENTENCE, OnceEach, sentence_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -505,10 +507,7 @@ def _remedy(path: Path) -> str:
     return next_step(directory, command, path.name) or fallback
 
 
-_SENTENCE = "sentence"
-"""What a record may carry for a user who watches a run: the same in words."""
-
-_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", _SENTENCE})
+_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", SENTENCE})
 
 
 class _KeyValueFormatter(logging.Formatter):
@@ -525,7 +524,7 @@ class _KeyValueFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        if self._says_sentences and (sentence := getattr(record, _SENTENCE, "")):
+        if self._says_sentences and (sentence := sentence_of(record)):
             return f"note: {sentence}"
         extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _PLAIN_RECORD]
         first, line_break, rest = super().format(record).partition("\n")
@@ -556,6 +555,25 @@ def pairs(
     return found
 
 
+def refuse_as_command(word: str) -> None:
+    """Refuse what begins the command of a line, where it looks like an option that this command does not have.
+
+    Raises:
+        click.UsageError: It does; the error names the option that was meant.
+    """
+    if not word.startswith("-"):
+        return
+    from katib.tuning.argument_words import option_for
+
+    context = click.get_current_context()
+    known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
+    typed = word.partition("=")[0]
+    option = option_for(typed.lstrip("-").replace("-", "_"), known)
+    near = difflib.get_close_matches(typed, known, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"`{context.command_path} --help` lists all"
+    raise click.UsageError(f"there is no option {typed}; {f'use {option}' if option else remedy}", context)
+
+
 _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -582,4 +600,6 @@ def set_up_logging(verbosity: int, *, quiet: bool = False, says_sentences: bool 
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     handler = _CurrentStderr()
     handler.setFormatter(_KeyValueFormatter(_LINE, says_sentences=says_sentences))
+    if says_sentences:
+        handler.addFilter(OnceEach())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -173,12 +173,10 @@ def trials(
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return
-        wide = form == "wide"
-        rows = [columns.row(trial, wide=wide, lineage=True) for page in pages for trial in page.items]
+        rows = [columns.cells_of(trial) for page in pages for trial in page.items]
     if rows:
-        lineage = columns.has_lineage(rows)
-        shown = rows if lineage else map(columns.without_lineage, rows)
-        Table(columns.headings("Trial", wide=wide, lineage=lineage)).print(shown)
+        headings = columns.used(columns.headings("Trial", wide=form == "wide"), rows)
+        Table(headings).print([row[heading] for heading in headings] for row in rows)
     else:
         click.echo(f"{name} has no {'such ' if states else ''}trials yet", err=True)
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import click
 
 from katib.api.marks import MarkChanges, Marks, marks_of
 from katib.api.types import Experiment, Trial
 from katib.cli import options
-
-if TYPE_CHECKING:
-    from katib.tuning.service import TuningService
 
 _MARKED = options.PlainName("Experiment", "Trial")
 
@@ -46,11 +41,11 @@ def tag(
 
     The lists of experiments and of trials on the page show and find them. They are kept in annotations.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_or_trial
 
     changes_something = bool(tags or remove) or any(mark is not None for mark in (project, note, favourite))
     with connect(target, read_only=not changes_something, nothing_to_run=target.has_data) as (service, namespace):
-        marked = _read(service, namespace, name)
+        marked: Experiment | Trial = experiment_or_trial(service, namespace, name)
         if changes_something:
             before = marks_of(marked.metadata.annotations).tags
             kept = tuple(one for one in dict.fromkeys((*before, *tags)) if one not in remove)
@@ -61,16 +56,6 @@ def tag(
                 marked = service.edit(namespace, name, counts={}, marks=changes)
     for line in _lines(marks_of(marked.metadata.annotations)):
         click.echo(f"{marked.kind.lower()}/{name}: {line}")
-
-
-def _read(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
-    from katib.errors import NotFoundError
-
-    with suppress(NotFoundError):
-        return service.get(Experiment, namespace, name)
-    with suppress(NotFoundError):
-        return service.get(Trial, namespace, name)
-    raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
 
 
 def _lines(marks: Marks) -> Iterator[str]:

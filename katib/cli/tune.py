@@ -33,7 +33,6 @@ from katib.tuning.drafting import (
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
-_SOURCE = "command line"
 
 
 @click.command(
@@ -133,6 +132,7 @@ def tune(
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
+    options.refuse_as_command(command[0])
     space = _parsed(parameters)
     source = parse_metrics(metrics)
     template = command_template(command, space, source, timeout_seconds=timeout)
@@ -150,14 +150,18 @@ def tune(
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
     file = with_annotations(
-        with_earlier(FileText(json.dumps(experiment), _SOURCE), warm_start, learn_from), annotations
+        with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
     )
     if save or dry_run:
         _save(file, save)
         if dry_run:
             from katib.local import validate_document
 
-            for notice in validate_document(file, source=file.source, namespace=namespace):
+            try:
+                notices = validate_document(file, source=file.source, namespace=namespace)
+            except InvalidError as error:
+                return again.wrong(error, file.source)
+            for notice in notices:
                 click.echo(f"note: {notice}", err=True)
             return 0
     if not quiet:
@@ -168,21 +172,10 @@ def tune(
         if few := few_combinations(space, trials):
             click.echo(f"note: {few}", err=True)
     file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
+    wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
     if server is not None:
-        return run_at_server(server, target, file, choice, form=form, quiet=quiet)
-    return run_here(
-        file,
-        data_dir,
-        namespace,
-        None,
-        None,
-        slurm=slurm,
-        choice=choice,
-        detach=detach,
-        form=form,
-        quiet=quiet,
-        drafted=True,
-    )
+        return run_at_server(server, target, wanted)
+    return run_here(wanted, again.Here(data_dir, slurm=slurm, detach=detach))
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:

@@ -13,9 +13,10 @@ import click
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
 from katib.optuna_storage.server import line_to_copy
-from katib.rest.notes import Note, account_directory, running_servers, write_privately
+from katib.rest.notes import Note, account_directory, running_servers
 from katib.rest.sessions import new_ticket
 from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.whole_files import write_whole
 
 
 @click.command(
@@ -113,7 +114,7 @@ def _open(note: Note, link: str) -> bool:
     if path is None:
         return False
     try:
-        write_privately(path, _forwarding(link))
+        write_whole(path, _forwarding(link), is_private=True)
         return webbrowser.open(path.absolute().as_uri())
     except (OSError, webbrowser.Error):
         return False

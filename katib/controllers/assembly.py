@@ -20,8 +20,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.controllers.caches import Caches
-from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler
-from katib.controllers.early_stopping.verdicts import Verdicts
+from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler, Verdicts
 from katib.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.controllers.experiment.ledger import experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
+from katib.api.configuration import RetentionConfig
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ExperimentStatus, Trial
 from katib.controllers.trial.observing import TrialLogs

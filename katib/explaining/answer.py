@@ -149,6 +149,7 @@ def savings_sentence(experiment: Experiment, share: float | None) -> str:
 _MODULE_MISSING = re.compile(r"\bNo module named '?[\w.-]+|\bcannot import name\b")
 _FILE_MISSING = re.compile(r"\bNo such file or directory\b", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"\bPermission denied\b|\bOperation not permitted\b", re.IGNORECASE)
+_MAIN_MISSING = re.compile(r"\bPickl\w+Error\b.*\bon __main__\b")
 _PYTHON = re.compile(r"^python[\d.]*$")
 
 
@@ -169,4 +170,6 @@ def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "")
         return f"{start} {place.file}".lstrip()
     if _FORBIDDEN.search(cause):
         return place.permission
+    if _MAIN_MISSING.search(cause):
+        return "Put what other processes of the trial need into a module beside the script, and import it there."
     return ""

@@ -128,6 +128,7 @@ _NEWS: dict[str, type[TrialRetried | TrialHeldUp]] = {
 }
 """Reasons of the condition Running that a user should see, and what they mean."""
 
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 _NEWS_BEGINS = re.compile(r"Trial (is running|cannot run|waits): |Trial waits for ")
 
 
@@ -245,7 +246,7 @@ class Progress:
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return
-        if not _failed_at_once(trial) or (failed and own_cause(failed[0]) != own_cause(trial)):
+        if not _failed_at_once(trial) or (failed and _likeness(failed[0]) != _likeness(trial)):
             self._failed_alike = None
             return
         failed.append(trial)
@@ -302,6 +303,11 @@ class Progress:
             return  # the first trials move the point that it is measured from
         self._hypervolume, self._pareto = volume, names
         self._better = BestChanged(name, value, pareto_words(self.experiment)), names
+
+
+def _likeness(trial: Trial) -> str:
+    """Return what is equal of trials that failed alike: an object of Python is elsewhere in each."""
+    return _ADDRESS.sub("", own_cause(trial))
 
 
 def _failed_at_once(trial: Trial) -> bool:

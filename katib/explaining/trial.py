@@ -334,7 +334,7 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
         return remedy
     if not facts.log_tail:
         return f"`{_logs_command(trial, evidence)}` shows its output."
-    return "Fix the cause shown in the output below and run it again."
+    return "Fix the cause that its output shows and run it again."
 
 
 def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:
@@ -354,6 +354,8 @@ def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _eviden
 _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
 
 
+_NUMBER = r"[+-]?\d*\.?\d+(?:[Ee][+-]?\d+)?"
+
 _NEAREST = re.compile(f'; nearest: "{PRINTED_FORMAT}')
 """A line that names another metric, in what a collector says of a missing one."""
 
@@ -369,8 +371,12 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
     if report:
         answer.findings.append(report)
-    is_printed = re.search(rf"""{re.escape(metric)}['"]?\s*:""", report)
-    example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too" if is_printed else ""
+    example = ""
+    if re.search(rf"""{re.escape(metric)}['"]?\s*:""", report):
+        example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too"
+    elif re.search(rf"\b{re.escape(metric)}\s+{_NUMBER}", report):
+        pattern = json.dumps([rf"({re.escape(metric)})\s+({_NUMBER})"])
+        example = f" as {pattern}, which reads `{metric} 0.5`"
     if (other := _NEAREST.search(report)) and other[1] != metric:
         answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(

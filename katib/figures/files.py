@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, TerminalError, invalid
+from katib.whole_files import write_whole
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -61,16 +61,11 @@ def write(path: Path, content: bytes) -> None:
         InvalidError: It cannot be written.
     """
     place = path.resolve()
-    draft = place.with_name(f".{place.name}-{os.getpid()}")
     try:
         if place.exists() and not place.is_file():  # a device, or a pipe
             place.write_bytes(content)
-            return
-        try:
-            draft.write_bytes(content)
-            draft.replace(place)
-        finally:
-            draft.unlink(missing_ok=True)
+        else:
+            write_whole(place, content)
     except OSError as error:
         cause = f"it cannot be written: {(error.strerror or str(error)).lower()}"
         raise invalid(str(path), cause, "choose another file with -o", "figure-file-unwritable") from error

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from katib.errors import NotFoundError
-from katib.rest.notes import write_privately
 from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.whole_files import write_whole
 
 KUBECONFIG = "kubeconfig"
 _CONTEXT = "katib"
@@ -41,7 +41,7 @@ def write_kubeconfig(directory: Path, url: str, authority: bytes, token: str | N
         "users": [{"name": _CONTEXT, "user": {"token": token} if token else {}}],
     }
     path = directory / KUBECONFIG
-    write_privately(path, yaml.safe_dump(config, sort_keys=False))
+    write_whole(path, yaml.safe_dump(config, sort_keys=False), is_private=True)
     return path
 
 

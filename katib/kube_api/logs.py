@@ -15,7 +15,7 @@ from katib.kube_api.columns import value_at
 from katib.kube_api.objects import Objects, Target
 from katib.kube_api.statuses import StatusError, bad_request
 from katib.runtime.objects import Key, Object
-from katib.tuning.ports import TimedLines
+from katib.tuning.ports import Part, TimedLines
 from katib.tuning.replicas import COLLECTORS, is_over, trial_of
 
 
@@ -35,10 +35,9 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
             name = pod["metadata"]["name"]
             raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     output, trial = objects.home.output, _trial_of(objects, pod)
-    read = output.read if lines == TimedLines() else partial(output.read_timed, lines=lines)
     follow = partial(_goes_on, objects, target) if flag(query, "follow") and not lines.previous else None
-    tail_lines = number(query, "tailLines")
-    chunks = read(trial, follow=follow, tail_lines=tail_lines, replica=target.name, container=container)
+    part = Part(follow, number(query, "tailLines"), target.name, container)
+    chunks = output.read(trial, part) if lines == TimedLines() else output.read_timed(trial, lines, part)
     limit = number(query, "limitBytes")
     return chunks if limit is None else _cut(chunks, limit)
 

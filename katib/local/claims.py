@@ -28,6 +28,8 @@ LOCK_FILE = "engine.lock"
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """What file systems answer that know no locks, as some of networks."""
 
+_OURS = " of this process"
+
 _held: set[int] = set()
 
 
@@ -105,9 +107,10 @@ def _lock(descriptor: int, directory: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise TerminalError(
-            f"another engine{_holder(descriptor)} is at work in {directory}; end it or choose another directory"
-        ) from None
+        holder = _holder(descriptor)
+        remedy = "close() the experiment that opened it" if holder == _OURS else "end it"
+        cause = f"another engine{holder} is at work in {directory}"
+        raise TerminalError(f"{cause}; {remedy}, or choose another directory") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
@@ -138,7 +141,7 @@ def _holder(descriptor: int) -> str:
     holder = _read_holder(descriptor)
     if holder is None:
         return ""
-    return " of this process" if holder.pid == os.getpid() else f" (process {holder.pid}: {holder.command})"
+    return _OURS if holder.pid == os.getpid() else f" (process {holder.pid}: {holder.command})"
 
 
 def _forget_in_child() -> None:

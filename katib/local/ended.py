@@ -161,42 +161,21 @@ def _sources(experiment: Experiment) -> tuple[Key, ...]:
     return tuple(Key(experiment.namespace, name) for name in learned_experiments(experiment))
 
 
-class _Delegating:
-    """The calls of a store, passed on."""
+class _View:
+    """A store of which some calls do more; all others are passed on."""
 
     def __init__(self, store: SqlStore, ended: EndedExperiments) -> None:
-        self._store = store
-        self._ended = ended
-        self.get = store.get
-        self.list = store.list
-        self.search = store.search
-
-    def pages(
-        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
-    ) -> Iterator[ObjectList]:
-        return self._store.pages(kind, namespace, labels=labels)
-
-    def watch(self, kind: Kind, since: str) -> Watch:
-        return self._store.watch(kind, since)
-
-    def create(self, obj: Object) -> Object:
-        return self._store.create(obj)
-
-    def update(self, obj: Object) -> Object:
-        return self._store.update(obj)
-
-    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
-        return self._store.patch(obj, changes)
-
-    def update_status(self, obj: Object) -> Object:
-        return self._store.update_status(obj)
-
-    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        self._store.delete(kind, key, uid=uid)
+        self._store, self._ended = store, ended
+        self.get, self.list, self.search = store.get, store.list, store.search
 
 
-class _Seen(_Delegating):
+class _Seen(_View):
     """Leaves out what is hidden where objects are listed."""
+
+    def __init__(self, store: SqlStore, ended: EndedExperiments) -> None:
+        super().__init__(store, ended)
+        self.create, self.update, self.patch = store.create, store.update, store.patch
+        self.update_status, self.delete = store.update_status, store.delete
 
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
@@ -217,8 +196,12 @@ class _Seen(_Delegating):
         return watch
 
 
-class _Written(_Delegating):
+class _Written(_View):
     """Shows an experiment to the caches before anything of it is written."""
+
+    def __init__(self, store: SqlStore, ended: EndedExperiments) -> None:
+        super().__init__(store, ended)
+        self.pages, self.watch = store.pages, store.watch
 
     def create(self, obj: Object) -> Object:
         if Kind.of(obj) == EXPERIMENT:

@@ -23,7 +23,7 @@ from typing import Self, TypeVar
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.conditions import has_ended
-from katib.api.retention import RetentionConfig
+from katib.api.configuration import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
@@ -63,7 +63,6 @@ from katib.local.repeating import Repeats
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
-from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.images import NodeImages, node_images
@@ -71,7 +70,7 @@ from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
-from katib.local.submission import LocalHome
+from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
 from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import EngineFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles

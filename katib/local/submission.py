@@ -6,7 +6,11 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
 
 from katib.api.checkpoints import DIRECTORY_VARIABLE, checkpoint_directory
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec
@@ -21,7 +25,6 @@ from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.program import program_annotations
-from katib.local.shipped_templates import shipped_config_map
 from katib.local.slurm.admission import SlurmGate
 from katib.runtime.objects import Key, Kind, Object
 from katib.templates.devices import device_errors
@@ -220,3 +223,22 @@ def custom_collector_errors(
         for error in found
         if error.path.startswith(place)
     ]
+
+
+SHIPPED: Final = Key("kubeflow", "trial-templates")
+
+
+def shipped_config_maps() -> list[Object]:
+    """Return the ConfigMaps with templates that came with the package."""
+    return [_read()]
+
+
+def shipped_config_map(key: Key) -> Object | None:
+    """Return the ConfigMap of this name that came with the package; None for any other."""
+    return _read() if key == SHIPPED else None
+
+
+@cache
+def _read() -> Object:
+    found: dict[str, Any] = yaml.safe_load(files("katib.local").joinpath("trial-templates.yaml").read_text())
+    return found

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from katib.certificates import Certificate, is_sound, issue
 from katib.errors import TerminalError
-from katib.rest.notes import write_privately
 from katib.rest.server import is_loopback
+from katib.whole_files import write_whole
 
 _CHAIN, _KEY, _AUTHORITY = "kubernetes.crt", "kubernetes.key", "kubernetes-ca.crt"
 _LIFETIME = timedelta(days=3_650)
@@ -58,7 +58,7 @@ def kept_certificate(directory: Path, host: str) -> CertificateFiles:
             (authority, issued.authority),
             (chain, issued.certificate.chain),
         ):
-            write_privately(path, pem.decode())
+            write_whole(path, pem.decode(), is_private=True)
     except OSError as error:
         raise TerminalError(
             f"{error.filename or directory}: the certificate cannot be kept: {error.strerror}"

@@ -139,14 +139,6 @@ def running_servers(*directories: Path | None) -> list[Note]:
     return list(found.values())
 
 
-def write_privately(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, in place of one that is there."""
-    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # for its owner only
-    with open(descriptor, "w") as file:  # noqa: PTH123 - of a descriptor
-        file.write(text)
-    Path(draft).replace(path)
-
-
 def _make_token(path: Path) -> None:
     """Write a new token, at once whole; who comes second finds that of the first."""
     descriptor, draft = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # for its owner only

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # pydantic wants this one below Python 
 
 from katib.api.marks import MarkChanges
 from katib.api.types import Experiment, Suggestion, Trial
-from katib.api.types.schemas import schemas
+from katib.api.types.structural import schemas
 from katib.errors import InternalError
 from katib.rest.guard import user_of
 from katib.rest.problems import MEDIA_TYPE

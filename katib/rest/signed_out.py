@@ -11,7 +11,7 @@ import logging
 import threading
 from pathlib import Path
 
-from katib.rest.notes import write_privately
+from katib.whole_files import write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class SignedOut:
             if self._path is None:
                 return
             try:
-                write_privately(self._path, "".join(f"{until} {digest}\n" for digest, until in self._ends.items()))
+                ends = (f"{until} {digest}\n" for digest, until in self._ends.items())
+                write_whole(self._path, "".join(ends), is_private=True)
             except OSError as error:
                 _log.warning("Who signed out cannot be kept in %s: %s", self._path, error.strerror)
 

@@ -149,7 +149,8 @@ class Controller:
                 _log.error("Reconcile failed for good: %s", error, extra=extra)
             case UnavailableError() | ForbiddenError():
                 delay = self.queue.add_rate_limited(key)
-                _log.warning("Reconcile postponed: %s", error, extra={**extra, "retry_after_seconds": delay})
+                facts = {"retry_after_seconds": delay, "sentence": str(error)}
+                _log.warning("Reconcile postponed: %s", error, extra={**extra, **facts})
             case _:
                 delay = self.queue.add_rate_limited(key)
                 _log.error("Reconcile failed", extra={**extra, "retry_after_seconds": delay}, exc_info=error)

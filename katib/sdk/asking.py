@@ -17,7 +17,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Any, Self, SupportsFloat, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
 from katib.api.types import Experiment as StoredExperiment
 from katib.api.types import Trial
@@ -84,16 +84,15 @@ class AskedTrial:
 
     def report(
         self,
-        metrics: Mapping[str, SupportsFloat] | None = None,
+        metrics: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
         /,
-        *,
         step: SupportsIndex | None = None,
         **named: SupportsFloat,
     ) -> None:
-        """Report readings, such as once per epoch: `trial.report(loss=0.3, step=4)`.
+        """Report readings, such as once per epoch: `trial.report(loss=0.3, step=4)`, or `trial.report(0.3, 4)`.
 
         Args:
-            metrics: Readings by name, for names that are not Python's.
+            metrics: A reading of the objective, or readings by name, for names that are not Python's.
             step: At which step of the training: a whole number from 0.
             **named: Further readings by name.
 
@@ -102,7 +101,7 @@ class AskedTrial:
             InvalidError: It was ended before.
             TypeError: A value, a name or the step is not what it should be.
         """
-        texts = dict(metric_texts(named if metrics is None else {**metrics, **named}))
+        texts = self._texts(metrics, named)
         number = None if step is None else step_number(step)
         if not texts:
             return
@@ -133,9 +132,7 @@ class AskedTrial:
         Raises:
             InvalidError: It has ended before, the objective is missing, or its lease ended and another program has it.
         """
-        if metrics is not None and not isinstance(metrics, Mapping):
-            metrics = {self._experiment.objective: metrics}
-        return self._end(dict(metric_texts({**(metrics or {}), **named})))
+        return self._end(self._texts(metrics, named))
 
     def fail(self, reason: str = "") -> None:
         """End the trial as failed."""
@@ -156,12 +153,26 @@ class AskedTrial:
     def __repr__(self) -> str:
         return f"AskedTrial({self.name}, {self.parameters})"
 
+    if not TYPE_CHECKING:  # which knows by itself what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            from katib.tuning.foreign_words import missing_attribute
+
+            raise missing_attribute("AskedTrial", name, self)
+
     def renew(self) -> None:
         """Give a sign of life. The experiment's thread does so by itself."""
         answer = self._experiment.call(
             lambda service, namespace: service.renew(namespace, self.name, ask_id=self._ask_id), patience_seconds=0.0
         )
         self._note(answer)
+
+    def _texts(
+        self, metrics: SupportsFloat | Mapping[str, SupportsFloat] | None, named: Mapping[str, SupportsFloat]
+    ) -> dict[str, str]:
+        if metrics is not None and not isinstance(metrics, Mapping):
+            metrics = {self._experiment.objective: metrics}
+        return dict(metric_texts({**(metrics or {}), **named}))
 
     def _note(self, answer: CallerAnswer) -> None:
         self._stop = answer.stop or self._stop
@@ -312,6 +323,13 @@ class Experiment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # which knows by itself what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            from katib.tuning.foreign_words import missing_attribute
+
+            raise missing_attribute("Experiment", name, self)
+
     def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = _PATIENCE_SECONDS) -> R:
         """Return the answer to a request; one that may be lost is sent again."""
         deadline, failures = time.monotonic() + patience_seconds, 0
@@ -393,9 +411,8 @@ class AsyncTrial:
 
     async def report(
         self,
-        metrics: Mapping[str, SupportsFloat] | None = None,
+        metrics: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
         /,
-        *,
         step: SupportsIndex | None = None,
         **named: SupportsFloat,
     ) -> None:

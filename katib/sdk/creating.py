@@ -13,12 +13,15 @@ from katib.api.types import API_VERSION
 from katib.errors import InvalidError
 from katib.sdk.asking import LEASE_SECONDS, Experiment
 from katib.sdk.homes import Place, open_home
-from katib.sdk.python_words import check_arguments, in_arguments
+from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, search_spec, without_none
+from katib.tuning.argument_words import in_arguments
+from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.service import DEFAULT_NAMESPACE, Json
 
 
+@takes_its_arguments
 def create(
     name: str,
     parameters: Mapping[str, Parameter],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from typing import Any
 
 import cloudpickle
 
+from katib.errors import one_line
 from katib.sdk.search import Parameter
+from katib.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,13 @@ class Payload:
         function: The function to call.
         parameters: Its search space.
         constants: Arguments that are the same in every trial.
-        objective: Name that a bare number returned by the function is reported under.
+        objectives: Names that a bare number returned by the function is reported under, or a tuple of several.
     """
 
     function: Callable[..., Any]
     parameters: Mapping[str, Parameter]
     constants: Mapping[str, Any]
-    objective: str
+    objectives: Sequence[str]
 
     def words(self, text_of: Callable[[str], str]) -> list[str]:
         """Return the words of a command line that say which value each parameter has."""
@@ -49,12 +50,23 @@ class Payload:
             raise ValueError(f"{rest[0]} is not an argument of the function")
         return arguments
 
-    def save(self, path: Path) -> None:
-        """Write the payload in place of an older one."""
+    def pickled(self) -> bytes:
+        """Return the payload as it travels.
+
+        Raises:
+            TypeError: The function holds what cannot be copied.
+        """
+        try:
+            return b"".join(map(cloudpickle.dumps, (list(sys.path), self)))
+        except Exception as error:  # noqa: BLE001 - a foreign type fails with whatever it likes
+            cause = f"{_name_of(self.function)} cannot be sent to its trials: {one_line(error)}"
+            raise TypeError(f"{cause}; make locks, open files and connections inside of it") from None
+
+    @staticmethod
+    def save(path: Path, pickled: bytes) -> None:
+        """Write a payload in place of an older one."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(cloudpickle.dumps(list(sys.path)) + cloudpickle.dumps(self))
-        temporary.replace(path)
+        write_whole(path, pickled)
 
     @classmethod
     def load(cls, path: Path) -> Payload:
@@ -84,7 +96,7 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
     try:
         signature.bind(**always)
     except TypeError:
-        called = getattr(function, "__name__", "the function")
+        called = _name_of(function)
         required = {name for name, one in signature.parameters.items() if one.default is inspect.Parameter.empty}
         lacking = ", ".join(name for name in conditional if name in required)
         raise TypeError(
@@ -98,7 +110,12 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
     Raises:
         TypeError: It can be called neither way.
     """
-    called = getattr(function, "__name__", "the function")
+    called = _name_of(function)
+    if not callable(function):
+        raise TypeError(f"{function!r} is not a function; a program is tuned by `katib tune`")
+    if inspect.iscoroutinefunction(function):
+        wrapped = f"lambda **arguments: asyncio.run({called}(**arguments))"
+        raise TypeError(f"{called} is a coroutine function, which nothing awaits; pass {wrapped}")
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -113,3 +130,7 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
             raise TypeError(f"{called}{signature} must take {wanted} by name, or one mapping of them") from None
         return True
     return False
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__name__", "the function")

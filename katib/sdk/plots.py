@@ -6,7 +6,7 @@ experiment does not have what was chosen, NotFoundError when there is no such ex
 server and no data directory is there to ask.
 
 The functions are made from the catalogue of figures; `plots.pyi` tells editors and type checkers of them
-(`python -m tools.plot_functions` writes it).
+(`make golden` writes it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Written by tools/plot_functions.py.
+# Written by `make golden`.
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,72 +1,12 @@
-"""What is wrong with a call of `katib.tune`, in its own words: arguments in place of the fields of an Experiment."""
+"""What is wrong with a call of `katib.tune` that an Experiment could not tell any more."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from katib.errors import FieldError, InvalidError
 from katib.sdk.search import Parameter
-
-_SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
-_ARGUMENTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(rf"{pattern}\Z"), argument)
-    for pattern, argument in (
-        (r"metadata\.name", "name"),
-        (r"metadata\.annotations\[.*lost-leases.*", "lost"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when"),
-        (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters"),
-        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\]\.goal", "goals"),
-        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\].*", "objectives"),
-        (r"spec\.objective\.constraints\[(?P<constraints>\d+)\].*", "constraints"),
-        (r"spec\.objective\.additionalMetricNames.*", "additional_metrics"),
-        (r"spec\.objective\.type", "direction"),
-        (r"spec\.objective\.goal", "goal"),
-        (r"spec\.objective\.objectiveMetricName", "objective"),
-        (r"spec\.algorithm" + _SETTINGS.format("settings"), "settings"),
-        (r"spec\.algorithm\..*", "algorithm"),
-        (r"spec\.earlyStopping" + _SETTINGS.format("early_stopping_settings"), "early_stopping_settings"),
-        (r"spec\.earlyStopping\..*", "early_stopping"),
-        (r"spec\.maxTrialCount", "max_trials"),
-        (r"spec\.parallelTrialCount", "parallel"),
-        (r"spec\.maxFailedTrialCount", "max_failed"),
-        (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials"),
-        (r"spec\.warmStart.*", "warm_start"),
-    )
-)
-
-
-def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidError:
-    """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
-
-    Args:
-        error: What a submission raised.
-        arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
-            `parameters["lr"].min`; `parameters` has just those of the search space.
-    """
-    found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
-    if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
-        found = [one for one in found if one.path != "parallel"]
-    return InvalidError(found)
-
-
-def _argument(path: str, arguments: Mapping[str, Any]) -> str:
-    for pattern, argument in _ARGUMENTS:
-        match = pattern.match(path)
-        if match is None:
-            continue
-        groups = match.groupdict()
-        bound = groups.pop("bound", None)
-        name, _, suffix = argument.partition(".")
-        for collection, index in groups.items():
-            owner = arguments.get(collection)
-            key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
-            name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
-        return name + (f".{bound}" if bound else f".{suffix}" if suffix else "")
-    return path
 
 
 def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_constants: bool = True) -> None:
@@ -87,24 +27,43 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
             for name, value in parameters.items()
             if not isinstance(value, Parameter)
         ]
+    # Without a limit `katib.tune` would never return.
+    may_be_none = ("parallel", "max_failed") if takes_constants else ("parallel", "max_failed", "max_trials")
+    errors += _wrong_scalars(arguments, may_be_none)
+    errors += _wrong_collections(arguments)
+    if errors:
+        raise InvalidError(errors)
+
+
+def _wrong_scalars(arguments: Mapping[str, Any], may_be_none: Collection[str]) -> Iterator[FieldError]:
     for name in ("max_trials", "parallel", "max_failed"):
         value = arguments[name]
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            errors.append(
-                FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
-            )
+        if not (value is None and name in may_be_none) and (not isinstance(value, int) or isinstance(value, bool)):
+            yield FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
+    for name, example in (("algorithm", "tpe"), ("early_stopping", "medianstop"), ("objective", "loss")):
+        value = arguments[name]
+        if value is not None and not isinstance(value, str):  # such as a sampler of Optuna
+            cause, remedy = f"{type(value).__name__} is not a text", f'write its name, such as "{example}"'
+            yield FieldError(name, cause, remedy, "argument-type")
+    if isinstance(directions := arguments["direction"], list | tuple):
+        remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
+        yield FieldError("direction", f"{_short(directions)} is for several objectives", remedy, "argument-type")
+
+
+def _wrong_collections(arguments: Mapping[str, Any]) -> Iterator[FieldError]:
+    if isinstance(initial := arguments["initial_trials"], Mapping):
+        cause, remedy = f"{_short(dict(initial))} is one trial", "write a list of trials, [{...}]"
+        yield FieldError("initial_trials", cause, remedy, "argument-type")
     for name in ("warm_start", "additional_metrics"):
         if isinstance(arguments[name], str):
             remedy = f"write [{arguments[name]!r}]"
-            errors.append(FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type"))
+            yield FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type")
     for name, bounds in (arguments["constraints"] or {}).items():
         if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
             remedy = (
                 f"write (None, {bounds}) for at most that" if isinstance(bounds, int | float) else "write (min, max)"
             )
-            errors.append(FieldError(f'constraints["{name}"]', f"{bounds!r} is not a pair", remedy, "argument-type"))
-    if errors:
-        raise InvalidError(errors)
+            yield FieldError(f'constraints["{name}"]', f"{bounds!r} is not a pair", remedy, "argument-type")
 
 
 def _wrong_space(parameters: Any) -> list[FieldError]:
@@ -114,6 +73,11 @@ def _wrong_space(parameters: Any) -> list[FieldError]:
     has_space = any(isinstance(value, Parameter) for value in parameters.values())
     errors = []
     for name, value in parameters.items():
+        if not isinstance(name, str):
+            errors.append(FieldError("parameters", f"{name!r} is not a name", "write a text", "space-type"))
+        if isinstance(value, Mapping) and any(isinstance(inner, Parameter) for inner in value.values()):
+            cause, remedy = "it is a search space inside of another one", f'write its parameters here, as "{name}.x"'
+            errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
         if isinstance(value, tuple | range) or (isinstance(value, list | set | frozenset) and not has_space):
             cause = f"{_short(value)} is not a search space"
             remedy = f"write {_suggested(value)}"

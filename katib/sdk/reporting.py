@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,6 @@ _receiver: Receiver | None = None
 def report(
     metrics: Mapping[str, SupportsFloat] | None = None,
     /,
-    *,
     step: SupportsIndex | None = None,
     **named: SupportsFloat,
 ) -> None:
@@ -51,7 +50,7 @@ def report(
     Raises:
         TypeError: A value, a name or the step is not what it should be. Nothing of this call is reported then.
     """
-    readings = metric_texts(named if metrics is None else {**metrics, **named})
+    readings = metric_texts(named if metrics is None else {**_by_name(metrics, step), **named})
     number = None if step is None else step_number(step)
     if not readings:
         return
@@ -83,6 +82,11 @@ def checkpoint_dir() -> Path | None:
 def last_step() -> int | None:
     """Return the step that this process reported last; None when it reported none."""
     return _last_step
+
+
+def has_reported() -> bool:
+    """Return whether this process has reported anything."""
+    return bool(_known_names)
 
 
 def have_received_by(receiver: Receiver | None) -> None:
@@ -119,7 +123,9 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
     try:
         texts = [(name, float.__repr__(float(value))) for name, value in metrics.items()]
     except Exception as error:
-        raise TypeError("; ".join(filter(None, map(_value_problem, metrics, metrics.values())))) from error
+        if problems := list(filter(None, map(_value_problem, metrics, metrics.values()))):
+            raise TypeError("; ".join(problems)) from error
+        texts = [(name, float.__repr__(_number(value))) for name, value in metrics.items()]
     if not _known_names.issuperset(metrics):
         if problems := [problem for name in metrics if (problem := _name_problem(name))]:
             raise TypeError("; ".join(problems))
@@ -127,9 +133,28 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
     return texts
 
 
+def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
+    """Return readings by name. Raises TypeError for one that has none, with the call that gives it one."""
+    if isinstance(metrics, Mapping):
+        return metrics
+    if isinstance(metrics, str):
+        call = f"report({metrics}={'0.3' if step is None else repr(step)})"
+    else:
+        call = f"report(loss={metrics!r})" if step is None else f"report(loss={metrics!r}, step={step!r})"
+    raise TypeError(f"{metrics!r} is not readings by name; write {call}")
+
+
+def _number(value: Any) -> float:
+    """Return a value as a number; `float` takes no array of NumPy with one element any more."""
+    try:
+        return float(value)
+    except TypeError:
+        return float(value.item())
+
+
 def _value_problem(name: object, value: object) -> str:
     try:
-        float(value)  # type: ignore[arg-type]  # whether it can be is the question
+        _number(value)
     except Exception:  # noqa: BLE001 - a foreign type fails with whatever it likes
         shown = repr(value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."  # noqa: PLR2004 - a line stays readable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,13 @@ class TrialResult:
     value: float | None
     values: dict[str, float | None] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:  # which knows by itself what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            from katib.tuning.foreign_words import missing_attribute
+
+            raise missing_attribute("TrialResult", name, self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -173,6 +181,13 @@ class TuneResult:
         valued = [trial for trial in self.trials if trial.value is not None and trial != self._best]
         return [self.best, *sorted(valued, key=lambda trial: sign * (trial.value or 0.0))]
 
+    if not TYPE_CHECKING:  # which knows by itself what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            from katib.tuning.foreign_words import missing_attribute
+
+            raise missing_attribute("TuneResult", name, self)
+
 
 def read_result(
     service: TuningService, experiment: Experiment, value: Callable[[str, str], Any], place: Place
@@ -215,18 +230,25 @@ def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[Tr
     failed = state_of(experiment) == "Failed"
     none = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
     cause = last_condition(experiment).message if failed else none
-    return f"{experiment.name}: {cause}{last_words(service, trials, place.namespace)}"
+    return f"{experiment.name}: {cause}{last_words(service, trials, place.namespace, cause)}"
 
 
-def last_words(service: TuningService, trials: Sequence[TrialResult], namespace: str) -> str:
-    """Return why the newest trial without a value has none; empty when all have one."""
-    failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
-    if failed is None:
+def last_words(service: TuningService, trials: Sequence[TrialResult], namespace: str, said: str) -> str:
+    """Return why the newest trial without a value has none; empty when all have one, or that was said before."""
+    lost = next((trial for trial in reversed(trials) if trial.state in _FAILURES or _is_odd(trial.value)), None)
+    if lost is None:
         return ""
-    trial = service.get(Trial, namespace, failed.name)
-    if failed.state == "Failed":
-        return f"; {failed.name} failed: {failure_of(trial)}"
-    return f"; {failed.name}: {last_condition(trial).message}"
+    trial = service.get(Trial, namespace, lost.name)
+    cause = failure_of(trial) if lost.state == "Failed" else last_condition(trial).message
+    if cause in said:
+        return ""
+    if lost.state not in _FAILURES:
+        return f"; {lost.name} reported {', '.join(f'{name}={value}' for name, value in lost.values.items())}"
+    return f"; {lost.name} {'failed' if lost.state == 'Failed' else 'has no value'}: {cause}"
+
+
+def _is_odd(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
 
 
 def _trial(trial: Trial, value: Callable[[str, str], Any]) -> TrialResult:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from katib.errors import invalid
+from katib.tuning.foreign_words import missing_attribute, takes_its_arguments
 
 # Katib's words written out: the models that name them take longer to import than many a trial runs.
 ParameterType = Literal["double", "int", "categorical", "discrete"]
@@ -64,6 +65,7 @@ class Parameter:
         return self.choices[self.space["list"].index(text)]
 
 
+@takes_its_arguments
 def double(min: float, max: float, *, step: float | None = None, log: bool = False) -> Parameter:  # noqa: A002 - Katib's names
     """Return a real parameter between two bounds, both included.
 
@@ -76,11 +78,13 @@ def double(min: float, max: float, *, step: float | None = None, log: bool = Fal
     return _number("double", min, max, step, log=log)
 
 
+@takes_its_arguments
 def int(min: builtins.int, max: builtins.int, *, step: builtins.int = 1, log: bool = False) -> Parameter:  # noqa: A001, A002 - Katib's names
     """Return a whole parameter between two bounds, both included."""
     return _number("int", min, max, None if step == 1 else step, log=log)
 
 
+@takes_its_arguments
 def categorical(choices: Iterable[Any]) -> Parameter:
     """Return a parameter that is one of some values of any type, in no order.
 
@@ -90,9 +94,16 @@ def categorical(choices: Iterable[Any]) -> Parameter:
     return _choice("categorical", choices)
 
 
+@takes_its_arguments
 def discrete(choices: Iterable[float]) -> Parameter:
     """Return a parameter that is one of some numbers."""
     return _choice("discrete", choices)
+
+
+if not TYPE_CHECKING:  # which knows all names
+
+    def __getattr__(name: str) -> Any:
+        raise missing_attribute("katib.search", name, ["double", "int", "categorical", "discrete"])
 
 
 def _number(kind: ParameterType, low: float, high: float, step: float | None, *, log: bool) -> Parameter:
@@ -105,6 +116,8 @@ def _number(kind: ParameterType, low: float, high: float, step: float | None, *,
 
 
 def _choice(kind: ParameterType, choices: Iterable[Any]) -> Parameter:
+    if isinstance(choices, str):
+        raise invalid("choices", f"{choices!r} is one text", f"write [{choices!r}, ...]", "argument-type")
     values: dict[str, Any] = {}
     for value in choices:
         text = str(value)

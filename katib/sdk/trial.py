@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
-from katib.sdk.reporting import last_step, report
+from katib.sdk.reporting import has_reported, last_step, metric_texts, report
+from katib.tuning.foreign_words import same_here
 
 
 def main(argv: list[str]) -> None:
@@ -18,6 +19,9 @@ def main(argv: list[str]) -> None:
     metrics = called(payload, payload.arguments(argv[1:]))
     if metrics:
         report(metrics, step=last_step())  # the end of a curve, wherever that stands
+    elif not has_reported():  # what it printed may still hold the objective
+        wanted = payload.objectives[0]
+        sys.stderr.write(f"the function returned no {wanted}, and its process reported none\n")
 
 
 def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
@@ -25,19 +29,33 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
 
     Raises:
         TypeError: It returned something else.
+        AttributeError: It takes its mapping for a trial of another library.
     """
     if takes_mapping(payload.function, arguments):
-        result = payload.function(dict(arguments))
+        mapping = dict(arguments)
+        try:
+            result = payload.function(mapping)
+        except AttributeError as error:
+            name = error.name or ""
+            remedy = f"[{name!r}]" if name in mapping else same_here("dict", name)
+            if error.obj is not mapping or not remedy:
+                raise
+            raise AttributeError(f"{error}; use {remedy}") from error
     else:
         result = payload.function(**arguments)
-    # A result is a number, a mapping, or nothing when the function reported itself.
+    # A result is a number, several for several objectives, a mapping, or nothing when the function reported itself.
     if result is None:
         return {}
-    if isinstance(result, Mapping):
-        return {str(name): float(value) for name, value in result.items()}
-    if isinstance(result, numbers.Real) or hasattr(result, "__float__"):
-        return {payload.objective: float(result)}
-    raise TypeError(f"the function returned {type(result).__name__}; return a number, a mapping of metrics, or None")
+    names = payload.objectives
+    if isinstance(result, tuple | list) and len(result) == len(names) > 1:
+        result = dict(zip(names, result, strict=True))
+    if not isinstance(result, Mapping):
+        if not (isinstance(result, numbers.Real) or hasattr(result, "__float__")):
+            wanted = "a number" if len(names) == 1 else f"a tuple of {' and '.join(names)}"
+            kind = type(result).__name__
+            raise TypeError(f"the function returned {kind}; return {wanted}, a mapping of metrics, or None")
+        result = {names[0]: result}
+    return {name: float(text) for name, text in metric_texts({str(name): one for name, one in result.items()})}
 
 
 if __name__ == "__main__":

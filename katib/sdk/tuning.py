@@ -17,22 +17,26 @@ from typing import Any
 
 from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError, KatibError, invalid
+from katib.errors import InvalidError, KatibError, TerminalError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
+from katib.local.claims import holder_of
 from katib.local.engine import Engine
+from katib.notes import said_once
 from katib.rest.door import open_door
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Place
 from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
-from katib.sdk.python_words import check_arguments, in_arguments
+from katib.sdk.python_words import check_arguments
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
+from katib.tuning.argument_words import in_arguments
+from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
@@ -41,7 +45,11 @@ _LEASE_SECONDS = 6.0
 """Of trials that this process evaluates: signs of life cost nothing here, and the next run waits so long for the trials
 of one that was interrupted."""
 
+_LAST_CHANGES_SECONDS = 2.0
+"""How long the ends of the last trials are waited for once the experiment has ended."""
 
+
+@takes_its_arguments
 def tune(
     function: Callable[..., Any],
     parameters: Mapping[str, Parameter | Any],
@@ -104,6 +112,7 @@ def tune(
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
+        TerminalError: Another program works in the data directory.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
@@ -132,7 +141,8 @@ def tune(
     check_defaults(function, parameters)
     root = Path(data_dir or os.environ.get("KATIB_HOME") or ".katib")
     name = name or _fresh_name(function)
-    payload = Payload(function, space, constants, next(iter(objectives or [objective])))
+    payload = Payload(function, space, constants, tuple(objectives or [objective]))
+    pickled = payload.pickled()
     file = root.absolute() / "functions" / f"{name}.pickle"
     experiment: Json = {
         "apiVersion": API_VERSION,
@@ -154,24 +164,37 @@ def tune(
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
         )
-    with open_engine(data_dir=root, own_process=False) as engine:
+    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
+        remedy = (
+            "pass another data_dir=, or use katib.create, whose trials several programs share through `katib serve`"
+        )
+        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
+    with said_once(), open_engine(data_dir=root, own_process=False) as engine:
         try:
             submission = engine.service.submit(json.dumps(experiment), source=name)
         except InvalidError as error:
             raise in_arguments(error, {**arguments, "parameters": space}) from None
-        payload.save(file)  # only now is the name known to be one
+        payload.save(file, pickled)  # only now is the name known to be one
         engine.start()
         follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        with open_door(engine.service, root):
-            final = (
-                follow()
-                if preload is None
-                else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-            )
+        try:
+            with open_door(engine.service, root):
+                final = (
+                    follow()
+                    if preload is None
+                    else _evaluated(engine, submission.experiment, payload, file, preload, follow)
+                )
+        except KeyboardInterrupt:
+            if verbose:
+                kept = f"interrupted: what {name} has found is kept in {root}"
+                sys.stderr.write(f"{kept}; the same call with name={name!r} goes on from there\n")
+            raise
         place = Place(root.absolute())
         result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
-            reason = f"{name}: {result.reason}{last_words(engine.service, result.trials, place.namespace)}"
+            reason = (
+                f"{name}: {result.reason}{last_words(engine.service, result.trials, place.namespace, result.reason)}"
+            )
             raise TuneError(result.nothing or reason)
         return result
 
@@ -250,10 +273,14 @@ def _evaluated(
 def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:
     progress = Progress(experiment, datetime.now(UTC))
     with _display(progress, verbose=verbose) as display:
-        for change in service.changes(DEFAULT_NAMESPACE, experiment.name):
-            for moment in progress.observe(change):
-                display.tell(with_remedy(moment, service))
-            if progress.finished:
+        # The experiment's own changes may overtake those of its trials, which are then read as they are.
+        for patience_seconds in (None, _LAST_CHANGES_SECONDS):
+            for change in service.changes(DEFAULT_NAMESPACE, experiment.name, timeout_seconds=patience_seconds):
+                for moment in progress.observe(change):
+                    display.tell(with_remedy(moment, service))
+                if progress.finished and (patience_seconds is None or progress.all_reported):
+                    break
+            if progress.all_reported:
                 break
     if verbose and (savings := savings_of(service, progress.experiment)):
         sys.stdout.write(f"{savings}\n")

@@ -22,27 +22,33 @@ class EventReader(Protocol):
         """Return the events of an object, oldest first; for an Experiment those of what belongs to it too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of the output of a trial is wanted.
+
+    Attributes:
+        follow: Returns whether more may come; None: what is there now is all. While a followed trial is silent, an
+            empty chunk comes every second or so.
+        tail_lines: Only so many last lines of what is there now.
+        replica: Of which pod, as `worker-1` or by its name; empty: a primary one.
+        container: Of which container of it; empty: the primary one.
+    """
+
+    follow: Callable[[], bool] | None = None
+    tail_lines: int | None = None
+    replica: str = ""
+    container: str = ""
+
+
+ALL = Part()
+"""What the primary container has printed until now."""
+
+
 class TrialOutput(Protocol):
     """Reads what trials print. Thread-safe."""
 
-    def read(
-        self,
-        trial: Trial,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
+    def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of one container of a trial in chunks.
-
-        Args:
-            trial: Whose output is read.
-            follow: Returns whether more may come; None: what is there now is all. While a followed trial is silent, an
-                empty chunk comes every second or so.
-            tail_lines: Only so many last lines of what is there now.
-            replica: Which pod, as `worker-1` or by its name; empty: a primary one.
-            container: Which container of it; empty: the primary one.
 
         Raises:
             NotFoundError: There is no output, with what to do about it.
@@ -70,17 +76,8 @@ class TimedLines:
 class TimedOutput(TrialOutput, Protocol):
     """Output of which it is known when its lines came."""
 
-    def read_timed(
-        self,
-        trial: Trial,
-        lines: TimedLines,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
-        """Yield some lines of the output of one container; the other arguments are those of `read`.
+    def read_timed(self, trial: Trial, lines: TimedLines, part: Part = ALL) -> Iterator[bytes]:
+        """Yield some lines of a part of the output of one container.
 
         Raises:
             InvalidError: No times are kept of this output.

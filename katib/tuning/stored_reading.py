@@ -19,7 +19,7 @@ from katib.errors import NotFoundError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.changes import stream_changes
-from katib.tuning.ports import Explain, Namespaces, Records
+from katib.tuning.ports import Explain, Namespaces, Part, Records
 from katib.tuning.reading import metric_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, R, RecordedEvent, TrialOrder
@@ -133,7 +133,7 @@ class ObjectReadingService:
         """Yield what the trial printed."""
         found = self.get(types.Trial, namespace, trial)
         goes_on = self._goes_on(Key(namespace, trial)) if follow else None
-        return self._output.read(found, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
+        return self._output.read(found, Part(goes_on, tail_lines, replica, container))
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:

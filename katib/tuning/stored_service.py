@@ -29,7 +29,7 @@ from katib.tuning.adding import add_trial
 from katib.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
-from katib.tuning.editing import edit_experiment, mark_trial
+from katib.tuning.editing import edit_experiment, mark_trial, suspend_trial
 from katib.tuning.ended_trials import add_ended_trials
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
@@ -49,7 +49,6 @@ from katib.tuning.service import (
 )
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Admitted, Candidate, Gate
-from katib.tuning.suspending import suspend_trial
 from katib.tuning.writing import until_written
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from msgspec import structs
@@ -17,22 +18,22 @@ from katib.api.leases import is_asked
 from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.api.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
 from katib.api.optimization_jobs import in_words_of_job
-from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
+from katib.api.types import CollectorKind, Experiment, ParameterAssignment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.api.wording import shown
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.controllers.trial.jobs import check_job_kind
-from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.errors import FieldError, InvalidError, NotFoundError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.space import check_assignments
+from katib.space.search_space import SearchSpace
 from katib.templates.absence import variants
 from katib.templates.check import check_template
 from katib.templates.condition_path import check_condition
 from katib.templates.devices import device_errors
 from katib.templates.job_schema import check_job_schema
-from katib.templates.render import prepare
+from katib.templates.render import compile_template, prepare
 from katib.templates.source import template_path, template_text, usable_data
-from katib.tuning.preview import preview_trial
 from katib.tuning.service import Document, Preview
 
 JOB = Kind("batch/v1", "Job")
@@ -365,3 +366,43 @@ def workspace_of(experiment: Experiment) -> Path | None:
     """Return where relative paths of an experiment's commands start; None where it does not say."""
     text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     return Path(text) if text else None
+
+
+# --- the first trial, before it is submitted --------------------------------------------------------------------------
+
+
+DataFor = Callable[[str, str], Mapping[str, Any] | None]
+"""Takes namespace and name of a ConfigMap; returns its data, None when there is none."""
+
+
+def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
+    """Return what the first trial would run.
+
+    Its values are those of the first initial trial, else drawn at random with a fixed seed: the algorithm is not asked.
+
+    Args:
+        experiment: With defaults, and admitted.
+        data_for: Finds the ConfigMap of the template.
+
+    Raises:
+        InvalidError: It is an architecture search, whose values only its algorithm can make, or the template
+            cannot be rendered with these values.
+    """
+    texts = _texts(experiment)
+    if is_asked(experiment):
+        return Preview(texts, {})
+    assignments = [ParameterAssignment(name=name, value=text) for name, text in texts.items()]
+    template = experiment.spec.trial_template or TrialTemplate()
+    compiled = compile_template(template, template_text(template, data_for), experiment.spec.parameters)
+    run_spec = compiled.render(assignments, f"{experiment.name}-example", experiment.namespace)
+    return Preview(texts, run_spec)
+
+
+def _texts(experiment: Experiment) -> dict[str, str]:
+    if experiment.spec.initial_trials:
+        return {a.name: a.value for a in experiment.spec.initial_trials[0].parameter_assignments}
+    if experiment.spec.nas_config is not None:
+        cause, remedy = "only its algorithm makes architectures", "submit it to see its first trial"
+        raise invalid("spec.nasConfig", cause, remedy, "preview-nas")
+    space = SearchSpace.of(experiment.spec.parameters)
+    return space.format(space.sample(Random(0)))

@@ -1,4 +1,4 @@
-"""The pages about the service itself: its algorithms, and its health."""
+"""The pages about the service itself: its algorithms with what each is for, and its health."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from katib.api.algorithm_advice import ADVICE, suits
 from katib.api.algorithms import AlgorithmInfo, Feature
 from katib.api.types import Experiment, Suggestion
 from katib.controllers.metrics import Page
@@ -166,3 +165,24 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[library] = "not installed"
     return found
+
+
+ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("up to a few hundred trials that take seconds or longer, of any kinds of parameters", ("gp",)),
+    ("a thousand trials or more, or trials that end at once", ("tpe", "multivariate-tpe")),
+    ("continuous parameters only and many hundred trials", ("cmaes",)),
+    ("a small table of combinations, all of which you want to see", ("grid",)),
+    ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
+    ("several objectives that contradict each other", ("nsga2", "motpe")),
+    ("trainings of which a short one predicts a long one", ("asha", "hyperband", "bohb")),
+    ("a training in which hyperparameters should change while it runs", ("pbt",)),
+    ("the structure of a network to find", ("enas", "darts")),
+    ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),
+    ("something to compare with", ("random",)),
+)
+"""Situations, and the algorithms that suit them, as docs/reference/algorithms.md has them. `auto` chooses otherwise."""
+
+
+def suits(algorithm: str) -> str:
+    """Return what an algorithm is for, a clause; empty where nothing is known."""
+    return next((situation for situation, names in ADVICE if algorithm in names), "")

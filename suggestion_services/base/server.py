@@ -23,7 +23,7 @@ import grpc
 from katib.errors import KatibError, TerminalError, code_of
 from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
-from suggestion_services.base.servicer import ManySuggestionServicer, SuggestionServicer, add_to_server
+from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server
 
 _THREADS = 10  # as many as Katib's own services; experiments beyond that wait
 _OPTIONS = (
@@ -72,8 +72,7 @@ def start_server(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, i
         _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, servicers, server)
         _register(early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server, servicers, server)
     else:
-        many = ManySuggestionServicer({one.info.name: SuggestionServicer(one.info, one.load) for one in entries})
-        add_to_server(many, server)
+        add_to_server(SuggestionServicer(Served(one.info, one.load) for one in entries), server)
     _register(health_pb2_grpc.add_HealthServicer_to_server, HealthServicer(), server)
     try:
         port = server.add_insecure_port(address)

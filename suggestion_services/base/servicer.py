@@ -7,15 +7,15 @@ logged once with its traceback, here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
 import grpc
 
 from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import AlgorithmSpec, ExperimentSpec, ObjectiveSpec
+from katib.api.types import ExperimentSpec, ObjectiveSpec
 from katib.api.wording import one_of
 from katib.errors import InvalidError, KatibError, code_of, invalid
 from katib.rpc._generated import api_pb2
@@ -47,21 +47,7 @@ _SERVICE = "api.v1.beta1.Suggestion"
 _log = logging.getLogger(__name__)
 
 
-class Suggestion(Protocol):
-    """Katib's service `Suggestion`, with the trials of a request not decoded yet."""
-
-    def GetSuggestions(  # noqa: N802  # the wire's name
-        self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
-    ) -> api_pb2.GetSuggestionsReply:
-        """Return the next assignments."""
-
-    def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
-        self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
-    ) -> api_pb2.ValidateAlgorithmSettingsReply:
-        """Return whether the experiment can be searched."""
-
-
-def add_to_server(servicer: Suggestion, server: grpc.Server) -> None:
+def add_to_server(servicer: SuggestionServicer, server: grpc.Server) -> None:
     """Register Katib's service `Suggestion` with a server."""
     handler = grpc.unary_unary_rpc_method_handler
     handlers = {
@@ -79,17 +65,29 @@ def add_to_server(servicer: Suggestion, server: grpc.Server) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
 
-class SuggestionServicer:
-    """Serves one algorithm to any number of experiments. Thread-safe; experiments do not wait for each other.
+class Served(NamedTuple):
+    """An algorithm that is served.
 
-    Args:
-        info: The algorithm served; requests for another name are refused.
+    Attributes:
+        info: What is known of it.
         load: Imports its class; called at the first request, so that the process is up before heavy libraries are.
     """
 
-    def __init__(self, info: AlgorithmInfo, load: Callable[[], type[Algorithm]]) -> None:
-        self._info = info
-        self._load = load
+    info: AlgorithmInfo
+    load: Callable[[], type[Algorithm]]
+
+
+class SuggestionServicer:
+    """Serves algorithms to any number of experiments. Thread-safe; experiments do not wait for each other.
+
+    One image does for several algorithms, also where a KatibConfig gives it no arguments.
+
+    Args:
+        algorithms: Each request is answered by the one that its experiment names; other names are refused.
+    """
+
+    def __init__(self, algorithms: Iterable[Served]) -> None:
+        self._served = {served.info.name: served for served in algorithms}
         self._sessions = LatestUsed[tuple[str, bytes], Session](MAX_SESSIONS)
 
     def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
@@ -98,12 +96,13 @@ class SuggestionServicer:
         """Return whether the experiment can be searched with this algorithm."""
         with answered(context):
             spec = messages.experiment_spec(request.experiment)
+            served = self._served_for(request.experiment)
             if spec.parameters or spec.nas_config is not None:
-                self._prepare(request.experiment, spec, starts=True)
+                _prepare(served, request.experiment, spec, starts=True)
             else:
-                self._check_settings(request.experiment, spec)
+                _check_settings(served, request.experiment, spec)
             return api_pb2.ValidateAlgorithmSettingsReply(
-                features=[FEATURES[feature] for feature in self._info.features]
+                features=[FEATURES[feature] for feature in served.info.features]
             )
 
     def GetSuggestions(  # noqa: N802  # the wire's name
@@ -115,11 +114,12 @@ class SuggestionServicer:
             if not 0 <= count <= MAX_COUNT:
                 cause = f"{count} is not between 0 and {MAX_COUNT}"
                 raise invalid("currentRequestNumber", cause, "fix the request", "request-count")
-            experiment = messages.without_settings(request.experiment, self._info.echoed)
-            session = self._sessions.get(session_key(experiment), lambda: self._session(experiment))
+            served = self._served_for(request.experiment)
+            experiment = messages.without_settings(request.experiment, served.info.echoed)
+            session = self._sessions.get(session_key(experiment), lambda: _session(served, experiment))
             first = max(request.total_request_number - count, 0)
             with session.lock:
-                trials = session.history(request) if self._info.reads_history else []
+                trials = session.history(request) if served.info.reads_history else []
                 points = session.algorithm.suggest(trials, first=first, count=count)
                 taken: list[Point | Proposal] = []
                 missing = EXHAUSTED_METADATA
@@ -134,83 +134,51 @@ class SuggestionServicer:
                 context.set_trailing_metadata((missing,))
             return messages.reply(session.algorithm.problem.space, taken, explanation, settings)
 
-    def _session(self, experiment: api_pb2.Experiment) -> Session:
-        spec = messages.experiment_spec(experiment)
-        return Session(self._prepare(experiment, spec), spec.objective or ObjectiveSpec())
-
-    def _prepare(self, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False) -> Algorithm:
-        """Return an algorithm at work on the experiment.
-
-        Args:
-            experiment: As it came.
-            spec: What it says.
-            starts: Whether it has not been searched before.
-
-        Raises:
-            InvalidError: The experiment cannot be searched with it.
-        """
-        self._check_name(spec)
-        problem = Problem.of(experiment.name, spec, self._info)
-        cls = self._load()
-        errors = cls.check(problem) or (cls.check_before_start(problem) if starts else ())
-        if errors:
-            raise InvalidError(errors)
-        return cls(problem)
-
-    def _check_settings(self, experiment: api_pb2.Experiment, spec: ExperimentSpec) -> None:
-        """Check what can be checked of an experiment without parameters, as some callers send it."""
-        self._check_name(spec)
-        problem = Problem.of(experiment.name, spec, self._info, allow_no_parameters=True)
-        errors = [error for error in self._load().check(problem) if error.path.startswith(_SETTINGS_PATH)]
-        if errors:
-            raise InvalidError(errors)
-
-    def _check_name(self, spec: ExperimentSpec) -> None:
-        name = (spec.algorithm or AlgorithmSpec()).algorithm_name
-        if name != self._info.name:
-            raise _unknown_algorithm(name, [self._info.name])
+    def _served_for(self, experiment: api_pb2.Experiment) -> Served:
+        name = experiment.spec.algorithm.algorithm_name
+        if name not in self._served:
+            cause = f"unknown algorithm name {name}"
+            raise InvalidError([LiteralError(_NAME_PATH, cause, one_of(self._served), "algorithm-unknown")])
+        return self._served[name]
 
 
-class ManySuggestionServicer:
-    """Serves several algorithms, each request by the one that its experiment names.
+def _session(served: Served, experiment: api_pb2.Experiment) -> Session:
+    spec = messages.experiment_spec(experiment)
+    return Session(_prepare(served, experiment, spec), spec.objective or ObjectiveSpec())
 
-    So one image does for all of them, also where a KatibConfig gives it no arguments.
+
+def _prepare(
+    served: Served, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False
+) -> Algorithm:
+    """Return an algorithm at work on the experiment.
 
     Args:
-        servicers: By name of the algorithm.
+        served: The algorithm.
+        experiment: As it came.
+        spec: What it says.
+        starts: Whether it has not been searched before.
+
+    Raises:
+        InvalidError: The experiment cannot be searched with it.
     """
+    problem = Problem.of(experiment.name, spec, served.info)
+    cls = served.load()
+    errors = cls.check(problem) or (cls.check_before_start(problem) if starts else ())
+    if errors:
+        raise InvalidError(errors)
+    return cls(problem)
 
-    def __init__(self, servicers: Mapping[str, SuggestionServicer]) -> None:
-        self._servicers = servicers
 
-    def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
-        self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
-    ) -> api_pb2.ValidateAlgorithmSettingsReply:
-        """Return whether the experiment can be searched with its algorithm."""
-        return self._of(request.experiment, context).ValidateAlgorithmSettings(request, context)
-
-    def GetSuggestions(  # noqa: N802  # the wire's name
-        self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
-    ) -> api_pb2.GetSuggestionsReply:
-        """Return the next assignments."""
-        return self._of(request.experiment, context).GetSuggestions(request, context)
-
-    def _of(self, experiment: api_pb2.Experiment, context: grpc.ServicerContext) -> SuggestionServicer:
-        with answered(context):
-            name = experiment.spec.algorithm.algorithm_name
-            found = self._servicers.get(name)
-            if found is None:
-                raise _unknown_algorithm(name, self._servicers)
-            return found
+def _check_settings(served: Served, experiment: api_pb2.Experiment, spec: ExperimentSpec) -> None:
+    """Check what can be checked of an experiment without parameters, as some callers send it."""
+    problem = Problem.of(experiment.name, spec, served.info, allow_no_parameters=True)
+    errors = [error for error in served.load().check(problem) if error.path.startswith(_SETTINGS_PATH)]
+    if errors:
+        raise InvalidError(errors)
 
 
 def _is_running(trial: PastTrial) -> bool:
     return trial.outcome is Outcome.PENDING and not trial.is_earlier
-
-
-def _unknown_algorithm(name: str, served: Iterable[str]) -> InvalidError:
-    cause = f"unknown algorithm name {name}"
-    return InvalidError([LiteralError(_NAME_PATH, cause, one_of(served), "algorithm-unknown")])
 
 
 @contextmanager

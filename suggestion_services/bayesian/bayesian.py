@@ -18,20 +18,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import GradientBoostingRegressor
 from skopt import Optimizer
+from skopt.space import Categorical, Integer, Real
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.space import Point
-from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
+from katib.space import Choice, Grid, Parameter, Point, SearchSpace, Value
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.shared_context import one_thread, quiet
-from suggestion_services.bayesian.dimensions import Dimensions
-from suggestion_services.bayesian.evidence import Evidence, gather
 
 _DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
 _TREES = 30  # as scikit-optimize has it
@@ -141,3 +142,119 @@ class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # the 
         """Return the medians, and if asked the standard deviations, each of shape (n,)."""
         low, middle, high = (model.predict(x) for model in self.models_)
         return (middle, np.abs(high - low) / 2.0) if return_std else middle
+
+
+_INT_LIMIT = 2**53  # beyond it a float cannot distinguish neighbors
+
+
+class Dimensions:
+    """The parameters of a space that have more than one value, as scikit-optimize sees them.
+
+    Numbers with equal weights on a grid, and lists of numbers, are integers (the index); lists of texts are categories;
+    everything else is the share of probability below the value, a real in [0, 1], which respects every distribution.
+    There is nothing to learn about a parameter with one value.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._fixed = {p.name: p.at(0) for p in space.parameters if p.size == 1}
+        self._free = [p for p in space.parameters if p.size != 1]
+        self.library = [_dimension(p) for p in self._free]
+
+    @property
+    def only_categories(self) -> bool:
+        """Whether there is no number to move: then the library's Gaussian process has no gradients."""
+        return bool(self._free) and all(isinstance(p, Choice) and not p.ordered for p in self._free)
+
+    def encode(self, point: Point) -> list[Any]:
+        """Return the row of a point."""
+        return [_encode(p, point[p.name]) for p in self._free]
+
+    def decode(self, row: list[Any]) -> Point:
+        """Return the point of a row."""
+        return {**self._fixed, **{p.name: _decode(p, x) for p, x in zip(self._free, row, strict=True)}}
+
+
+def _by_index(parameter: Parameter) -> bool:
+    match parameter:
+        case Grid(spread=None, count=count):
+            return count <= _INT_LIMIT
+        case Choice(ordered=ordered):
+            return ordered
+    return False
+
+
+def _dimension(parameter: Parameter) -> Any:
+    if _by_index(parameter):
+        return Integer(0, (parameter.size or 1) - 1, transform="normalize", name=parameter.name)
+    if isinstance(parameter, Choice):
+        return Categorical(parameter.values, name=parameter.name)
+    return Real(0.0, 1.0, transform="normalize", name=parameter.name)
+
+
+def _encode(parameter: Parameter, value: Value) -> Value:
+    if _by_index(parameter):
+        return parameter.index_of(value)
+    return value if isinstance(parameter, Choice) else parameter.to_unit(value)
+
+
+def _decode(parameter: Parameter, x: Any) -> Value:
+    if _by_index(parameter):
+        return parameter.at(int(x))
+    return parameter.parse(str(x)) if isinstance(parameter, Choice) else parameter.from_unit(float(x))
+
+
+_LARGEST = 1e100  # squares of values must stay finite in the model
+_SHORTEST_SECONDS = 1.0  # trials carry whole seconds, and the model takes the logarithm
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Points by what is known of them. Values are to be minimized.
+
+    Attributes:
+        measured: Points with a value and a duration, NaN when unknown.
+        bad: Points that failed or diverged.
+        pending: Points without a result yet.
+        silent: Points that ended without a word; they are only not repeated.
+    """
+
+    measured: list[tuple[Point, float, float]] = field(default_factory=list)
+    bad: list[Point] = field(default_factory=list)
+    pending: list[Point] = field(default_factory=list)
+    silent: list[Point] = field(default_factory=list)
+
+    def points(self) -> list[Point]:
+        """Return every point that is taken."""
+        return [point for point, _, _ in self.measured] + self.bad + self.pending + self.silent
+
+    def table(self) -> tuple[list[Point], list[float], list[float]]:
+        """Return points, values and durations of equal lengths; there must be a measured point.
+
+        What is not measured is filled in: the worst value for bad points, the mean for pending ones, the mean duration.
+        """
+        values = [y for _, y, _ in self.measured]
+        known = [t for _, _, t in self.measured if not math.isnan(t)]
+        usual = max(fmean(known), _SHORTEST_SECONDS) if known else _SHORTEST_SECONDS
+        seconds = [usual if math.isnan(t) else max(t, _SHORTEST_SECONDS) for _, _, t in self.measured]
+        points = [point for point, _, _ in self.measured] + self.bad + self.pending
+        values += [max(values)] * len(self.bad) + [fmean(values)] * len(self.pending)
+        return points, values, seconds + [usual] * (len(points) - len(seconds))
+
+
+def gather(problem: Problem, trials: Sequence[PastTrial]) -> Evidence:
+    """Return what the trials say; a trial whose point is not of this space says nothing."""
+    evidence = Evidence()
+    for trial in trials:
+        point = problem.space.nearest(trial.assignments.items())
+        if point is None:
+            continue
+        if trial.outcome is Outcome.MEASURED:
+            y = -trial.objective if problem.maximize else trial.objective
+            evidence.measured.append((point, min(max(y, -_LARGEST), _LARGEST), trial.seconds))
+        elif trial.outcome is Outcome.BAD:
+            evidence.bad.append(point)
+        elif trial.outcome is Outcome.PENDING:
+            evidence.pending.append(point)
+        else:
+            evidence.silent.append(point)
+    return evidence

@@ -23,9 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suggestion_services.early_stopping.algorithm import StoppingProblem, Verdict
-from suggestion_services.early_stopping.asha import Asha
+from suggestion_services.early_stopping.asha import Asha, Ladder
 from suggestion_services.early_stopping.curves import Curve, Standing
-from suggestion_services.early_stopping.rungs import Ladder
 
 
 @dataclass(frozen=True, slots=True)

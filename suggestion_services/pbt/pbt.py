@@ -27,8 +27,7 @@ from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
-from suggestion_services.pbt.exploration import explored
-from suggestion_services.pbt.population import Member, Population, Step, lost_to
+from suggestion_services.pbt.population import Member, Population, Step, explored, lost_to
 
 DEFAULT_POPULATION = 10
 DEFAULT_THRESHOLD = 0.2

@@ -15,6 +15,7 @@ from katib.cluster.pods.logs import ClusterOutput, ServerLogs
 from katib.cluster.store import KubernetesStore
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
+from katib.tuning.ports import Part
 from tests.support.pod_cluster import IMAGE, Room, wait_for
 from tests.support.tuning import condition, make_trial, patched
 
@@ -74,11 +75,11 @@ def test_the_log_of_a_pod_is_followed_byte_for_byte(room: Room) -> None:
     connection = room.cluster.connection
     output = ClusterOutput(KubernetesStore(connection), ServerLogs(connection))
     trial = trial_of("talks", room.namespace)
-    chunks = list(output.read(trial, follow=lambda: phase_of(room, "talks") != "Succeeded"))
+    chunks = list(output.read(trial, Part(follow=lambda: phase_of(room, "talks") != "Succeeded")))
 
     assert b"".join(chunks) == b"line 1\nline 2\nline 3\nend"
     assert b"" in chunks
-    assert b"".join(output.read(trial, tail_lines=1)) == b"end"
+    assert b"".join(output.read(trial, Part(tail_lines=1))) == b"end"
 
 
 def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:

@@ -133,6 +133,19 @@ def test_early_stopping_raises_in_the_report_and_ends_the_trial(home: dict[str, 
     assert states == ["Succeeded"] * good + ["EarlyStopped"]
 
 
+def test_a_program_of_optuna_is_told_our_words_and_reports_as_it_does(home: dict[str, Any]) -> None:
+    with create(home) as experiment:
+        trial = experiment.ask()
+        assert trial is not None
+        foreign: Any = trial
+        with pytest.raises(AttributeError, match=r'suggest_float.*in the search space, and trial.parameters\["x"\]'):
+            foreign.suggest_float("lr", 0, 1)
+        trial.report(0.5, 4)
+        trial.tell()
+
+        assert experiment.result().trials[0].value == 0.5
+
+
 def test_an_exception_in_the_block_fails_the_trial_and_is_raised(home: dict[str, Any]) -> None:
     with create(home, max_failed=3) as experiment:
         trial = experiment.ask()

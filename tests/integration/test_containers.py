@@ -18,7 +18,7 @@ from katib.local.containers import Choice, choose
 from katib.local.findings import Findings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
-from katib.local.pods import evictions
+from katib.local.pods import tools
 from katib.local.pods.log_file import LogFile, LogLimits
 from katib.local.pods.records import Phase
 from katib.local.processes.client import RECORD_FILE
@@ -110,7 +110,7 @@ def test_a_container_whose_output_fills_the_disk_is_killed_and_its_log_makes_roo
     def no_room(_log: LogFile) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(evictions, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(tools, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(LogFile, "_rotate", no_room)
     with home_of_boxes(tmp_path, runtime, log_limits=LogLimits(max_bytes=100_000)) as boxed:
         end = boxed.run(job(script("while :; do echo many words, again and again; done")))

@@ -62,6 +62,22 @@ def test_flags_answer_the_questions(directory: Path) -> None:
     assert (spec["objective"]["type"], spec["maxTrialCount"], len(spec["parameters"])) == ("minimize", 3, 1)
 
 
+@pytest.mark.parametrize("words", [("--", "python", "train.py"), ("python train.py",), ("train.py",)], ids=str)
+def test_the_command_may_stand_behind_the_options_as_in_tune(directory: Path, words: tuple[str, ...]) -> None:
+    made = katib_here("init", "--trials", "3", *words, cwd=directory)
+    spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
+    (container,) = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+
+    assert made.returncode == 0, made.stderr
+    assert container["command"][:2] == ["python", "train.py"]
+
+
+def test_an_option_that_is_none_is_not_taken_for_a_command(directory: Path) -> None:
+    made = katib_here("init", "--n-trials", "3", "--", "python", "train.py", cwd=directory)
+
+    assert (made.returncode, made.stderr) == (2, "error: there is no option --n-trials; use --trials\n")
+
+
 def test_a_file_that_is_there_stays(directory: Path) -> None:
     (directory / "experiment.yaml").write_text("mine")
     made = katib_here("init", "--yes", cwd=directory)
@@ -109,5 +125,5 @@ def test_what_is_not_found_names_its_option(tmp_path: Path) -> None:
 
     assert (made.returncode, made.stderr) == (
         2,
-        "error: command that trains once: is not found in the script or its output; give --command\n",
+        "error: command that trains once: is not found in the script or its output; give -- COMMAND\n",
     )

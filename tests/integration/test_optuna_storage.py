@@ -18,8 +18,9 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
 from katib.api.types import Experiment, Trial  # noqa: E402
 from katib.errors import ForbiddenError, UnavailableError  # noqa: E402
 from katib.integrations.optuna import storage as katib_storage  # noqa: E402
+from katib.integrations.optuna.storage import _RefusedError  # noqa: E402
 from katib.local import open_engine  # noqa: E402
 from katib.local.engine import Engine  # noqa: E402
 from katib.optuna_storage.routes import storage_routes  # noqa: E402
@@ -56,11 +58,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
             yield running
 
 
-def client() -> GrpcStorageProxy:
+def client(directory: Path | None = None) -> GrpcStorageProxy:
     """Return the stock client."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return GrpcStorageProxy(host=f"unix:{os.environ['KATIB_HOME']}/optuna.sock", port=13000)
+        return GrpcStorageProxy(host=f"unix:{directory or os.environ['KATIB_HOME']}/optuna.sock", port=13000)
 
 
 @pytest.fixture
@@ -222,10 +224,14 @@ def test_the_trial_of_a_killed_program_fails_and_runs_again(engine: Engine, stor
     assert [trial.params for trial in again] == [killed.params]
 
 
+def start_server(directory: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "katib.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
 @contextmanager
 def served(directory: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "katib.cli", "serve", "--port", "0", "--data-dir", str(directory)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    with start_server(directory) as server:
         assert server.stdout is not None
         eventually(lambda: "for Optuna:" in server.stdout.readline())  # type: ignore[union-attr]
         try:
@@ -243,7 +249,9 @@ def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path) -> None:
     for number in range(6):
         with served(tmp_path) as server:
             killing = threading.Timer(0.2 + number / 10, server.kill)
-            study = optuna.create_study(study_name="s", storage=katib_storage(tmp_path), load_if_exists=True)
+            stock = client(tmp_path)
+            stock.wait_server_ready(10)  # of a server that was just killed gRPC remembers that it was away
+            study = optuna.create_study(study_name="s", storage=stock, load_if_exists=True)
             killing.start()
             with pytest.raises((grpc.RpcError, UnboundLocalError)):  # the second by Optuna, whose handling of it fails
                 study.optimize(objective, n_trials=100_000, callbacks=[note])
@@ -255,6 +263,60 @@ def test_what_was_acknowledged_outlives_a_killed_server(tmp_path: Path) -> None:
     assert len(acknowledged) > 6
     assert {number: (found[number].params, found[number].values) for number in acknowledged} == acknowledged
     assert sum(not trial.state.is_finished() for trial in found) <= 6
+
+
+def test_a_program_waits_for_a_server_that_is_killed_and_started_again(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(served(tmp_path))]
+
+        def restart(_study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+            if trial.number % 3 == 2:
+                servers[-1].kill()
+                servers[-1].wait()
+                servers.append(start_server(tmp_path))
+                stack.callback(servers[-1].communicate)
+                stack.callback(servers[-1].kill)
+
+        study = optuna.create_study(study_name="s", storage=katib_storage(tmp_path))
+        study.optimize(objective, n_trials=9, callbacks=[restart])
+        values = [trial.value for trial in study.trials]
+
+        assert len(servers) == 4
+        assert len(values) == 9
+        assert [trial.value for trial in optuna.load_study(study_name="s", storage=client(tmp_path)).trials] == values
+
+
+class LosesAnAnswer:
+    """A stub to which the server ends after the call, and before the answer."""
+
+    def __init__(self, stub: Any) -> None:
+        self.stub = stub
+        self.lost = 0
+
+    def __getattr__(self, call: str) -> Any:
+        def send(request: Any) -> Any:
+            answer = getattr(self.stub, call)(request)
+            if call == "SetTrialStateValues" and not self.lost:
+                self.lost += 1
+                raise _RefusedError(UnavailableError("the server ended"))
+            return answer
+
+        return send
+
+
+def test_the_end_of_a_trial_whose_answer_is_lost_is_stored_once(engine: Engine, storage: BaseStorage) -> None:
+    ours = katib_storage()
+    study = optuna.create_study(study_name="lost", storage=ours)
+    trial, other = study.ask(), study.ask()
+    losing = ours._stub = LosesAnAnswer(ours._stub)
+    study.tell(trial, 0.5)
+    with pytest.raises(ValueError, match="Cannot tell a COMPLETE trial"):
+        study.tell(trial, 0.75)
+    study.tell(other, state=optuna.trial.TrialState.FAIL)
+
+    assert losing.lost == 1
+    assert [found.value for found in storage.get_all_trials(study._study_id)] == [0.5, None]
+    ours.close()
 
 
 VANISHING = """

@@ -16,11 +16,12 @@ import pytest
 
 import katib
 from katib.api.types import Trial
-from katib.errors import InvalidError
+from katib.errors import InvalidError, TerminalError
 from katib.local import open_offline
+from katib.local.claims import holder_of
 from katib.sdk import TrialResult
 from katib.tuning.reading import failure_of
-from tests.support.cli import environment, katib_here, marked_processes
+from tests.support.cli import KATIB, environment, katib_here, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -335,6 +336,14 @@ def test_running_a_script_again_shows_the_same_result(tmp_path: Path, launch: La
     assert len(list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))) == 4
 
 
+def test_beside_another_program_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
+    serving = launch([*KATIB, "serve", "--port", "0", "--data-dir", str(tmp_path)], env=environment(), text=True)
+    eventually(lambda: holder_of(tmp_path) is not None)
+
+    with pytest.raises(TerminalError, match=rf"\(process {serving.pid}\) is at work in .*; pass another data_dir=, or"):
+        katib.tune(lambda x: x, X, data_dir=tmp_path)
+
+
 @pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
 def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
     tmp_path: Path, launch: Launch, preload: list[str] | None
@@ -369,6 +378,7 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
 
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
+    assert "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there" in output
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
 
     process = script(launch, tmp_path, text)

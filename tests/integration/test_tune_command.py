@@ -153,6 +153,15 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             "-p x=1..3 --maximize loss --minimize loss -- true",
             "--maximize loss contradicts --minimize loss; leave one out",
         ),
+        ("--n_jobs 2 -p x=1..3 --minimize loss -- true", "there is no option --n_jobs; use --parallel"),
+        ("--paralel 2 -p x=1..3 -- true", "there is no option --paralel; did you mean --parallel?"),
+        (
+            "-p n=1..3 -p x=0.0..1.0 --algorithm grid --minimize loss -- true {x} {n}",
+            (
+                "-p x (:step=): it is missing, and grid tries every value of x; "
+                "give a step, or use an algorithm that needs none, such as tpe"
+            ),
+        ),
         ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),
     ],
 )

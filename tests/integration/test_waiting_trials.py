@@ -183,4 +183,4 @@ def test_what_cannot_be_suspended_is_refused_with_what_to_do(
 
     assert ended.stderr == f"error: trial {name}: it has ended; there is nothing to suspend\n"
     assert whole.stderr == "error: experiment over: it has ended; there is nothing to stop\n"
-    assert nothing.stderr == 'error: neither an experiment nor a trial "ghost" is in namespace default\n'
+    assert nothing.stderr.startswith('error: there is neither an experiment nor a trial "ghost" in namespace default; ')

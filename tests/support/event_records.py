@@ -9,8 +9,8 @@ from pathlib import Path
 from struct import pack
 
 from katib.api.metrics import MetricLog
-from metrics_collector.parsers.crc32c import crc32c, masked
 from metrics_collector.parsers.protobuf import varint
+from metrics_collector.parsers.records import crc32c, masked
 
 EVENT_FILES = Path(__file__).parent / "event_files"
 WALL_TIME = 1_700_000_000.5

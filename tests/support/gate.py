@@ -10,7 +10,7 @@ from katib.api.loading import Submission, decode_experiment
 from katib.api.types import Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit
 from katib.errors import FieldError, InvalidError
-from katib.local.shipped_templates import shipped_config_map
+from katib.local.submission import shipped_config_map
 from katib.runtime.objects import Key, Object
 from katib.space import check_assignments
 from katib.templates import check_template, template_text

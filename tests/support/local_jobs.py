@@ -20,7 +20,7 @@ from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import Collection, Provision
 from katib.local.jobs.prepare import job_directory, trial_name
-from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes

@@ -26,7 +26,7 @@ from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
-from katib.tuning.ports import CallersLog, Records
+from katib.tuning.ports import ALL, CallersLog, Part, Records
 from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
@@ -276,26 +276,18 @@ class _Kept:
         self.events: list[tuple[str, RecordedEvent]] = []
         self.diagnoses: dict[Key, Diagnosis] = {}
 
-    def read(
-        self,
-        trial: Trial,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
-        if replica or container:
+    def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
+        if part.replica or part.container:
             pods = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
-            name = replica_name(find_replica(pods, replica, trial.name)[0]) if replica else "primary"
-            yield f"{name} {container or 'main'}\n".encode()
+            name = replica_name(find_replica(pods, part.replica, trial.name)[0]) if part.replica else "primary"
+            yield f"{name} {part.container or 'main'}\n".encode()
             return
         data = self.logs.get(key_of(trial), b"")
         lines = data.splitlines(keepends=True)
-        yield data if tail_lines is None else b"".join(lines[max(0, len(lines) - tail_lines) :])
+        yield data if part.tail_lines is None else b"".join(lines[max(0, len(lines) - part.tail_lines) :])
         sent = len(data)
-        while follow is not None:
-            goes_on = follow()
+        while part.follow is not None:
+            goes_on = part.follow()
             with self.changed:
                 fresh = self.logs.get(key_of(trial), b"")[sent:]
                 if not fresh and goes_on:

@@ -50,3 +50,10 @@ try:
     katib.tune(from_mapping, {"lr": katib.search.double(0, 1)})
 except katib.TuneError as error:
     words: str = str(error)
+
+# Names of other libraries are errors of types, too, although the interpreter answers them with ours.
+katib.tune(from_mapping, {"lr": katib.search.double(0, 1)}, n_trials=3)  # type: ignore[call-arg]
+result.best_params  # type: ignore[attr-defined]  # noqa: B018
+result.best.params  # type: ignore[attr-defined]  # noqa: B018
+katib.create_study  # type: ignore[attr-defined]  # noqa: B018
+katib.search.uniform  # type: ignore[attr-defined]  # noqa: B018

@@ -50,8 +50,8 @@ def _check_searched(spec: ExperimentSpec, info: AlgorithmInfo, catalog: Algorith
         yield FieldError("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")
 
 
-def check_numeric_parameters(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check that the algorithm has as many parameters of numbers as it needs."""
+def check_needs(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
+    """Check that the parameters are what the algorithm needs: enough of them numbers, or values that can be listed."""
     info = catalog.find(spec.algorithm.algorithm_name) if spec.algorithm is not None else None
     if info is None or not spec.parameters:
         return
@@ -59,6 +59,11 @@ def check_numeric_parameters(spec: ExperimentSpec, catalog: AlgorithmCatalog) ->
     if count < info.numeric_parameters:
         cause = f"{info.name} needs at least {info.numeric_parameters} parameters whose values are numbers, not {count}"
         yield FieldError("spec.parameters", cause, "use tpe, which searches any space", "algorithm-numeric-parameters")
+    for i, parameter in enumerate(spec.parameters if info.needs_steps else ()):
+        if parameter.parameter_type == ParameterType.DOUBLE and not parameter.feasible_space.step:
+            cause = f"it is missing, and {info.name} tries every value of {parameter.name}"
+            remedy = "give a step, or use an algorithm that needs none, such as tpe"
+            yield FieldError(f"spec.parameters[{i}].feasibleSpace.step", cause, remedy, "algorithm-step")
 
 
 def _check_references(spec: ExperimentSpec, info: AlgorithmInfo) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""All rules of one experiment together."""
+"""All rules of one experiment together, with those about its counts and the frame of its trial template."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from katib.api.algorithms import AlgorithmCatalog, find_cut_amounts
 from katib.api.checkpoints import checkpoint_directory
+from katib.api.job_kinds import misspelt_kind
 from katib.api.leases import LOST_LEASES, is_asked
 from katib.api.names import LOST_LEASES_ANNOTATION
 from katib.api.search_space import check_search_space, find_odd_values
@@ -13,15 +14,13 @@ from katib.api.types import CollectorKind, Experiment, ExperimentSpec, Parameter
 from katib.api.validation.algorithm import (
     check_algorithm,
     check_early_stopping,
-    check_numeric_parameters,
+    check_needs,
     check_resume_policy,
 )
-from katib.api.validation.counts import check_counts
 from katib.api.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
 from katib.api.validation.metadata import check_metadata
 from katib.api.validation.metrics_collector import check_metrics_collector
 from katib.api.validation.objective import check_objective
-from katib.api.validation.template import check_frame, check_source
 from katib.api.wording import one_of, shown
 from katib.errors import FieldError
 
@@ -61,7 +60,7 @@ def validate_experiment(
         *check_search_space(spec),
         *check_initial_trials(spec, check_point),
         *check_warm_start(spec, experiment.name),
-        *check_numeric_parameters(spec, catalog),
+        *check_needs(spec, catalog),
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
         *_check_callers(experiment),
@@ -105,3 +104,74 @@ def _check_callers(experiment: Experiment) -> Iterator[FieldError]:
     if policy is not None and policy not in LOST_LEASES:
         path = f'metadata.annotations["{LOST_LEASES_ANNOTATION}"]'
         yield FieldError(path, f"{shown(policy)} is not known", one_of(LOST_LEASES), "lost-leases")
+
+
+_PATH = "spec.trialTemplate"
+
+
+def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
+    """Check what must be there beside the template's source."""
+    if not template.primary_container_name:
+        remedy = "name the container that prints the metrics"
+        yield FieldError(f"{_PATH}.primaryContainerName", "it is missing", remedy, "primary-container-missing")
+    conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
+    misspelt = misspelt_kind(template.trial_spec, f"{_PATH}.trialSpec") if not all(conditions.values()) else []
+    yield from misspelt
+    for name, condition in conditions.items():
+        if not condition and not misspelt:  # the kind that is meant has them
+            remedy = "give a GJSON path over the job's status; only known kinds of an inline template have a default"
+            yield FieldError(f"{_PATH}.{name}", "it is missing", remedy, "condition-missing")
+    if not template.trial_parameters:
+        remedy = "list name and reference of each placeholder of the template"
+        yield FieldError(f"{_PATH}.trialParameters", "it is missing", remedy, "trial-parameters-missing")
+
+
+def check_source(template: TrialTemplate) -> Iterator[FieldError]:
+    """Check that the template has exactly one source, and that it is complete."""
+    inline, config_map = template.trial_spec is not None, template.config_map
+    if not inline and config_map is None:
+        remedy = "give the object a trial runs as in trialSpec, or its place in configMap"
+        yield FieldError(_PATH, "it has neither trialSpec nor configMap", remedy, "template-source-missing")
+    elif inline and config_map is not None:
+        yield FieldError(_PATH, "it has both trialSpec and configMap", "keep one of them", "template-source-both")
+    elif config_map is not None:
+        for name, value, meaning in (
+            ("configMapName", config_map.config_map_name, "the ConfigMap"),
+            ("configMapNamespace", config_map.config_map_namespace, "the namespace of the ConfigMap"),
+            ("templatePath", config_map.template_path, "the key in the ConfigMap"),
+        ):
+            if not value:
+                where = f"{_PATH}.configMap.{name}"
+                yield FieldError(where, "it is missing", f"name {meaning}", "config-map-field-missing")
+
+
+def check_counts(spec: ExperimentSpec) -> Iterator[FieldError]:
+    """Check each count alone, then against `maxTrialCount`."""
+    limit = spec.max_trial_count
+    if limit is not None and limit <= 0:
+        yield FieldError("spec.maxTrialCount", f"{limit} is not above 0", "use at least 1", "max-trials-not-positive")
+        limit = None
+    yield from _check_parallel(spec.parallel_trial_count, limit)
+    yield from _check_max_failed(spec.max_failed_trial_count, limit)
+
+
+def _check_parallel(parallel: int | None, limit: int | None) -> Iterator[FieldError]:
+    path = "spec.parallelTrialCount"
+    if parallel is None:
+        return
+    if parallel <= 0:
+        yield FieldError(path, f"{parallel} is not above 0", "use at least 1", "parallel-not-positive")
+    elif limit is not None and parallel > limit:
+        remedy = f"use at most {limit} or raise maxTrialCount"
+        yield FieldError(path, f"{parallel} is above maxTrialCount {limit}", remedy, "parallel-above-max")
+
+
+def _check_max_failed(failed: int | None, limit: int | None) -> Iterator[FieldError]:
+    path = "spec.maxFailedTrialCount"
+    if failed is None:
+        return
+    if failed < 0:
+        yield FieldError(path, f"{failed} is negative", "use 0 or more, or remove it", "max-failed-negative")
+    elif limit is not None and failed > limit:
+        remedy = f"use at most {limit} or raise maxTrialCount"
+        yield FieldError(path, f"{failed} is above maxTrialCount {limit}", remedy, "max-failed-above-max")

@@ -14,7 +14,7 @@ from typing import Any
 from katib.api.conditions import find_condition, has_ended, is_true
 from katib.api.names import BUDGET_ANNOTATION
 from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
-from katib.api.validation.counts import check_counts
+from katib.api.validation.experiment import check_counts
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 

@@ -6,8 +6,10 @@ What is done is decided by the service (`katib.tuning.repeating`).
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from katib.tuning.submission import Candidate
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+COMMAND_LINE = "command line"
+"""What an experiment is called that was drafted from a line in place of a file."""
 
 CHOICE_NEEDED = 3
 """The exit code where an experiment has ended, something changed since, and there is no terminal to ask at."""
@@ -50,6 +55,66 @@ def choice_options(function: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line asks for, wherever it runs.
+
+    Attributes:
+        file: The experiment file.
+        namespace: Where it names none.
+        choice: What to do with an experiment that is there already.
+        form: What to print at the end in place of lines.
+        quiet: Whether to print the result only.
+        drafted: Whether the trial template is not the user's own, so that nothing is said of it.
+    """
+
+    file: FileText
+    namespace: str | None
+    choice: Choice
+    form: str | None
+    quiet: bool
+    drafted: bool = False
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the user can be asked: at a terminal that shows more than a result."""
+        return not self.quiet and self.form is None and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def note(self, *sentences: str) -> None:
+        """Print notes, unless only the result is wanted."""
+        for sentence in () if self.quiet else sentences:
+            click.echo(f"note: {sentence}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """How an experiment runs on this machine.
+
+    Attributes:
+        data_dir: As the option says it.
+        config: Further algorithms.
+        containers: What runs the images of trials.
+        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
+        detach: Whether a server in the background runs it.
+    """
+
+    data_dir: Path | None
+    config: Path | None = None
+    containers: str | None = None
+    slurm: tuple[str, ...] | None = None
+    detach: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self.data_dir or options.default_data_dir()
+
+    @property
+    def option(self) -> str:
+        """The option that names it to later commands, after a blank; empty where none is needed."""
+        return f" --data-dir {shlex.quote(str(self.data_dir))}" if self.data_dir is not None else ""
 
 
 class Submitter(Protocol):
@@ -94,7 +159,7 @@ def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False)
     return Submitted(outcome.submission, notes=outcome.notes)
 
 
-def admitted_first(engine: Engine, file: FileText, namespace: str | None, directory: Path) -> Candidate | None:
+def admitted_first(engine: Engine, wanted: Wanted, directory: Path) -> Candidate | None:
     """Return the experiment of a file, admitted before an engine opens: a wrong file leaves no data directory behind.
 
     None where the data directory is there: what the file means depends on the experiments in it.
@@ -102,34 +167,26 @@ def admitted_first(engine: Engine, file: FileText, namespace: str | None, direct
     Raises:
         InvalidError: The file is wrong.
     """
-    return None if directory.exists() else engine.admit(file, source=file.source, namespace=namespace)
+    file = wanted.file
+    return None if directory.exists() else engine.admit(file, source=file.source, namespace=wanted.namespace)
 
 
-def submit_to(
-    engine: Engine,
-    file: FileText,
-    namespace: str | None,
-    admitted: Candidate | None,
-    choice: Choice,
-    *,
-    may_ask: bool = False,
-) -> Submitted:
+def submit_to(engine: Engine, wanted: Wanted, admitted: Candidate | None, *, may_ask: bool = False) -> Submitted:
     """Submit a file to an engine that is open, and not started.
 
     Args:
         engine: Takes it.
-        file: The experiment file.
-        namespace: Where it names none.
+        wanted: The experiment file, and what to do with an experiment that is there.
         admitted: Its experiment where it was admitted before.
-        choice: What the user chose on the command line.
         may_ask: Whether there is a terminal to ask at.
 
     Raises:
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
-    candidate = admitted or engine.service.load(file, source=file.source, namespace=namespace)
+    file = wanted.file
+    candidate = admitted or engine.service.load(file, source=file.source, namespace=wanted.namespace)
     run = functools.partial(engine.service.repeat, candidate, source=file.source, command=options.typed_line())
-    return submit(run, choice, may_ask=may_ask)
+    return submit(run, wanted.choice, may_ask=may_ask)
 
 
 def _summary(experiment: Experiment, ways: WaysOn) -> str:
@@ -172,13 +229,13 @@ def _asked(experiment: Experiment, ways: WaysOn) -> Choice:
     return Choice(restart=answer == "r", retry_failed=answer == "f")
 
 
-def is_terminal() -> bool:
-    """Return whether a user can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def wrong(error: InvalidError, source: str) -> int:
-    """Print what is wrong with a file; return the exit code for it."""
+    """Print what is wrong with a file, or with the line that was typed in place of one; return the exit code for it."""
+    if source == COMMAND_LINE:
+        from katib.tuning.argument_words import in_options
+
+        texts = click.get_current_context().params["parameters"]
+        error, source = in_options(error, [text.partition("=")[0] for text in texts]), ""
     for line in failures.error_lines(error, source):
         click.echo(f"error: {line}", err=True)
     return failures.BAD_INPUT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +28,10 @@ from katib.errors import InvalidError
 from katib.rest.door import open_door
 from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import DEFAULT_NAMESPACE, NO_CHOICE, Choice, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice, TuningService
 
 if TYPE_CHECKING:
+    from katib.cli.run.following import Run
     from katib.local.engine import Engine
 
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
@@ -123,27 +124,16 @@ def run(
     if cluster:
         options.refuse_beside("a cluster", "checkpoint", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
     document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), annotations)
+    wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
     if cluster:
-        return _run_in_cluster(document, namespace, cluster, form=form, quiet=quiet)
+        return _run_in_cluster(wanted, cluster)
     try:
         check_runs_by_itself(document)
     except InvalidError as error:
         return again.wrong(error, document.source)
     if server is not None:
-        target = options.Target(server, token, data_dir, namespace, verbose, cluster)
-        return run_at_server(server, target, document, choice, form=form, quiet=quiet)
-    return run_here(
-        document,
-        data_dir,
-        namespace,
-        config,
-        containers,
-        slurm=slurm,
-        choice=choice,
-        detach=detach,
-        form=form,
-        quiet=quiet,
-    )
+        return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
+    return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
 
 
 def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[str]) -> FileText:
@@ -159,94 +149,43 @@ def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[st
     return with_earlier_experiments(file, learn_from) if learn_from else file
 
 
-def run_here(
-    file: FileText,
-    data_dir: Path | None,
-    namespace: str | None,
-    config: Path | None,
-    containers: str | None,
-    *,
-    slurm: tuple[str, ...] | None = None,
-    choice: Choice = NO_CHOICE,
-    detach: bool = False,
-    form: str | None,
-    quiet: bool,
-    drafted: bool = False,
-) -> int:
-    """Run an experiment on this machine, to its end; return the exit code.
-
-    Args:
-        file: The experiment file.
-        data_dir: As the option says it.
-        namespace: Where the file names none.
-        config: Further algorithms.
-        containers: What runs the images of trials.
-        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
-        choice: What to do with an experiment that is there already.
-        detach: Whether a server in the background runs it.
-        form: What to print at the end in place of lines.
-        quiet: Whether to print the result only.
-        drafted: Whether the trial template is not the user's own, so that nothing is said of it.
-    """
-    data = f" --data-dir {shlex.quote(str(data_dir))}" if data_dir is not None else ""
-    directory = data_dir or options.default_data_dir()
-    if detach:
+def run_here(wanted: again.Wanted, here: again.Here) -> int:
+    """Run an experiment on this machine, to its end; return the exit code."""
+    directory, data = here.directory, here.option
+    if here.detach:
         from katib.cli.run.detached import run_detached
 
         options.refuse_beside("--detach, but for the command that watches", "log_to")
         options.refuse_beside("--detach", "on")
-        return run_detached(file, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+        return run_detached(wanted, here)
     if (note := next(iter(running_servers(directory)), None)) is not None:
         from katib.rest.client import HttpTuningService
 
         options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
         with HttpTuningService(note.url, note.token) as service:
-            return _run_at(service, note.url, file, namespace, data, choice, form=form, quiet=quiet)
+            return _run_at(service, note.url, wanted, data)
     from katib.cli.connection import works_elsewhere
     from katib.local import open_engine
 
     if not data and works_elsewhere(directory):
         data = f" --data-dir {shlex.quote(str(directory))}"
-    engine = open_engine(data_dir=directory, config=config, containers=containers, slurm=slurm)
+    engine = open_engine(data_dir=directory, config=here.config, containers=here.containers, slurm=here.slurm)
     try:
-        return _run_in(engine, file, namespace, directory, data, choice, form=form, quiet=quiet, drafted=drafted)
+        return _run_in(engine, wanted, directory, data)
     except InvalidError as error:
-        return again.wrong(error, file.source)
+        return again.wrong(error, wanted.file.source)
 
 
-def run_at_server(
-    url: str, target: options.Target, file: FileText, choice: Choice, *, form: str | None, quiet: bool
-) -> int:
-    """Have a server that was named run an experiment, and watch it from here; return the exit code.
-
-    Args:
-        url: Of the server.
-        target: That server.
-        file: The experiment file.
-        choice: What to do with an experiment that is there already.
-        form: What to print at the end in place of lines.
-        quiet: Whether to print the result only.
-    """
+def run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
+    """Have a server that was named run an experiment, and watch it from here; return the exit code."""
     from katib.cli.connection import connect
 
     options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
     with connect(target, read_only=False) as opened:
-        place = f" --server {url}"
-        return _run_at(opened.service, url, file, target.namespace, place, choice, form=form, quiet=quiet)
+        return _run_at(opened.service, url, wanted, f" --server {url}")
 
 
-def _run_in(
-    engine: Engine,
-    file: FileText,
-    namespace: str | None,
-    directory: Path,
-    data: str,
-    choice: Choice,
-    *,
-    form: str | None,
-    quiet: bool,
-    drafted: bool,
-) -> int:
+def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) -> int:
     """Run an experiment in this process; as `run_here`, with the data directory and the option that names it.
 
     Raises:
@@ -255,118 +194,112 @@ def _run_in(
     from katib.cli.run.following import Interrupt, Run
 
     interrupt = Interrupt()
-    admitted = again.admitted_first(engine, file, namespace, directory)
+    admitted = again.admitted_first(engine, wanted, directory)
     with engine:
-        may_ask = not quiet and form is None and again.is_terminal()
-        submitted = again.submit_to(engine, file, namespace, admitted, choice, may_ask=may_ask)
+        submitted = again.submit_to(engine, wanted, admitted, may_ask=wanted.may_ask)
         submission = submitted.submission
         if submission is None:
             return submitted.code
         engine.start()
-        name = submission.experiment.name
-        survive_hangup(lambda: engine.note_hangup(submission.experiment.namespace, name))
-        notices = [n for n in submission.notices if not (drafted and n.startswith("spec.trialTemplate"))]
-        for notice in () if quiet else (*submitted.notes, *notices, *_company(engine.service, submission.experiment)):
-            click.echo(f"note: {notice}", err=True)
-        run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
-        with open_door(engine.service, directory):
-            run.follow()
-        if interrupt.requested and not run.progress.finished:
+        experiment = submission.experiment
+        survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
+        notices = [n for n in submission.notices if not (wanted.drafted and n.startswith("spec.trialTemplate"))]
+        wanted.note(*submitted.notes, *notices, *_company(engine.service, experiment))
+        run = Run(engine.service, experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
+
+        def left(experiment: Experiment, _place: str) -> str:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop(interrupted=True)
-            line = interrupted_line(run.progress.experiment, options.typed_line(), run.progress.done, engine.in_slurm)
-            click.echo(line, err=True)
-            return INTERRUPTED
-        code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
-        if run.was_over and not quiet:
-            click.echo(again.had_ended(run.progress.experiment), err=form is not None)
+            return interrupted_line(experiment, options.typed_line(), run.progress.done, engine.in_slurm)
+
+        with open_door(engine.service, directory):
+            run.follow()
+        code = _end(run, wanted, data, left)
         engine.stop()
         return code
 
 
-def _run_at(
-    service: TuningService,
-    url: str,
-    file: FileText,
-    namespace: str | None,
-    place: str,
-    choice: Choice,
-    *,
-    form: str | None,
-    quiet: bool,
-) -> int:
+def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
     """Have a server run an experiment, and watch it from here; return the exit code.
 
     Args:
         service: The server.
         url: Where it listens, as the user knows it.
-        file: The experiment file.
-        namespace: Where it names none.
+        wanted: The experiment.
         place: The options with which later commands find the server.
-        choice: What to do with an experiment that is there already.
-        form: What to print at the end in place of lines.
-        quiet: Whether to print the result only.
     """
     from katib.cli.run.following import Interrupt, Run
 
-    interrupt = Interrupt()
-    may_ask = not quiet and form is None and again.is_terminal()
+    interrupt, file = Interrupt(), wanted.file
     try:
         command = options.typed_line()
-        run_it = partial(service.run, file, source=file.source, namespace=namespace, command=command)
-        submitted = again.submit(run_it, choice, may_ask=may_ask)
+        run_it = partial(service.run, file, source=file.source, namespace=wanted.namespace, command=command)
+        submitted = again.submit(run_it, wanted.choice, may_ask=wanted.may_ask)
     except InvalidError as error:
         return again.wrong(error, file.source)
     submission = submitted.submission
     if submission is None:
         return submitted.code
-    run = Run(service, submission.experiment, interrupt, form=form, quiet=quiet)
+    run = Run(service, submission.experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
     runs = () if run.was_over else (f"the server at {url} runs it; Ctrl-C stops the watching only",)
-    for notice in () if quiet else (*submitted.notes, *submission.notices, *runs):
-        click.echo(f"note: {notice}", err=True)
+    wanted.note(*submitted.notes, *submission.notices, *runs)
     run.follow()
-    experiment = run.progress.experiment
-    where = options_of(experiment, DEFAULT_NAMESPACE, place)
-    if interrupt.requested and not run.progress.finished:
-        click.echo(left_at_server_line(experiment, url, run.progress.done, where), err=True)
-        return INTERRUPTED
-    code = run.report(where)
-    if run.was_over and not quiet:
-        click.echo(again.had_ended(run.progress.experiment), err=form is not None)
-    return code
+    return _end(run, wanted, place, lambda e, where: left_at_server_line(e, url, run.progress.done, where))
 
 
-def _run_in_cluster(
-    read: FileText,
-    namespace: str | None,
-    cluster: options.Cluster,
-    *,
-    form: str | None,
-    quiet: bool,
-) -> int:
+def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
     from katib.cli.connection import open_cluster
     from katib.cli.run.following import Interrupt, Run
     from katib.tuning.asking import check_runs_by_itself
 
-    interrupt = Interrupt()
+    interrupt, file = Interrupt(), wanted.file
     with open_cluster(cluster) as opened:
         try:
-            check_runs_by_itself(read)
-            submission = opened.service.submit(read, source=read.source, namespace=namespace or opened.namespace)
+            check_runs_by_itself(file)
+            namespace = wanted.namespace or opened.namespace
+            submission = opened.service.submit(file, source=file.source, namespace=namespace)
         except InvalidError as error:
-            return again.wrong(error, read.source)
-        for notice in () if quiet else submission.notices:
-            click.echo(f"note: {notice}", err=True)
-        run = Run(opened.service, submission.experiment, interrupt, form=form, quiet=quiet)
+            return again.wrong(error, file.source)
+        wanted.note(*submission.notices)
+        run = Run(opened.service, submission.experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
         run.follow()
-        place = options_of(run.progress.experiment, opened.namespace, str(cluster))
-        if interrupt.requested and not run.progress.finished:
-            click.echo(left_line(run.progress.experiment, read.source, run.progress.done, place), err=True)
-            return INTERRUPTED
-        code = run.report(place)
-        if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, read.source, place), err=form is not None)
-        return code
+        return _end(
+            run,
+            wanted,
+            str(cluster),
+            lambda e, where: left_line(e, file.source, run.progress.done, where),
+            lambda e, where: run_again_line(e, file.source, where),
+            opened.namespace,
+        )
+
+
+def _end(
+    run: Run,
+    wanted: again.Wanted,
+    place: str,
+    left: Callable[[Experiment, str], str],
+    had_ended: Callable[[Experiment, str], str] = lambda experiment, _place: again.had_ended(experiment),
+    default_namespace: str = DEFAULT_NAMESPACE,
+) -> int:
+    """Print how a run that was followed ended; return the exit code.
+
+    Args:
+        run: The run.
+        wanted: What the user asked for.
+        place: The options with which later commands find where it ran.
+        left: Leaves a run that was interrupted, and returns the line about that.
+        had_ended: Returns the line below an experiment that had ended before.
+        default_namespace: The namespace that is meant when none is named.
+    """
+    experiment = run.progress.experiment
+    where = options_of(experiment, default_namespace, place)
+    if run.is_interrupted:
+        click.echo(left(experiment, where), err=True)
+        return INTERRUPTED
+    code = run.report(where)
+    if run.was_over and not wanted.quiet:
+        click.echo(had_ended(experiment, where), err=wanted.form is not None)
+    return code
 
 
 def _company(service: TuningService, experiment: Experiment) -> list[str]:

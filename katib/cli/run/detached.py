@@ -7,67 +7,39 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import click
 
-from katib.api.loading import FileText
 from katib.cli import options
 from katib.cli.run import again
 from katib.errors import InvalidError, UnavailableError
 from katib.rest.notes import Note, running_servers
 from katib.tuning.reading import is_completed
-from katib.tuning.service import Choice
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 _LOG_FILE = "server.log"
 
 
-def run_detached(
-    file: FileText,
-    directory: Path,
-    data: str,
-    namespace: str | None,
-    config: Path | None,
-    containers: str | None,
-    *,
-    choice: Choice,
-    quiet: bool,
-) -> int:
-    """Submit an experiment to the server of a data directory, which is started where none runs; return the exit code.
-
-    Args:
-        file: The experiment file.
-        directory: The data directory.
-        data: The option that names it to later commands.
-        namespace: Where the file names none.
-        config: Further algorithms, for a server that is started.
-        containers: What runs the images of trials there.
-        choice: What to do with an experiment that is there already.
-        quiet: Whether to print nothing.
-    """
-    note = next(iter(running_servers(directory)), None)
+def run_detached(wanted: again.Wanted, here: again.Here) -> int:
+    """Submit an experiment to the server of a data directory, started where none runs; return the exit code."""
+    note = next(iter(running_servers(here.directory)), None)
     try:
-        if note is not None:
-            submitted = _submit_to(note, file, namespace, choice)
-        else:
-            submitted = _store(file, directory, namespace, config, containers, choice)
+        submitted = _store(wanted, here) if note is None else _submit_to(note, wanted)
     except InvalidError as error:
-        return again.wrong(error, file.source)
+        return again.wrong(error, wanted.file.source)
     if submitted.submission is None:
         return submitted.code
-    for line in () if quiet else submitted.notes:
-        click.echo(f"note: {line}", err=True)
+    wanted.note(*submitted.notes)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
         click.echo(again.had_ended(experiment), err=True)
         return 0
-    end = ""
+    end, data = "", here.option
     if note is None:
-        note = _started(directory, config, containers)
+        note = _started(here)
         end = f"; `katib serve --stop{data}` ends that server, which was started now"
-    if not quiet:
+    if not wanted.quiet:
         click.echo(
             f"{experiment.name} runs in the background, by the server at {note.url}; "
             f"`katib watch {experiment.name}{data}` shows it, `katib stop {experiment.name}{data}` stops it{end}"
@@ -75,32 +47,26 @@ def run_detached(
     return 0
 
 
-def _submit_to(note: Note, file: FileText, namespace: str | None, choice: Choice) -> again.Submitted:
+def _submit_to(note: Note, wanted: again.Wanted) -> again.Submitted:
     from katib.rest.client import HttpTuningService
 
+    file, command = wanted.file, options.typed_line()
     with HttpTuningService(note.url, note.token) as service:
-        run = partial(service.run, file, source=file.source, namespace=namespace, command=options.typed_line())
-        return again.submit(run, choice)
+        run = partial(service.run, file, source=file.source, namespace=wanted.namespace, command=command)
+        return again.submit(run, wanted.choice)
 
 
-def _store(
-    file: FileText,
-    directory: Path,
-    namespace: str | None,
-    config: Path | None,
-    containers: str | None,
-    choice: Choice,
-) -> again.Submitted:
+def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
     """Store an experiment for the server that is about to start."""
     from katib.local import open_engine
 
-    engine = open_engine(data_dir=directory, config=config, containers=containers)
-    admitted = again.admitted_first(engine, file, namespace, directory)
+    engine = open_engine(data_dir=here.directory, config=here.config, containers=here.containers)
+    admitted = again.admitted_first(engine, wanted, here.directory)
     with engine:
-        return again.submit_to(engine, file, namespace, admitted, choice)
+        return again.submit_to(engine, wanted, admitted)
 
 
-def _started(directory: Path, config: Path | None, containers: str | None) -> Note:
+def _started(here: again.Here) -> Note:
     """Start a server on a data directory, at the usual port or a free one, and return its note.
 
     Raises:
@@ -108,6 +74,7 @@ def _started(directory: Path, config: Path | None, containers: str | None) -> No
     """
     from katib.cli.connection import listens
 
+    directory, config, containers = here.directory, here.config, here.containers
     port = 0 if listens(options.DEFAULT_SERVER) else options.DEFAULT_PORT
     command = [sys.executable, "-m", "katib.cli", "serve", "--data-dir", str(directory.absolute()), "--port", str(port)]
     command += ["--config", str(config.absolute())] if config is not None else []

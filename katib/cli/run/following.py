@@ -88,6 +88,11 @@ class Run:
         self.progress = Progress(experiment, datetime.now(UTC))
         self.was_over = self.progress.completed
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the user wants to leave it before it has ended."""
+        return self._interrupt.requested and not self.progress.finished
+
     def follow(self) -> None:
         """Show every change until the experiment has ended or the user interrupts."""
         changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()

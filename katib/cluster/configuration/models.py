@@ -20,9 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from katib.api.configuration import HOST_AND_PORT, ConfigModel, Flag, Text, broken
+from katib.api.configuration import HOST_AND_PORT, ConfigModel, Flag, RetentionConfig, Text, broken
 from katib.api.quantities import parse_quantity
-from katib.api.retention import RetentionConfig
 
 SUGGESTION_PORT, SUGGESTION_PORT_NAME = 6789, "suggestion-api"
 DEFAULT_MOUNT_PATH = "/opt/katib/data"

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
@@ -17,6 +17,7 @@ from katib.cluster.client import Connection
 from katib.cluster.pods.reading import POD
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.ports import ALL, Part
 from katib.tuning.reading import is_completed
 from katib.tuning.replicas import COLLECTORS, find_replica, no_container, replica_name
 
@@ -64,13 +65,6 @@ class ServerLogs:
         return self.connection.stream(path, query=query)
 
 
-class _Wanted(NamedTuple):
-    """Whose output is read: of which replica, and which container of it; empty: the primary one."""
-
-    replica: str
-    container: str
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterOutput:
     """Reads what trials print. Fits `katib.tuning.ports.TrialOutput`.
@@ -83,23 +77,14 @@ class ClusterOutput:
     store: ObjectStore
     logs: PodLogs
 
-    def read(
-        self,
-        trial: Trial,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
+    def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of a trial: that of its newest pod, and with `follow` of the pods that come after it."""
-        wanted = _Wanted(replica, container)
-        pods = self._pods(trial, replica)
-        if pods and follow is None:
-            return _read(self._open(pods[0], trial, follow=False, tail_lines=tail_lines, container=container))
-        if follow is None or (not pods and not follow()):
+        pods = self._pods(trial, part.replica)
+        if pods and part.follow is None:
+            return _read(self._open(pods[0], trial, part))
+        if part.follow is None or (not pods and not part.follow()):
             raise _no_pod(trial)
-        return self._follow(trial, follow, tail_lines, wanted)
+        return self._follow(trial, part, part.follow)
 
     def past_pods(self, _trial: Trial) -> Sequence[Object]:
         """Return nothing: a cluster keeps nothing of a pod that is gone."""
@@ -108,7 +93,7 @@ class ClusterOutput:
     def tail(self, trial: Trial, pod: Object, lines: int) -> tuple[str, ...]:
         """Return the last lines of a pod; none when they cannot be read."""
         with suppress(KatibError):
-            data = b"".join(_read(self._open(pod, trial, follow=False, tail_lines=lines)))
+            data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines))))
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 
@@ -122,31 +107,27 @@ class ClusterOutput:
         pods = self.store.list(POD, trial.namespace, labels={**primary, TRIAL_LABEL: trial.name}).items
         return most_telling_first(find_replica(pods, replica, trial.name) if replica and pods else pods)
 
-    def _open(
-        self, pod: Object, trial: Trial, *, follow: bool, tail_lines: int | None, container: str = ""
-    ) -> LogStream:
-        names = container_names(pod)
+    def _open(self, pod: Object, trial: Trial, part: Part) -> LogStream:
+        names, container = container_names(pod), part.container
         if container and container not in names:
             raise no_container(container, names, f'replica {replica_name(pod)} of trial "{trial.name}"')
         key, container = Key.of(pod), container or output_container(trial, pod)
         try:
-            return self.logs.open(key, container, follow=follow, tail_lines=tail_lines)
+            return self.logs.open(key, container, follow=part.follow is not None, tail_lines=part.tail_lines)
         except InvalidError as error:
             cause = error.errors[0].cause
             raise NotFoundError(f'trial "{trial.name}" has no output yet: pod {key.name}: {cause}') from error
 
-    def _follow(
-        self, trial: Trial, goes_on: Callable[[], bool], tail_lines: int | None, wanted: _Wanted
-    ) -> Iterator[bytes]:
+    def _follow(self, trial: Trial, part: Part, goes_on: Callable[[], bool]) -> Iterator[bytes]:
         read: set[str] = set()
         while True:
             more = goes_on()  # asked first: what is written before the end is read below
-            fresh = [pod for pod in self._pods(trial, wanted.replica) if pod["metadata"]["uid"] not in read]
+            fresh = [pod for pod in self._pods(trial, part.replica) if pod["metadata"]["uid"] not in read]
             if fresh:
                 with suppress(NotFoundError):  # it has not started, or has gone this moment
-                    stream = self._open(fresh[0], trial, follow=True, tail_lines=tail_lines, container=wanted.container)
+                    stream = self._open(fresh[0], trial, part)
                     read.add(fresh[0]["metadata"]["uid"])
-                    tail_lines = None  # what later pods print is all new
+                    part = replace(part, tail_lines=None)  # what later pods print is all new
                     yield from _follow(stream)
                     continue
             if not more:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any, Literal
 
 from katib.api.types import Experiment, Trial
@@ -11,7 +12,6 @@ from katib.controllers.caches import Caches
 from katib.controllers.calls import PendingCalls, error_of, then
 from katib.controllers.early_stopping import plan
 from katib.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
-from katib.controllers.early_stopping.verdicts import Verdicts
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import EventRecorder, GivenRules, ServiceDirectory, StopVerdict, SuggestionService
 from katib.controllers.suggestion.reconciler import LONG_HISTORY
@@ -139,3 +139,29 @@ class EarlyStoppingReconciler:
         words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
         message = f"Running trials cannot be judged, and go on: {words}"
         self._events.record(experiment, warning=True, reason="EarlyStoppingUnavailable", message=message)
+
+
+class Verdicts:
+    """Why trials are to be stopped, by the trial's uid: for the Trial controller, which writes it down. Thread-safe.
+
+    Nothing is lost with this memory: a service that is asked again says the same.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+        self._lock = Lock()
+
+    def add(self, trial: Trial, reason: str) -> None:
+        """Note why a trial is to be stopped."""
+        with self._lock:
+            self._reasons[trial.metadata.uid] = reason
+
+    def of(self, trial: Trial) -> str:
+        """Return why a trial is to be stopped; empty while it may go on."""
+        with self._lock:
+            return self._reasons.get(trial.metadata.uid, "")
+
+    def forget(self, trial: Trial) -> None:
+        """Forget a trial that is over."""
+        with self._lock:
+            self._reasons.pop(trial.metadata.uid, None)

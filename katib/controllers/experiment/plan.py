@@ -77,7 +77,7 @@ SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
 EXPERIMENT_FAILED = "ExperimentFailed"
 FIRST_TRIALS_FAILED = "ExperimentFirstTrialsFailed"
 NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
-_DIFFERENT = re.compile(r"[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
+_DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.trial import FrozenTrial, TrialState
 
+from katib.backoff import Backoff
 from katib.errors import KatibError, TerminalError, UnavailableError, code_of
 from katib.optuna_storage.server import PORT, SOCKET, socket_path
 from katib.rest.client import HttpTuningService
@@ -31,6 +34,18 @@ _GRACE_FACTOR = 2
 _CONNECT_SECONDS = 5.0
 """A connection takes milliseconds; gRPC waits before it tries again where there was no server just before."""
 
+_PATIENCE_SECONDS = 120
+"""How long a call waits for a server that is away: long enough for its restart."""
+
+_LONGEST_PAUSE_MS = 1000
+"""Between two attempts to connect; gRPC would wait for minutes after a while."""
+
+_RETRIES = Backoff(0.05, _LONGEST_PAUSE_MS / 1000)
+
+_ONCE_ONLY = frozenset({"CreateNewStudy", "DeleteStudy", "CreateNewTrial", "SetTrialStateValues"})
+"""Calls that gRPC does not send again when the server ends before it answers: the first may have taken effect. All
+others read, or set a value."""
+
 
 class Storage(GrpcStorageProxy, BaseHeartbeat):
     """Optuna's own client, with heartbeats, which it does not have. Use `storage`."""
@@ -44,6 +59,35 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             super().__init__(host=f"unix:{directory}/{SOCKET}", port=PORT)
+
+    def _setup(self) -> None:
+        super()._setup()  # which also says when what it needs cannot be imported
+        self._channel.close()
+        self._channel = grpc.insecure_channel(
+            f"{self._host}:{self._port}",
+            options=[
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_reconnect_backoff_ms", _LONGEST_PAUSE_MS),
+                ("grpc.service_config", json.dumps(_patience())),
+            ],
+        )
+        self._stub = type(self._stub)(self._channel)
+        self._cache = type(self._cache)(self._stub)
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        """Set the state of a trial and its values; the end of a trial is sent again when its answer is lost."""
+        try:
+            return super().set_trial_state_values(trial_id, state, values)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or not state.is_finished():
+                raise
+        try:
+            return super().set_trial_state_values(trial_id, state, values)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            stored = self.get_trial(trial_id)
+            if (stored.state, stored.values) != (state, None if values is None else list(values)):
+                raise
+            return True
 
     def record_heartbeat(self, trial_id: int) -> None:
         """Note a sign of life; a trial that has ended needs none."""
@@ -69,6 +113,24 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
     def get_failed_trial_callback(self) -> StaleTrialCallback | None:
         """Return the same, by the name that Optuna 4 knows."""
         return self._callback
+
+
+def _patience() -> dict[str, Any]:
+    """Return what gRPC does with the calls of a storage while the server is away, as its service configuration."""
+    from optuna.storages._grpc.auto_generated import api_pb2
+
+    service = api_pb2.DESCRIPTOR.services_by_name["StorageService"]
+    waits = {"waitForReady": True, "timeout": f"{_PATIENCE_SECONDS}s"}
+    again = {
+        "maxAttempts": 5,
+        "initialBackoff": "0.1s",
+        "maxBackoff": "1s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    repeated = [name for name in service.methods_by_name if name not in _ONCE_ONLY]
+    names = [{"service": service.full_name, "method": name} for name in repeated]
+    return {"methodConfig": [{"name": [{}], **waits}, {"name": names, **waits, "retryPolicy": again}]}
 
 
 class RemoteStorage(Storage):
@@ -115,10 +177,17 @@ class _HttpStub:
         reply = getattr(api_pb2, f"{call}Reply")
 
         def send(request: Any) -> Any:
-            try:
-                return reply.FromString(self._http.exchange(f"optuna/{call}", request.SerializeToString()))
-            except KatibError as error:
-                raise _RefusedError(error) from error
+            deadline, failures = time.monotonic() + _PATIENCE_SECONDS, 0
+            while True:
+                try:
+                    return reply.FromString(self._http.exchange(f"optuna/{call}", request.SerializeToString()))
+                except KatibError as error:
+                    failures += 1
+                    pause = _RETRIES.pause_seconds(failures)
+                    is_away = isinstance(error, UnavailableError) and call not in _ONCE_ONLY
+                    if not is_away or time.monotonic() + pause > deadline:
+                        raise _RefusedError(error) from error
+                time.sleep(pause)
 
         return send
 
@@ -171,7 +240,7 @@ def storage(
         )
     except ImportError as error:
         remedy = "run pip install --upgrade grpcio 'protobuf>=5.28.1'"
-        raise TerminalError(f"Optuna's client of a storage cannot be imported ({error}); {remedy}") from error
+        raise TerminalError(f"Optuna's client of a storage cannot be imported ({error}); {remedy}") from None
     return made
 
 

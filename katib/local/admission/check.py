@@ -19,7 +19,7 @@ from katib.local.jobs.kind import Composed, JobKind, KnowsPeers
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import may_be_named
 from katib.runtime.objects import Kind
-from katib.templates.job_schema import POD_TEMPLATE, check_pod_template_schema, job_schema
+from katib.templates.job_schema import POD_TEMPLATE, check_value, job_schema
 
 
 def check_job(
@@ -60,7 +60,7 @@ def check_job(
     for place, (pod_template, _) in templates.items():
         pod = Part(pod_template, f"{path}.{place}", findings)
         if kind.kind != JOB:
-            findings.errors += check_pod_template_schema(pod_template, pod.path)
+            findings.errors += check_value(pod_template, POD_TEMPLATE, pod.path)
             _check_fields(pod, POD_TEMPLATE, fields)
         check_card_share(pod["metadata.annotations"], host)
         check_pod_rules(pod["spec"], Machine(host, workspace))

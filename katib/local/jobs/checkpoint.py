@@ -14,7 +14,7 @@ from pathlib import Path
 
 from katib import checkpoint_folders
 from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.objects import ContainerPlan, Role
 
 CONTAINER_NAME = "katib-checkpoint"
 """Of its log file; the name is not one that a template is likely to have."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from katib.api.quantities import parse_quantity
 from katib.errors import invalid
-from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables, thread_variables
+from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables, expand, thread_variables
 from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount, Pull
-from katib.local.pods.texts import expand
 
 _POLICIES = {"Always": Pull.ALWAYS, "IfNotPresent": Pull.MISSING, "Never": Pull.NEVER}
 _UID_DIGITS = 8

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from katib.local.jobs.checkpoint import TrialCheckpoint
-from katib.local.pods.monitor import Monitor
+from katib.local.pods.output import Monitor
 from katib.local.pods.pulls import PullNews
 from katib.runtime.objects import Object
 

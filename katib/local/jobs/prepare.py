@@ -26,13 +26,11 @@ from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
-from katib.local.pods.environment import ContainerCommand, PodContext, container_command
+from katib.local.pods.environment import ContainerCommand, PodContext, Rewriter, container_command
 from katib.local.pods.images import HOST_NETWORK, ImageRun
 from katib.local.pods.note import read_note
-from katib.local.pods.objects import PodPlan
-from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import Rewriter
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore

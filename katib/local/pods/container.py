@@ -14,9 +14,8 @@ from katib.errors import KatibError, UnavailableError
 from katib.local.pods.image_process import ImageProcess
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import Monitor
-from katib.local.pods.output import Output
-from katib.local.pods.plans import ContainerPlan
+from katib.local.pods.objects import ContainerPlan
+from katib.local.pods.output import Monitor, Output
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd
 from katib.local.pods.tools import PodTools

@@ -14,9 +14,11 @@ cores of the machine otherwise, and trials that share it slow each other down.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
+from pathlib import Path
 from typing import Any
 
 from katib.api.quantities import parse_quantity
@@ -28,7 +30,6 @@ from katib.local.pods.references import (
     PodIdentity,
     resource_value,
 )
-from katib.local.pods.texts import Rewriter, expand
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import ENGINE_ID, PROCESS_ID
 
@@ -218,3 +219,49 @@ def _known(value: str | None, path: str, name: str) -> str:
         cause = f'"{name}" is not known on this machine'
         raise invalid(path, cause, "name another field or write the value out", "env-source")
     return value
+
+
+# --- texts of a container that mean something else on this machine ----------------------------------------------------
+
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_PATH_CHARACTER = r"[\w./-]"
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Return the text with its references replaced by the rules of Kubernetes.
+
+    `$(VAR)` becomes the value of VAR: an unknown VAR stays as written; `$$` is one dollar sign, so `$$(VAR)` is the
+    text `$(VAR)`. Everything else, `${VAR}` and `$VAR` above all, belongs to the user's shell.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "$" if name is None else variables.get(name, match.group(0))
+
+    return _REFERENCE.sub(replacement, text)
+
+
+class Rewriter:
+    """Replaces absolute path prefixes by directories of this machine, the longest prefix first.
+
+    A volume is mounted at `/data` in a container; here it is a directory of the pod. There are no mounts, so the path
+    is replaced where it is written out: in the command, the arguments and the environment.
+    """
+
+    def __init__(self, directories: Mapping[str, Path]) -> None:
+        self._directories = {_normal(prefix): str(directory) for prefix, directory in directories.items()}
+        prefixes = sorted(self._directories, key=len, reverse=True)
+        alternatives = "|".join(map(re.escape, prefixes))
+        # A prefix counts where a path begins and where one of its components ends: not inside of another path.
+        self._pattern = re.compile(rf"(?<!{_PATH_CHARACTER})({alternatives})(?=/|(?!{_PATH_CHARACTER}))")
+
+    def rewrite(self, text: str) -> str:
+        """Return the text with the paths of this machine."""
+        if not self._directories:
+            return text
+        return self._pattern.sub(lambda match: self._directories[match.group(1)], text)
+
+
+def _normal(prefix: str) -> str:
+    return prefix.rstrip("/") or "/"

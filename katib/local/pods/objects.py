@@ -7,16 +7,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 from katib.api.names import REPLICA_ANNOTATION
 from katib.api.types import format_time
-from katib.local.pods.plans import ContainerPlan
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.images import ImageRun
 from katib.local.pods.records import ContainerState, Phase, PodRecord
 from katib.local.pods.references import ADDRESS, NODE
 from katib.local.pods.tokens import Request
 from katib.runtime.clock import SteadyTime
+
+
+class Role(Enum):
+    """What a container is to its pod."""
+
+    INIT = auto()
+    SIDECAR = auto()
+    MAIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """What a container is to do.
+
+    Attributes:
+        role: What it is to its pod.
+        command: What to execute.
+        directory: Where.
+        restart_on_failure: Whether it is started again when it failed.
+        restart_always: Whether it is started again whenever it ends.
+        volumes: Directories outside of the pod's own that must exist.
+        image: What is run by a runtime in place of the command; None: the command is a process of this machine.
+    """
+
+    role: Role
+    command: ContainerCommand
+    directory: Path
+    restart_on_failure: bool
+    restart_always: bool
+    volumes: tuple[Path, ...] = ()
+    image: ImageRun | None = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is one of the pod's main containers, and no init container or sidecar."""
+        return self.role is Role.MAIN
+
 
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""

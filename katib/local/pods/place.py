@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from katib.local.pods.monitor import Monitor
 from katib.local.pods.objects import PodPlan
+from katib.local.pods.output import Monitor
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import PodRecord
 from katib.local.processes.connection import KeptProcess

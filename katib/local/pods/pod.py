@@ -19,11 +19,10 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.note import note_end, note_processes
-from katib.local.pods.objects import PodPlan
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role
+from katib.local.pods.output import MonitorReport
 from katib.local.pods.place import PodListener
-from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, Phase, PodRecord
 from katib.local.pods.tokens import VISIBLE_CARDS, Lease, card_words

@@ -19,6 +19,7 @@ from pathlib import Path
 from katib.errors import TerminalError
 from katib.local.processes import proc
 from katib.runtime.clock import Clock
+from katib.whole_files import write_whole
 
 _PAUSE_SECONDS = 0.005
 _PATIENCE_SECONDS = 10.0
@@ -48,9 +49,7 @@ class EngineRecord:
 
     def write(self, path: Path) -> None:
         """Replace the file whole, so that a crash in between leaves the old or the new one."""
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(self)))
-        draft.replace(path)
+        write_whole(path, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> EngineRecord | None:

@@ -26,7 +26,7 @@ _EXPLANATIONS = {
     ),
     "interpreter": (
         'the interpreter in the first line of "{path}" does not exist on this machine',
-        "install it or change the #! line",
+        "install it, change the #! line, or remove line ends of Windows from the file",
         "command-not-found",
     ),
     "exec": ('cannot start command "{command}": {text}', "look at the file and its rights", "spawn-failed"),

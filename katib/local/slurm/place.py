@@ -32,6 +32,7 @@ from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import environment_of, pod_script
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
+from katib.whole_files import write_whole
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"
@@ -237,12 +238,9 @@ class SlurmPods:
         """Leave a note in a file."""
         self._noted.add(group)
         path = self._settings.notes / group / _NOTE
-        draft = path.with_suffix(".new")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.touch(mode=0o600)
-            draft.write_bytes(data)
-            draft.replace(path)
+            write_whole(path, data, is_private=True)
         except OSError as error:
             _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
 
@@ -259,11 +257,9 @@ def _in_file(script: str, path: Path) -> str:
     Raises:
         InvalidError: The file cannot be written.
     """
-    draft = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(script)
-        draft.replace(path)  # one that is being executed stays as it is
+        write_whole(path, script)
     except OSError as error:
         raise refused(f"{path}: cannot be written: {error.strerror}") from error
     return f"exec sh {shlex.quote(str(path))}"

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from katib.local.pods.objects import PodPlan
-from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays
 
 WITHIN: Final = "within:"

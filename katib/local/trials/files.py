@@ -25,7 +25,7 @@ from katib.local.pods.note import read_note
 from katib.local.pods.objects import replica_of
 from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
-from katib.tuning.ports import TimedLines
+from katib.tuning.ports import ALL, Part, TimedLines
 from katib.tuning.reading import failure_of, is_completed, objective_value
 from katib.tuning.replicas import (
     Json,
@@ -52,6 +52,10 @@ _CHUNK_BYTES = 64 << 10
 _MOMENT_SECONDS = 0.001
 _POLL_SECONDS = 0.1
 """How often a followed file is looked at: quick to the eye, nothing to the machine."""
+
+
+Shape = Callable[[Iterable[Piece], Path], Iterator[bytes]]
+"""Makes what is shown of what is read of a file."""
 
 
 class TrialFiles:
@@ -120,48 +124,24 @@ class TrialFiles:
             return [pod for pod in pods if pod is not None]
         return []
 
-    def read(
-        self,
-        trial: Trial,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
+    def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of one container of a trial in chunks.
-
-        Args:
-            trial: Whose output is read.
-            follow: Returns whether more may come; None: what is there now is all.
-            tail_lines: Only so many last lines of what is there now.
-            replica: As `log_file` takes it.
-            container: As `log_file` takes it.
 
         Raises:
             NotFoundError: It never ran here, its files were removed, or there is no such replica or container.
         """
-        return self._read(trial, follow, tail_lines, replica, container, _plain)
+        return self._read(trial, part, _plain)
 
-    def read_timed(
-        self,
-        trial: Trial,
-        lines: TimedLines,
-        *,
-        follow: Callable[[], bool] | None = None,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
+    def read_timed(self, trial: Trial, lines: TimedLines, part: Part = ALL) -> Iterator[bytes]:
         """Yield some lines of output: `katib.tuning.ports.TimedOutput`."""
-        path = self.log_file(trial, replica, container)
+        path = self.log_file(trial, part.replica, part.container)
         if path is not None:
-            _require_times(path, _title(trial, replica))
+            _require_times(path, _title(trial, part.replica))
         shape = partial(timed_lines, since=lines.since, shows=lines.shows)
         if not lines.previous:
-            return self._read(trial, follow, tail_lines, replica, container, shape)
+            return self._read(trial, part, shape)
         if path is None:
-            raise _no_output(_title(trial, replica), container)
+            raise _no_output(_title(trial, part.replica), part.container)
         files = _opened(path)
         try:
             data = b"".join(shape(previous_run(files, path), path))
@@ -169,24 +149,16 @@ class TrialFiles:
             for file in files:
                 file.close()
         found = data.splitlines(keepends=True)
-        return iter(found if tail_lines is None else found[max(0, len(found) - tail_lines) :])
+        return iter(found if part.tail_lines is None else found[max(0, len(found) - part.tail_lines) :])
 
-    def _read(
-        self,
-        trial: Trial,
-        follow: Callable[[], bool] | None,
-        tail_lines: int | None,
-        replica: str,
-        container: str,
-        shape: Callable[[Iterable[Piece], Path], Iterator[bytes]],
-    ) -> Iterator[bytes]:
-        find = partial(self.log_file, trial, replica, container)
+    def _read(self, trial: Trial, part: Part, shape: Shape) -> Iterator[bytes]:
+        find = partial(self.log_file, trial, part.replica, part.container)
         path = find()
         if path is not None:
-            return shape(self._pieces(path, follow, tail_lines), path)
-        missing = _no_output(_title(trial, replica), container or trial.spec.primary_container_name)
-        if follow is not None and follow():
-            return self._awaited_chunks(find, missing, follow, tail_lines, shape)
+            return shape(self._pieces(path, part), path)
+        missing = _no_output(_title(trial, part.replica), part.container or trial.spec.primary_container_name)
+        if part.follow is not None and part.follow():
+            return self._awaited_chunks(find, missing, part, shape)
         raise missing
 
     def container_quoted(self, trial: Trial, text: str) -> str:
@@ -207,7 +179,7 @@ class TrialFiles:
             return ()
         if path is None:
             return ()
-        data = b"".join(_plain(self._pieces(path, None, lines), path))
+        data = b"".join(_plain(self._pieces(path, Part(tail_lines=lines)), path))
         return tuple(data.decode(errors="replace").splitlines())
 
     def program(self, trial: Trial) -> tuple[str, bool]:
@@ -237,12 +209,7 @@ class TrialFiles:
                 folder.rmdir()
 
     def _awaited_chunks(
-        self,
-        find: Callable[[], Path | None],
-        missing: NotFoundError,
-        more: Callable[[], bool],
-        tail_lines: int | None,
-        shape: Callable[[Iterable[Piece], Path], Iterator[bytes]],
+        self, find: Callable[[], Path | None], missing: NotFoundError, part: Part, shape: Shape
     ) -> Iterator[bytes]:
         """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
         goes_on = True
@@ -251,18 +218,19 @@ class TrialFiles:
                 raise missing
             yield b""
             time.sleep(_POLL_SECONDS)
-            goes_on = more()
-        yield from shape(self._pieces(path, more, tail_lines), path)
+            goes_on = part.follow is not None and part.follow()
+        yield from shape(self._pieces(path, part), path)
 
-    def _pieces(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[Piece]:
+    def _pieces(self, path: Path, part: Part) -> Iterator[Piece]:
+        follow = part.follow
         files: list[BinaryIO] = []
         try:
             try:
                 files = _opened(path)
             except FileNotFoundError:  # what an earlier try left is being removed
                 return
-            if tail_lines is not None:
-                files = _from_tail(files, tail_lines)
+            if part.tail_lines is not None:
+                files = _from_tail(files, part.tail_lines)
             while True:
                 goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
                 while files:

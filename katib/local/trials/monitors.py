@@ -20,8 +20,8 @@ from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError, UnavailableError
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.jobs.owner import Collection as PodCollection
-from katib.local.pods.monitor import Monitor, MonitorReport
 from katib.local.pods.note import read_note
+from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer

@@ -11,7 +11,7 @@ from katib.templates.job_schema.check import (
     JobSchema,
     Model,
     check_job_schema,
-    check_pod_template_schema,
+    check_value,
     job_schema,
 )
 from katib.templates.job_schema.descriptions import DESCRIPTIONS
@@ -22,6 +22,6 @@ __all__ = [
     "JobSchema",
     "Model",
     "check_job_schema",
-    "check_pod_template_schema",
+    "check_value",
     "job_schema",
 ]

@@ -27,18 +27,18 @@ def check_job_schema(job: Mapping[str, Any], path: str) -> list[FieldError]:
         job: A `batch/v1` Job, with or without placeholders.
         path: Where it stands, such as `spec.trialTemplate.trialSpec`.
     """
-    schema = job_schema()
-    return list(_check_object(job, schema.models[schema.root], path))
+    return check_value(job, job_schema().root, path)
 
 
-def check_pod_template_schema(template: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return the same of the pod template of a job of any kind.
+def check_value(value: Any, kind: str, path: str) -> list[FieldError]:
+    """Return the same of any part of a Job.
 
     Args:
-        template: A pod template, with or without placeholders.
+        value: The part, with or without placeholders.
+        kind: The type that it should have, as `Model.fields` has it.
         path: Where it stands.
     """
-    return list(_check_object(template, job_schema().models[POD_TEMPLATE], path))
+    return list(_check(value, kind, path))
 
 
 def _check(value: Any, kind: str, path: str) -> Iterator[FieldError]:

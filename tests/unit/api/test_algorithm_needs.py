@@ -6,7 +6,7 @@ import pytest
 
 from katib.algorithm_services.catalog import Catalog
 from katib.api.types import AlgorithmSpec, ExperimentSpec, ParameterSpec
-from katib.api.validation.algorithm import check_numeric_parameters
+from katib.api.validation.algorithm import check_needs
 
 
 def a_spec(algorithm: str, *types: str) -> ExperimentSpec:
@@ -16,12 +16,22 @@ def a_spec(algorithm: str, *types: str) -> ExperimentSpec:
 
 @pytest.mark.parametrize("types", [("double",), ("int", "categorical")], ids="-".join)
 def test_cmaes_needs_two_parameters_of_numbers(types: tuple[str, ...]) -> None:
-    (error,) = check_numeric_parameters(a_spec("cmaes", *types), Catalog())
+    (error,) = check_needs(a_spec("cmaes", *types), Catalog())
 
     assert error.origin == "algorithm-numeric-parameters"
     assert str(error) == (
         "spec.parameters: cmaes needs at least 2 parameters whose values are numbers, not 1; "
         "use tpe, which searches any space"
+    )
+
+
+def test_grid_needs_a_step_of_each_double() -> None:
+    (error,) = check_needs(a_spec("grid", "int", "double", "categorical"), Catalog())
+
+    assert error.origin == "algorithm-step"
+    assert str(error) == (
+        "spec.parameters[1].feasibleSpace.step: it is missing, and grid tries every value of p1; "
+        "give a step, or use an algorithm that needs none, such as tpe"
     )
 
 
@@ -38,4 +48,4 @@ def test_cmaes_needs_two_parameters_of_numbers(types: tuple[str, ...]) -> None:
     ids=["two", "discrete", "another-algorithm", "no-parameters", "unknown", "empty"],
 )
 def test_others_are_accepted(spec: ExperimentSpec) -> None:
-    assert list(check_numeric_parameters(spec, Catalog())) == []
+    assert list(check_needs(spec, Catalog())) == []

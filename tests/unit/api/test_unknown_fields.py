@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from katib.api.decoding import unknown_fields
 from katib.api.types import Experiment
-from katib.api.unknown_fields import unknown_fields
 from tests.support.experiments import an_experiment
 
 

@@ -612,7 +612,7 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
         of_nothing = katib("tag", "ghost", *at)
 
     assert of_trial.out == "trial/demo-0: tags candidate\ntrial/demo-0: note: keep\n"
-    assert of_nothing.err == 'error: neither an experiment nor a trial "ghost" is in namespace default\n'
+    assert of_nothing.err.startswith('error: there is neither an experiment nor a trial "ghost" in namespace default; ')
     assert first.out == "experiment/demo: no tags\n"
     assert marked.out == "experiment/demo: tags a, b; project vision; favourite\n"
     assert changed.out == (

@@ -477,6 +477,7 @@ def failed(name: str, message: str) -> Trial:
         pytest.param(
             [f"lr={n / 7} is bad, 'a{n}' too (exit code 1)" for n in range(3)], None, True, id="other numbers"
         ),
+        pytest.param([f"no <f at 0x7f{n}e{n}a>" for n in "1ab"], None, True, id="other addresses"),
         pytest.param(["KeyError", "KeyError", "MemoryError"], None, False, id="another cause"),
         pytest.param(["KeyError"] * 9, "0", False, id="switched off"),
         pytest.param(["KeyError"] * 4, "5", False, id="a larger number"),

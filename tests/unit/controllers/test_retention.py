@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from katib.api.retention import RetentionConfig
+from katib.api.configuration import RetentionConfig
 from katib.api.types import Experiment, Trial
 from katib.controllers.retention import Retention, expired
 from katib.controllers.trial.observing import TrialLogs

@@ -54,6 +54,12 @@ def test_a_refused_right_tells_whose_rights_count() -> None:
     assert "rights of the user who runs katib" in diagnose(cause).remedies[0]
 
 
+def test_what_another_process_cannot_find_in_the_script_belongs_into_a_module() -> None:
+    cause = "_pickle.PicklingError: Can't pickle <function f at 0x7f>: attribute lookup f on __main__ failed"
+
+    assert diagnose(cause).remedies[0].startswith("Put what other processes of the trial need into a module")
+
+
 @pytest.mark.parametrize(
     ("cause", "remedy"),
     [

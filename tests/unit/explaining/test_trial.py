@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.explaining import Evidence, JobFacts, diagnose_trial
 from katib.tuning.service import Diagnosis, Json
+from metrics_collector.parsers import TextParser
 from tests.support.tuning import START, condition, make_pod, make_trial, patched
 
 NOW = START + timedelta(minutes=2)
@@ -161,7 +163,7 @@ def test_a_failed_trial_shows_the_end_of_its_output() -> None:
     diagnosis = diagnose(condition("Failed"), facts=facts)
 
     assert diagnosis.log_tail == tuple(f"line {i}" for i in range(30, 40))
-    assert "the output below" in diagnosis.remedies[0]
+    assert "its output shows" in diagnosis.remedies[0]
 
 
 def test_missing_metrics_carry_the_collectors_explanation() -> None:
@@ -180,6 +182,16 @@ def test_a_metric_of_the_same_name_is_not_proposed(line: str) -> None:
     found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))
 
     assert found.remedies[0].startswith("Print lines such as `loss=0.5`")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [("loss: 0.21", "0.21"), ("epoch 3 loss 0.21 (best)", "0.21"), ("loss  +2.1e-1", "+2.1e-1")]
+)
+def test_the_format_that_is_proposed_reads_the_line(line: str, value: str) -> None:
+    found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))
+    formats = json.loads(found.remedies[0].partition("metricsFormat as ")[2].partition(", which reads")[0])
+
+    assert [log.value for log in TextParser(["loss"], formats).feed(f"{line}\n".encode())] == [value]
 
 
 def test_missing_metrics_without_a_job_use_the_condition() -> None:

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 from cryptography import x509
 
-from katib.cli.kubeconfig import kubeconfig
+from katib.cli.about import kubeconfig
 from katib.errors import NotFoundError, TerminalError
 from katib.kube_api.kubeconfig import earlier_port, line_to_copy, write_kubeconfig
 from katib.rest.kept_certificate import kept_certificate

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics_collector.parsers.crc32c import checksum_function, crc32c
-from metrics_collector.parsers.records import MAX_RECORD_BYTES, RecordReader
+from metrics_collector.parsers.records import MAX_RECORD_BYTES, RecordReader, checksum_function, crc32c
 from tests.support.event_records import header, record, scalar
 
 RECORDS = [b"first", b"", b"third" * 100]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from katib.sdk import search
+from katib.sdk import report, search
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.trial import main
 
@@ -18,13 +20,13 @@ SPACE = {"lr": search.double(0, 1), "act": search.categorical(["relu", None])}
 
 
 def payload(function: Callable[..., Any], **more: Any) -> Payload:
-    return Payload(function, more.pop("parameters", SPACE), more, "loss")
+    return Payload(function, more.pop("parameters", SPACE), more, more.pop("objectives", ("loss",)))
 
 
 def run(function: Callable[..., Any], directory: Path, *words: str, **more: Any) -> None:
     """Run a trial of a function in this process."""
     path = directory / "f.pickle"
-    payload(function, **more).save(path)
+    Payload.save(path, payload(function, **more).pickled())
     main([str(path), *words])
 
 
@@ -49,9 +51,28 @@ def test_a_function_that_fits_neither_way_is_refused_with_its_signature() -> Non
         takes_mapping(train, SPACE)
 
 
-def test_a_function_without_signature_is_refused() -> None:
-    with pytest.raises(TypeError, match="max does not say which arguments it takes"):
-        takes_mapping(max, SPACE)
+async def awaited(lr: float, act: str) -> float:
+    return lr
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        pytest.param(max, "max does not say which arguments it takes", id="no signature"),
+        pytest.param("train.py", "'train.py' is not a function; a program is tuned by `katib tune`", id="program"),
+        pytest.param(awaited, r"awaited is a coroutine function.*asyncio.run\(awaited\(", id="coroutine"),
+    ],
+)
+def test_what_cannot_be_called_with_arguments_is_refused(function: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        takes_mapping(function, SPACE)
+
+
+def test_a_function_that_cannot_travel_is_refused_with_what_to_do() -> None:
+    lock = threading.Lock()
+
+    with pytest.raises(TypeError, match=r"<lambda> cannot be sent to its trials: cannot pickle .*; make locks, open"):
+        payload(lambda lr, act: lock).pickled()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +82,7 @@ def test_a_function_without_signature_is_refused() -> None:
         pytest.param(3, "loss=3.0\n", id="whole number"),
         pytest.param({"loss": 1, "acc": 0.25}, "loss=1.0 acc=0.25\n", id="mapping"),
         pytest.param(float("nan"), "loss=nan\n", id="nan"),
-        pytest.param(None, "", id="nothing"),
+        pytest.param(np.array([[0.5]]), "loss=0.5\n", id="array of one number"),
     ],
 )
 def test_what_a_function_returns_is_reported(
@@ -72,9 +93,45 @@ def test_what_a_function_returns_is_reported(
     assert capsys.readouterr().out == printed
 
 
-def test_any_other_result_is_an_error_that_says_what_to_return(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="returned str; return a number, a mapping of metrics, or None"):
-        run(lambda lr, act: "good", tmp_path, "lr=0.5", "act=relu")
+def test_a_tuple_is_the_values_of_several_objectives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(lambda lr, act: (1, 2), tmp_path, "lr=0.5", "act=relu", objectives=("loss", "seconds"))
+
+    assert capsys.readouterr().out == "loss=1.0 seconds=2.0\n"
+
+
+def test_a_function_that_returns_and_reports_nothing_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("katib.sdk.reporting._known_names", set())
+    run(lambda lr, act: None, tmp_path, "lr=0.5", "act=relu")
+    run(lambda lr, act: report(loss=lr), tmp_path, "lr=0.5", "act=relu")
+    shown = capsys.readouterr()
+
+    assert shown.err == "the function returned no loss, and its process reported none\n"
+    assert shown.out == "loss=0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        pytest.param("good", "returned str; return a number, a mapping of metrics, or None", id="text"),
+        pytest.param((1, 2), "returned tuple; return a number, a mapping", id="tuple for one objective"),
+        pytest.param(np.array([1, 2]), r"loss: ndarray array\(\[1, 2\]\) is not one number", id="array"),
+        pytest.param({"loss": "high"}, "loss: str 'high' is not one number", id="text in a mapping"),
+    ],
+)
+def test_any_other_result_is_an_error_that_says_what_to_return(result: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=words):
+        run(lambda lr, act: result, tmp_path, "lr=0.5", "act=relu")
+
+
+def test_a_mapping_that_is_taken_for_a_trial_of_optuna_says_how_it_is_read(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError, match=r"'suggest_float'; use katib.search.double.* and trial\[\"x\"\] here"):
+        run(lambda trial: trial.suggest_float("lr", 0, 1), tmp_path, "lr=0.5", "act=relu")
+    with pytest.raises(AttributeError, match=r"has no attribute 'lr'; use \['lr'\]$"):
+        run(lambda config: config.lr, tmp_path, "lr=0.5", "act=relu")
+    with pytest.raises(AttributeError, match=r"'str' object has no attribute 'suggest_float'$"):
+        run(lambda trial: trial["act"].suggest_float("lr"), tmp_path, "lr=0.5", "act=relu")
 
 
 def test_arguments_have_their_types_and_constants_come_along(tmp_path: Path) -> None:
@@ -144,8 +201,8 @@ def test_a_choice_may_contain_an_equals_sign(tmp_path: Path, capsys: pytest.Capt
 
 def test_saving_again_replaces_the_function_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "functions" / "f.pickle"
-    payload(lambda lr, act: 1).save(path)
-    payload(lambda lr, act: 2).save(path)
+    for number in (1, 2):
+        Payload.save(path, payload(lambda lr, act, number=number: number).pickled())
 
     assert Payload.load(path).function(0, 0) == 2
     assert [p.name for p in path.parent.iterdir()] == ["f.pickle"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,8 @@ import pytest
 
 import katib
 from katib.errors import InvalidError
+from katib.sdk.results import TrialResult, TuneResult
+from katib.tuning import foreign_words
 
 LR = {"lr": katib.search.double(0, 1)}
 
@@ -50,6 +56,12 @@ def refused(directory: Path, parameters: Any, **options: Any) -> list[str]:
             id="tuple beside a space",
         ),
         pytest.param(
+            {**LR, "opt": LR},
+            'parameters["opt"]: it is a search space inside of another one; write its parameters here, as "opt.x"',
+            id="nested",
+        ),
+        pytest.param({3: LR["lr"]}, "parameters: 3 is not a name; write a text", id="number as a name"),
+        pytest.param(
             {"lr": 0.1},
             "parameters: nothing in it is searched; "
             "use katib.search.double, int, categorical or discrete for at least one",
@@ -79,8 +91,12 @@ def test_a_wrong_search_space(parameters: Any, message: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "begins"),
     [
+        pytest.param({"direction": ["minimize"] * 2}, "direction: ['minimize', 'minimize'] is for several", id="list"),
         pytest.param({"direction": "max"}, 'direction: "max" is not a direction', id="direction"),
         pytest.param({"goal": "high"}, 'goal: "high" is not a number', id="goal"),
+        pytest.param({"max_trials": None}, "max_trials: None is not a whole number", id="max_trials none"),
+        pytest.param({"algorithm": Path()}, "algorithm: PosixPath is not a text; write its name, such", id="sampler"),
+        pytest.param({"initial_trials": {"lr": 0.5}}, "initial_trials: {'lr': 0.5} is one trial", id="one trial"),
         pytest.param({"max_trials": 0}, "max_trials: 0 is not above 0", id="max_trials"),
         pytest.param({"max_trials": "x"}, "max_trials: 'x' is not a whole number", id="max_trials type"),
         pytest.param({"parallel": -1}, "parallel: -1 is not above 0", id="parallel"),
@@ -102,3 +118,59 @@ def test_a_wrong_option(options: dict[str, Any], begins: str, tmp_path: Path) ->
 
     assert message.startswith(begins)
     assert "spec." not in message
+
+
+def test_arguments_of_other_libraries_are_refused_with_ours(tmp_path: Path) -> None:
+    tune: Any = katib.tune
+    with pytest.raises(TypeError) as caught:
+        tune(lambda **_: 0, LR, data_dir=tmp_path, n_trials=3, study_name="a", max_trails=3)
+
+    assert str(caught.value) == (
+        "tune() has no argument 'n_trials'; use max_trials; "
+        "tune() has no argument 'study_name'; use name, which goes on with an experiment that is there; "
+        "tune() has no argument 'max_trails'; did you mean max_trials?"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_remedy_of_the_table_is_an_argument_that_there_is() -> None:
+    for call in (katib.tune, katib.create, katib.search.double, katib.search.int, katib.search.categorical):
+        arguments = inspect.signature(call).parameters
+        words = foreign_words._WORDS[f"{call.__name__}()"]
+        remedies = {remedy: re.split(r"[=, ]", remedy)[0] for remedy in words if remedy.isidentifier()}
+
+        assert remedies
+        assert not set(" ".join(words.values()).split()) & set(arguments), "a name of ours never gets there"
+        assert set(remedies.values()) <= {*arguments, "function", "parallel", "verbose"}, call.__name__
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "remedy"),
+    [
+        pytest.param(katib, "create_study", "use katib.tune(function, parameters), or katib.create", id="study"),
+        pytest.param(katib, "uniform", "use katib.search.double(min, max)", id="space"),
+        pytest.param(katib, "tunes", "did you mean tune?", id="almost"),
+        pytest.param(katib.search, "choice", "use katib.search.categorical([...])", id="search"),
+        pytest.param(TrialResult("a", "Failed", {}, None), "params", "use trial.parameters", id="trial"),
+        pytest.param(TuneResult("a", "", {}, ()), "best_params", "use result.best.parameters", id="result"),
+        pytest.param(TuneResult("a", "", {}, ()), "datafram", "did you mean dataframe?", id="almost, of a result"),
+    ],
+)
+def test_names_of_other_libraries_are_answered_with_ours(asked: Any, name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; {remedy}")):
+        getattr(asked, name)
+
+
+def test_an_option_of_the_space_by_another_name_is_refused_with_ours() -> None:
+    double: Any = katib.search.double
+    with pytest.raises(TypeError, match=r"double\(\) has no argument 'low'; use min; .* 'high'; use max$"):
+        double(low=0, high=1)
+    with pytest.raises(InvalidError, match=r"choices: 'abc' is one text; write \['abc', \.\.\.\]"):
+        katib.search.categorical("abc")
+
+
+def test_a_result_with_its_own_words_is_copied_and_pickled_as_before() -> None:
+    result = TuneResult("a", "", {"loss": "minimize"}, (TrialResult("b", "Failed", {}, None),))
+
+    assert pickle.loads(pickle.dumps(result)) == result == copy.deepcopy(result)
+    assert "best_params" not in dir(result)

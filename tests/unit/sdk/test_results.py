@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import katib
+from katib.cli import options
+from katib.sdk import homes
 from katib.sdk.homes import Place
 from katib.sdk.results import TrialResult, TuneResult
 
@@ -77,3 +79,7 @@ def test_a_notebook_shows_the_history_as_a_picture_without_scripts() -> None:
     assert shown.count("<circle") == 2
     assert "<script" not in shown
     assert "<svg" not in result(trials=(BEST,))._repr_html_()
+
+
+def test_notebooks_look_for_a_server_where_the_command_line_does() -> None:
+    assert homes.DEFAULT_SERVER == options.DEFAULT_SERVER

@@ -8,8 +8,7 @@ import pytest
 
 from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
-from suggestion_services.bayesian.bayesian import BayesianOptimization
-from suggestion_services.bayesian.evidence import gather
+from suggestion_services.bayesian.bayesian import BayesianOptimization, gather
 from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter
 

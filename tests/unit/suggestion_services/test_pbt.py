@@ -25,9 +25,8 @@ from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.base.checkpoint_volume import DEFAULT_ROOT, CheckpointVolume
 from suggestion_services.base.messages import experiment_spec
-from suggestion_services.pbt.exploration import perturbed
 from suggestion_services.pbt.pbt import PopulationBasedTraining
-from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
+from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL, perturbed
 from tests.support.searches import problem_for
 from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_apart
 

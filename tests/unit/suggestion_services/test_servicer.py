@@ -20,7 +20,7 @@ from katib.rpc._generated import api_pb2_grpc
 from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.space import Point
 from suggestion_services.base import Algorithm, StatelessAlgorithm
-from suggestion_services.base.servicer import SuggestionServicer, add_to_server
+from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import LatestUsed, Session, session_key
 from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for
@@ -57,7 +57,7 @@ class Broken(StatelessAlgorithm):
 @contextmanager
 def served(cls: type[Algorithm]) -> Iterator[Service]:
     server = grpc.server(ThreadPoolExecutor(4))
-    add_to_server(SuggestionServicer(INFO, lambda: cls), server)
+    add_to_server(SuggestionServicer([Served(INFO, lambda: cls)]), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

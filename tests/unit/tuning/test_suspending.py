@@ -13,7 +13,7 @@ from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.local.jobs.kinds import job_kinds
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
-from katib.tuning.suspending import suspend_trial
+from katib.tuning.editing import suspend_trial
 
 KEY = Key("default", "demo-1")
 TRAINING = "kubeflow.org/v1"

@@ -16,11 +16,17 @@ from katib.local.jobs.kind import (
     names_in_domain,
     template_labels,
 )
-from katib.local.jobs.replicated.names import JOB_ROLE, REPLICA_INDEX, REPLICA_TYPE, before_the_run
 from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
 from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
 from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
-from katib.local.jobs.replicated.training_kind import Peers, TrainingKind
+from katib.local.jobs.replicated.training_kind import (
+    JOB_ROLE,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    Peers,
+    TrainingKind,
+    before_the_run,
+)
 from katib.runtime.objects import Kind, Object
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from katib.api.types import format_time
 from katib.local.jobs.conditions import Conditions
-from katib.local.jobs.replicated.names import role_labels
 from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.training_kind import role_labels
 from katib.local.pods.records import Phase
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from katib.api.quantities import parse_quantity
 from katib.errors import InvalidError
 from katib.local.jobs.batch.spec import format_indexes, parse_indexes
-from katib.local.pods.environment import ContainerCommand, PodContext, container_command
+from katib.local.pods.environment import ContainerCommand, PodContext, Rewriter, container_command, expand
 from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.texts import Rewriter, expand
 from katib.local.pods.tokens import Capacity, Lease, Request, Tokens
 from katib.stores.memory import MemoryStore
 

@@ -13,8 +13,7 @@ import pytest
 from katib.backoff import Backoff
 from katib.errors import InvalidError
 from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.objects import PodPlan
-from katib.local.pods.plans import ContainerPlan, Role
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs

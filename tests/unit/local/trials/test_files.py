@@ -23,7 +23,7 @@ from katib.local.pods.tokens import Request
 from katib.local.trials.files import TrialFiles
 from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.objects import Key
-from katib.tuning.ports import TimedLines
+from katib.tuning.ports import Part, TimedLines
 from tests.support.tuning import condition, make_trial, patched
 from tests.support.waiting import eventually
 
@@ -45,7 +45,7 @@ def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str 
 
 
 def tail(files: TrialFiles, lines: int) -> bytes:
-    return b"".join(files.read(OF_MAIN, tail_lines=lines))
+    return b"".join(files.read(OF_MAIN, Part(tail_lines=lines)))
 
 
 def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFil
     answers = iter([True, True, False])
 
     with pytest.raises(NotFoundError):
-        list(files.read(OF_MAIN, follow=lambda: next(answers, False)))
+        list(files.read(OF_MAIN, Part(follow=lambda: next(answers, False))))
 
 
 def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
@@ -157,7 +157,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
     seen: list[bytes] = []
 
     def read() -> None:
-        seen.extend(files.read(OF_MAIN, follow=runs.is_set))
+        seen.extend(files.read(OF_MAIN, Part(follow=runs.is_set)))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -177,7 +177,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
 
 def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
     write(files, b"")
-    chunks = files.read(OF_MAIN, follow=lambda: True)
+    chunks = files.read(OF_MAIN, Part(follow=lambda: True))
 
     assert next(chunks) == b""
 
@@ -190,7 +190,7 @@ def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialF
         asked += 1
         return True
 
-    chunks = files.read(OF_MAIN, follow=goes_on)
+    chunks = files.read(OF_MAIN, Part(follow=goes_on))
     waiting = [next(chunks) for _ in range(2)]
     asked_while_read = asked
     del chunks
@@ -230,7 +230,7 @@ def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialFiles) -> None:
 
     assert waiting == ()
     with pytest.raises(NotFoundError, match="worker-2"):
-        files.read(OF_MAIN, replica="worker-2")
+        files.read(OF_MAIN, Part(replica="worker-2"))
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
@@ -262,7 +262,7 @@ SUCCEEDED = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
 
 def output_of(files: TrialFiles, obj: Trial, replica: str = "") -> str:
-    return b"".join(files.read(obj, replica=replica)).decode()
+    return b"".join(files.read(obj, Part(replica=replica))).decode()
 
 
 def test_of_several_pods_the_output_is_that_of_the_one_with_the_value_of_the_trial(files: TrialFiles) -> None:
@@ -352,7 +352,7 @@ def test_a_replica_is_read_by_its_role_or_by_its_pod(files: TrialFiles, replica:
     note(files, "demo-1-master-0", "Master", 0)
     note(files, "demo-1-worker-1", "Worker", 1)
 
-    assert b"".join(files.read(gang_of(), replica=replica)) == b"Worker-1\n"
+    assert b"".join(files.read(gang_of(), Part(replica=replica))) == b"Worker-1\n"
 
 
 def test_of_a_replica_that_was_started_again_the_newest_is_read(files: TrialFiles) -> None:
@@ -361,7 +361,7 @@ def test_of_a_replica_that_was_started_again_the_newest_is_read(files: TrialFile
     again = note(files, "demo-1-worker-1.2", "Worker", 1)
     again.write_bytes(b"again\n")
 
-    assert b"".join(files.read(gang_of(), replica="worker-1")) == b"again\n"
+    assert b"".join(files.read(gang_of(), Part(replica="worker-1"))) == b"again\n"
 
 
 def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialFiles) -> None:
@@ -369,13 +369,13 @@ def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(file
     note(files, "demo-1-worker-0", "Worker", 0)
 
     with pytest.raises(NotFoundError, match=r'no replica "worker-7"; did you mean worker-0. it has .*master-0'):
-        files.read(gang_of(), replica="worker-7")
+        files.read(gang_of(), Part(replica="worker-7"))
     with pytest.raises(NotFoundError, match=r'no output of a container "mian"; did you mean main. it has main, side'):
-        files.read(gang_of(), container="mian")
+        files.read(gang_of(), Part(container="mian"))
     with pytest.raises(
         NotFoundError, match='replica worker-0 of trial "demo-1" has no output: container "side" has not'
     ):
-        files.read(gang_of(), replica="worker-0", container="side")
+        files.read(gang_of(), Part(replica="worker-0", container="side"))
 
 
 @pytest.mark.parametrize("lines", [None, 0, 1, 2, 9, 10, 11, 25, 39, 40, 99])
@@ -385,7 +385,7 @@ def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int
     log.open()
     log.write(data)
 
-    found = b"".join(files.read(OF_MAIN, tail_lines=lines))
+    found = b"".join(files.read(OF_MAIN, Part(tail_lines=lines)))
 
     assert len(log_parts(log.directory / "main.log")) > 4
     assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
@@ -404,7 +404,7 @@ def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFile
         written += 130
         return goes_on
 
-    assert b"".join(files.read(OF_MAIN, follow=more)) == data
+    assert b"".join(files.read(OF_MAIN, Part(follow=more))) == data
 
 
 def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFiles) -> None:
@@ -416,7 +416,7 @@ def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFile
         log.write(text := next(texts, b""))
         return bool(text)
 
-    assert b"".join(files.read(OF_MAIN, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"
+    assert b"".join(files.read(OF_MAIN, Part(follow=more))) == b"line 00\nline 17\nline 18\nline 19\n"
 
 
 def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
@@ -437,7 +437,9 @@ def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
     assert [line.split(" ", 1)[1] for line in stamped] == [f"line {number}" for number in range(13)]
     assert stamped == sorted(stamped)
     assert b"".join(files.read_timed(OF_MAIN, TimedLines(since))) == b"line 11\nline 12\n"
-    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), tail_lines=1)).startswith(b"2023-11-14T22:15:")
+    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), Part(tail_lines=1))).startswith(
+        b"2023-11-14T22:15:"
+    )
 
 
 def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
@@ -453,7 +455,7 @@ def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
         log.write(b"line %d\n" % number if number else b"")
         return bool(number)
 
-    found = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), follow=more)).decode().splitlines()
+    found = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True), Part(follow=more))).decode().splitlines()
 
     assert [line[17:26] for line in found] == [f"{20 + n}.000000" for n in range(1, 6)]
 
@@ -490,8 +492,8 @@ def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, siz
 
     lines = [b"run 1 line %d\n" % line for line in range(4)]
     assert b"".join(files.read_timed(OF_MAIN, PREVIOUS)) == b"".join(lines)
-    assert b"".join(files.read_timed(OF_MAIN, PREVIOUS, tail_lines=2)) == b"".join(lines[2:])
-    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True, previous=True), tail_lines=1)).endswith(
+    assert b"".join(files.read_timed(OF_MAIN, PREVIOUS, Part(tail_lines=2))) == b"".join(lines[2:])
+    assert b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True, previous=True), Part(tail_lines=1))).endswith(
         b".000000Z run 1 line 3\n"
     )
 

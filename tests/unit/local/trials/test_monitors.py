@@ -21,7 +21,7 @@ from katib.api.types import (
     SourceSpec,
     Trial,
 )
-from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.trials.monitors import METRICS_DIRECTORY, TrialMonitors
 from katib.runtime.objects import Key, Object
 from katib.runtime.testing import VirtualClock

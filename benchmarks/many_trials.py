@@ -1,13 +1,13 @@
-"""Data directories with one experiment of many trials, for what measures the page: it has ended, or goes on."""
+"""Data directories with one experiment of many trials, for what measures reading: it has ended, or goes on."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
-from benchmarks.reading import API, conditions, stamp
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.names import EXPERIMENT_FINALIZER
@@ -20,6 +20,9 @@ from katib.stores.sql import SqlStore, rows
 from katib.tuning.trial_pages import TRIAL_FACTS
 
 NAME = "many"
+API = "kubeflow.org/v1beta1"
+START = datetime(2024, 1, 1, tzinfo=UTC)
+"""Long ago: what ended a moment ago is looked after once more by an engine that starts."""
 SECONDS_APART = 3
 _OBJECTIVE = {
     "type": "minimize",
@@ -41,7 +44,13 @@ _ENDS = {"Succeeded": 0.9, "EarlyStopped": 0.07, "Failed": 0.03}
 
 
 def fill(
-    directory: Path, count: int, *, goes_on: bool = False, command: str = "echo loss=1", parallel: int = 2
+    directory: Path,
+    count: int,
+    *,
+    goes_on: bool = False,
+    is_taken_up: bool = False,
+    command: str = "echo loss=1",
+    parallel: int = 2,
 ) -> None:
     """Make a data directory with an experiment of four parameters.
 
@@ -49,6 +58,7 @@ def fill(
         directory: Where.
         count: Trials that have ended.
         goes_on: Whether a server that opens it runs trials.
+        is_taken_up: Whether its controllers see it all the same, as one that lacks what they add to it.
         command: What each trial runs.
         parallel: How many run at once.
     """
@@ -56,7 +66,10 @@ def fill(
     layout.create()
     with open_database(layout.database) as database:
         store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
-        made = store.create(_experiment(count + 100_000 * goes_on, command, parallel))
+        experiment = _experiment(count + 100_000 * goes_on, command, parallel)
+        if is_taken_up:
+            del experiment["metadata"]["finalizers"]
+        made = store.create(experiment)
         owner = {"apiVersion": API, "kind": "Experiment", "name": NAME, "uid": made["metadata"]["uid"]}
         if goes_on:
             _make_suggestion(store, owner, count)
@@ -68,6 +81,17 @@ def fill(
                 objects.next_revision()
                 objects.insert(trial)
         store.update_status(_with_status(store, trials, goes_on=goes_on))
+
+
+def stamp(second: int) -> str:
+    return (START + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def conditions(second: int, *states: tuple[str, str]) -> list[dict[str, str]]:
+    times = {"lastTransitionTime": stamp(second), "lastUpdateTime": stamp(second)}
+    return [
+        {"type": t, "status": s, "reason": f"Trial{t}", "message": f"Trial is {t.lower()}"} | times for t, s in states
+    ]
 
 
 def values(directory: Path) -> list[tuple[dict[str, str], float | None, str]]:

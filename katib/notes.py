@@ -1,0 +1,49 @@
+"""Log records for a user who watches a run: a sentence in place of the record, once."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SENTENCE = "sentence"
+"""What a record may carry for a user who watches a run: the same in words."""
+
+_FORGOTTEN_SECONDS = 600.0
+"""After so long without it, a sentence is worth saying again."""
+
+
+def sentence_of(record: logging.LogRecord) -> str:
+    """Return what a user should read of a record; empty where it is the whole record."""
+    sentence: str = getattr(record, SENTENCE, "")
+    cause = getattr(record, "cause", "")
+    return sentence or (f"{record.getMessage()}: {cause}" if cause else "")
+
+
+class OnceEach(logging.Filter):
+    """Leaves out a sentence that was said before, as by each try of a write to a full disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        sentence = sentence_of(record)
+        last = self._said.get(sentence, -math.inf)
+        self._said[sentence] = record.created
+        return not sentence or record.created - last > _FORGOTTEN_SECONDS
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Have a program that sets up no logging of its own show each sentence once."""
+    handler, once = logging.lastResort, OnceEach()
+    if handler is not None:
+        handler.addFilter(once)
+    try:
+        yield
+    finally:
+        if handler is not None:
+            handler.removeFilter(once)

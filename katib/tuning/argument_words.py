@@ -1,0 +1,107 @@
+"""Errors of an Experiment in the words of what made it: arguments of `katib.tune`, or options of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from katib.errors import FieldError, InvalidError
+from katib.tuning.foreign_words import same_here
+
+_SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
+_METRIC = "--maximize or --minimize"
+_WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(rf"{pattern}\Z"), argument, option)
+    for pattern, argument, option in (
+        (r"metadata\.name", "name", "--name"),
+        (r"metadata\.annotations\[.*lost-leases.*", "lost", ""),
+        (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound", "-p"),
+        (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when", "-p"),
+        (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters", "-p"),
+        (r"spec\.parameters", "parameters", "-p"),
+        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\]\.goal", "goals", "--goal"),
+        (r"spec\.objective\.objectives\[(?P<objectives>\d+)\].*", "objectives", _METRIC),
+        (r"spec\.objective\.constraints\[(?P<constraints>\d+)\].*", "constraints", ""),
+        (r"spec\.objective\.additionalMetricNames.*", "additional_metrics", ""),
+        (r"spec\.objective\.type", "direction", _METRIC),
+        (r"spec\.objective\.goal", "goal", "--goal"),
+        (r"spec\.objective\.objectiveMetricName", "objective", _METRIC),
+        (r"spec\.algorithm" + _SETTINGS.format("settings"), "settings", ""),
+        (r"spec\.algorithm\..*", "algorithm", "--algorithm"),
+        (r"spec\.earlyStopping" + _SETTINGS.format("early_stopping_settings"), "early_stopping_settings", ""),
+        (r"spec\.earlyStopping(\..*)?", "early_stopping", "--early-stopping"),
+        (r"spec\.maxTrialCount", "max_trials", "--trials"),
+        (r"spec\.parallelTrialCount", "parallel", "--parallel"),
+        (r"spec\.maxFailedTrialCount", "max_failed", ""),
+        (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials", ""),
+        (r"spec\.warmStart.*", "warm_start", "--learn-from"),
+        (r"spec\.trialTemplate\..*\.command\[\d+\]", "function", "command"),
+    )
+)
+
+
+def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidError:
+    """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
+
+    Args:
+        error: What a submission raised.
+        arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
+            `parameters["lr"].min`; `parameters` has just those of the search space.
+    """
+    found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
+    if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
+        found = [one for one in found if one.path != "parallel"]
+    return InvalidError(found)
+
+
+def _argument(path: str, arguments: Mapping[str, Any]) -> str:
+    for pattern, argument, _ in _WORDS:
+        match = pattern.match(path)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        bound = groups.pop("bound", None)
+        name, _, suffix = argument.partition(".")
+        for collection, index in groups.items():
+            owner = arguments.get(collection)
+            key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
+            name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
+        return name + (f".{bound}" if bound else f".{suffix}" if suffix else "")
+    return path
+
+
+def in_options(error: InvalidError, parameters: Sequence[str]) -> InvalidError:
+    """Return an error of an Experiment with options of the command line in its paths.
+
+    Args:
+        error: What a submission raised.
+        parameters: The names that the line gives with -p, in its order.
+    """
+    return InvalidError(_with_option(one, parameters) for one in error.errors)
+
+
+def _with_option(error: FieldError, parameters: Sequence[str]) -> FieldError:
+    for pattern, _, option in _WORDS:
+        match = pattern.match(error.path)
+        if match is None or not option:
+            continue
+        groups = match.groupdict()
+        name = f" {parameters[int(groups['parameters'])]}" if "parameters" in groups else ""
+        return replace(error, path=option + name + (" (:step=)" if groups.get("bound") == "step" else ""))
+    return error
+
+
+def option_for(name: str, options: Sequence[str]) -> str:
+    """Return the option that does what an argument of Python does, be it ours or another library's; empty if none.
+
+    Args:
+        name: Of the argument, such as `n_jobs`.
+        options: All options that there are.
+    """
+    ours = re.match(r"\w+", same_here("tune()", name) or name)
+    argument = ours[0] if ours else ""
+    found = next((option for _, word, option in _WORDS if option and word.partition(".")[0] == argument), "")
+    plain = f"--{argument.replace('_', '-')}"
+    return found or (plain if plain in options else "")

@@ -1,0 +1,28 @@
+"""Files that are written whole: a crash or a full disk leaves the one that was there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+
+def write_whole(path: Path, content: str | bytes, *, is_private: bool = False) -> None:
+    """Write a file in place of the one of that name; who reads it, or executes it, has the one or the other.
+
+    Args:
+        path: In a directory that is there.
+        content: Text is written as UTF-8.
+        is_private: Whether only its owner may read it.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    draft = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_native_id()}")
+    draft.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        draft.touch(mode=0o600 if is_private else 0o666, exist_ok=False)
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

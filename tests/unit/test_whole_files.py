@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from katib.whole_files import write_whole
+
+
+@pytest.mark.parametrize(("is_private", "mode"), [(True, 0o600), (False, 0o644)], ids=["private", "for all"])
+def test_a_file_takes_the_place_of_another_with_the_rights_of_its_kind(
+    tmp_path: Path, is_private: bool, mode: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(0o666)
+    before = os.umask(0o022)
+    try:
+        write_whole(path, "new ä", is_private=is_private)
+    finally:
+        os.umask(before)
+
+    assert path.read_bytes() == "new ä".encode()
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_has_opened_a_file_keeps_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+    with path.open("rb") as file:
+        write_whole(path, b"new")
+
+        assert (file.read(), path.read_bytes()) == (b"old", b"new")
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        write_whole(place, b"new")
+
+    assert list(tmp_path.iterdir()) == [place]
