@@ -26,7 +26,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 # How long an example takes is the machine's affair. Each run draws the same examples; for others, and more of them:
 # --hypothesis-profile=explore
-settings.register_profile("suite", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("suite")
 

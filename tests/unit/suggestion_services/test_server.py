@@ -66,7 +66,8 @@ def running(start: Start, folder: Path, algorithm: str, *options: str) -> Iterat
 
 
 def ask_once(algorithm: str, address: str) -> None:
-    with grpc.insecure_channel(address) as channel:
+    # With a pool of its own: in the one of the process, a connection to a killed service may not know yet.
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         service = Service(channel)
         assert service.health("manager.v1beta1.Suggestion") == SERVING
         experiment = an_experiment(algorithm, settings={} if algorithm == "random" else {"n_initial_points": 2})
