@@ -23,7 +23,6 @@ from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.claims import holder_of
 from katib.local.engine import Engine
-from katib.notes import said_once
 from katib.rest.door import open_door
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
@@ -35,6 +34,7 @@ from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
+from katib.sentences import said_once
 from katib.tuning.argument_words import in_arguments
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
