@@ -422,8 +422,11 @@ def test_kills_of_katib_and_of_slurm_lose_no_trial_and_repeat_none(tmp_path: Pat
 def test_jobs_that_a_killed_controller_has_forgotten_are_run_again_and_not_mistaken_for_others(
     tmp_path: Path, cluster: SlurmCluster
 ) -> None:
-    """The controller loses what happened after its last saving; nodes end what it does not know; numbers come again."""
-    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/began; test -e {tmp_path}/go || exec sleep 600; {LOSS}"
+    """The controller loses what happened after its last saving; nodes end what it does not know; numbers come again.
+
+    A number that comes before its node has ended the old job is taken for that one by Slurm, until the old one ends.
+    """
+    command = f"echo $KATIB_TRIAL_NAME >> {tmp_path}/began; test -e {tmp_path}/go || exec sleep 60; {LOSS}"
     file = write(tmp_path, command, maxTrialCount=2, parallelTrialCount=2)
     argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
     cluster.save_state()
