@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from katib.api.marks import marks_of
 from katib.api.types import Experiment
+from katib.tuning.service import Diagnosis
 from tests.support.browser import OPTUNA, WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.support.waiting import eventually
@@ -74,8 +75,9 @@ def test_a_list_of_a_thousand_is_shown_in_pages_and_stays_live(
 
 
 def test_keys_open_an_experiment(root: str, page: Page, service: MemoryTuningService) -> None:
-    service.submit(document("one"), source="one.yaml")
-    service.submit(document("two"), source="two.yaml")
+    for name in ("one", "two"):
+        service.submit(document(name), source=f"{name}.yaml")
+        service.explain("default", Diagnosis("Experiment", name, "Created", "It was created."))
     page.goto(root)
     page.get_by_text("2 experiments").wait_for()
     for key in ("j", "j", "k", "j"):
