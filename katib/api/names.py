@@ -58,6 +58,9 @@ METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 REPLICA_ANNOTATION = "katib.kubeflow.org/replica"
 """On a pod of one machine: which replica of its job it is, as `worker-1`."""
 
+RETRYING_REASON = "TrialRetrying"
+"""Reason of the condition Running once a try of the job has failed; the message says how, and which try follows."""
+
 METRICS_INCOMPLETE = "MetricsIncomplete"
 """Reason of the condition MetricsUnavailable where readings were found, but not all of them are stored."""
 

@@ -263,8 +263,8 @@ def _current_context() -> str:
     """Return the context that kubectl would ask; empty where it has none."""
     from katib.api.yaml_text import parse_yaml
 
-    for place in os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep):
-        with suppress(OSError, InvalidError):
+    for place in (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep):
+        with suppress(OSError, RuntimeError, InvalidError):  # the second where there is no home directory
             for document in parse_yaml(Path(place).expanduser().read_bytes(), place):
                 context = document.data.get("current-context") if isinstance(document.data, dict) else None
                 if isinstance(context, str) and context:

@@ -259,7 +259,7 @@ _CLUSTER = (
         "--context",
         metavar="NAME",
         help="Ask the Kubernetes cluster of this context, with your own rights.  "
-        "[env: KATIB_CONTEXT, not for run and serve]",
+        "[env: KATIB_CONTEXT, not for run, validate and serve]",
     ),
     click.option(
         "--kubeconfig",

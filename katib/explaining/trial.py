@@ -9,7 +9,7 @@ from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_fai
 from katib.api.job_kinds import IN_QUEUE, is_suspended, suspend_field
 from katib.api.leases import is_callers, is_chosen, lease_of
 from katib.api.metrics import PRINTED_FORMAT, ZERO_TIME
-from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, RETRYING_REASON, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
 from katib.api.types import Condition, Trial
 from katib.explaining.answer import (
@@ -158,7 +158,7 @@ _WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {}
 def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return that a try of the job failed; None when that is not what the trial says."""
     fact = running_condition(trial)
-    if fact.reason != "TrialRetrying":
+    if fact.reason != RETRYING_REASON:
         return None
     news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
     begin = "Read the output below, and set" if facts.log_tail else "Set"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from katib.api.leases import is_callers
-from katib.api.names import TRIAL_LABEL
+from katib.api.names import RETRYING_REASON, TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import POD, container_statuses, facts_of
@@ -177,7 +177,7 @@ class ClusterFacts:
     def _with_pods(self, trial: Trial, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
         oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-        is_retried = running_condition(trial).reason == "TrialRetrying"
+        is_retried = running_condition(trial).reason == RETRYING_REASON
         failed = next((pod for pod in pods if facts_of(pod).has_failed), None) if is_retried else None
         chosen = troubled or failed or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
         ended = _last_end(chosen, trial.spec.primary_container_name) if chosen else {}

@@ -41,7 +41,7 @@ from katib.api.conditions import (
     without_condition,
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
-from katib.api.names import METRICS_INCOMPLETE
+from katib.api.names import METRICS_INCOMPLETE, RETRYING_REASON
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
 from katib.api.types import (
     CollectorKind,
@@ -62,9 +62,6 @@ DEADLINE_REASON = "DeadlineExceeded"
 
 RUNNING_REASON = "TrialRunning"
 """Reason of Running while nothing is known that keeps the job from running."""
-
-RETRYING_REASON = "TrialRetrying"
-"""Reason of Running once a try of the job has failed; the message says how, and when the next one begins."""
 
 WAITING_REASON = "TrialWaiting"
 """Reason of Running while the job is there but a pod of it does not get to run, or none; the message says why."""
