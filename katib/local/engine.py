@@ -42,17 +42,17 @@ from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits, of_slurm
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
-from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.containers.choice import NOTE_FILE, removal_script
 from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.dependencies import JobSettings, Machine
 from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds, spec_structures
-from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
-from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.environment import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
@@ -66,9 +66,8 @@ from katib.local.services.host import ServiceHost
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.images import NodeImages, node_images
-from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
-from katib.local.slurm.script import HOST_FILE
+from katib.local.slurm.script import HOST_FILE, checked_options
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
 from katib.local.trials.checkpoints import CheckpointRetention

@@ -19,10 +19,9 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
-from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.program import program_annotations
 from katib.local.slurm.admission import SlurmGate

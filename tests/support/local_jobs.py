@@ -15,10 +15,9 @@ from katib.controllers.trial.job_caches import JobCaches
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.dependencies import Collection, JobSettings, Machine, Provision
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.owner import Collection, Provision
 from katib.local.jobs.prepare import job_directory, trial_name
 from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.pods.pulls import PullNews

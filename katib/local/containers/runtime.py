@@ -19,7 +19,7 @@ from katib.local.containers.arguments import (
 from katib.local.containers.failures import pull_failure, start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
-from katib.local.processes.spawn_errors import SpawnError
+from katib.local.processes.handle import SpawnError
 
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
@@ -76,6 +76,8 @@ def image_container(
     rights = {**(pod.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     capabilities = rights.get("capabilities") or {}
     limits = (container.get("resources") or {}).get("limits") or {}
+    user, group, files_group = (rights.get(field) for field in ("runAsUser", "runAsGroup", "fsGroup"))
+    groups = [*(rights.get("supplementalGroups") or ()), *(() if files_group is None else (files_group,))]
     run = ImageRun(
         name=f"katib-{context.identity.name}-{name}-{pod.uid[:_UID_DIGITS]}",
         image=image,
@@ -88,8 +90,8 @@ def image_container(
         aliases=context.identity.aliases,
         mounts=_mounts(container, pod, volumes, environment),
         labels={**pod.labels, "katib.container": name},
-        user=_user(rights),
-        groups=_groups(rights),
+        user="" if user is None else f"{user}" if group is None else f"{user}:{group}",
+        groups=tuple(dict.fromkeys(groups)),
         cpus=_quantity(limits, "cpu", path),
         memory_bytes=None if (memory := _quantity(limits, "memory", path)) is None else int(memory),
         network=pod.network,
@@ -113,34 +115,17 @@ def _mounts(
     found[str(pod.directory)] = Mount(pod.directory, str(pod.directory))
     for target, source in pod.paths.items():
         found[_normal(target)] = Mount(source, _normal(target))
-    sealed = _sealed(container, pod.spec.get("volumes") or ())
+    volumes_of_pod: Sequence[Mapping[str, Any]] = pod.spec.get("volumes") or ()
+    writable = {volume["name"] for volume in volumes_of_pod if any(kind in volume for kind in _WRITABLE)}
+    mounts: Sequence[Mapping[str, Any]] = container.get("volumeMounts") or ()
+    sealed = {m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable}
     for target, source in volumes.items():
         found[_normal(target)] = Mount(source, _normal(target), read_only=target in sealed)
     return tuple(sorted(found.values(), key=lambda mount: (len(PurePosixPath(mount.target).parts), mount.target)))
 
 
-def _sealed(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the targets of mounts that are read-only: by their kind, or because the template says so."""
-    writable = {volume["name"] for volume in volumes if any(kind in volume for kind in _WRITABLE)}
-    mounts: Iterable[Mapping[str, Any]] = container.get("volumeMounts") or ()
-    return frozenset(m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable)
-
-
 def _normal(target: str) -> str:
     return target.rstrip("/") or "/"
-
-
-def _user(rights: Mapping[str, Any]) -> str:
-    user, group = rights.get("runAsUser"), rights.get("runAsGroup")
-    if user is None:
-        return ""
-    return f"{user}" if group is None else f"{user}:{group}"
-
-
-def _groups(rights: Mapping[str, Any]) -> tuple[int, ...]:
-    own = rights.get("fsGroup")
-    groups = [*(rights.get("supplementalGroups") or ()), *(() if own is None else (own,))]
-    return tuple(dict.fromkeys(groups))
 
 
 def _quantity(limits: Mapping[str, Any], name: str, path: str) -> Decimal | None:

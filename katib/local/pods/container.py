@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from katib.errors import KatibError, UnavailableError
-from katib.local.pods.image_process import ImageProcess
+from katib.local.pods.images import ImageProcess
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
 from katib.local.pods.objects import ContainerPlan

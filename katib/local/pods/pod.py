@@ -19,8 +19,7 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, KeptName
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.note import note_end, note_processes
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.output import MonitorReport
 from katib.local.pods.place import PodListener
 from katib.local.pods.pulls import PullNews
@@ -28,8 +27,7 @@ from katib.local.pods.records import ContainerExit, Phase, PodRecord
 from katib.local.pods.tokens import VISIBLE_CARDS, Lease, card_words
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
-from katib.local.processes.handle import ProcessHandle
-from katib.local.processes.spawn_errors import SpawnError
+from katib.local.processes.handle import ProcessHandle, SpawnError
 
 POLL_SECONDS = 0.2
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from katib.errors import KatibError, UnavailableError
-from katib.local.pods.image_process import execute
-from katib.local.pods.images import ImageRun, ImageRuntime, Pull
+from katib.local.pods.images import ImageRun, ImageRuntime, Pull, execute
 from katib.local.pods.loop import Loop
 from katib.local.processes.client import Processes, Start
 from katib.local.processes.handle import Exit

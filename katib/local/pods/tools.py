@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from katib.local.pods.images import ImageRuntime
-from katib.local.pods.log_file import LogLimits
+from katib.local.pods.log_file import LogLimits, Peek
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan
-from katib.local.pods.peek import Peek
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Tokens

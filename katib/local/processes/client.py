@@ -27,9 +27,8 @@ from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from katib.local.processes import proc, wire
 from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
-from katib.local.processes.handle import Exit, ProcessHandle
+from katib.local.processes.handle import Exit, ProcessHandle, spawn_error
 from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, living_guard, reap, sweep
-from katib.local.processes.spawn_errors import spawn_error
 from katib.runtime.clock import Clock, SystemClock
 
 RECORD_FILE = "engine.json"

@@ -21,8 +21,7 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import MARKS, node_mark
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
-from katib.local.slurm.options import MIB
-from katib.local.slurm.script import HOST, WAIT_FOR, pod_script
+from katib.local.slurm.script import HOST, MIB, WAIT_FOR, pod_script
 
 _WHERE: Final = f'{HOST}; echo "$SLURMD_NODENAME $host"'
 """What a task says of its place: the name that Slurm gives the node, and one that leads there."""

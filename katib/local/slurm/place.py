@@ -26,10 +26,9 @@ from katib.local.slurm.gang import (
     launcher_script,
     step_script,
 )
-from katib.local.slurm.options import job_options, requested_options, step_options
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import environment_of, pod_script
+from katib.local.slurm.script import environment_of, job_options, pod_script, requested_options, step_options
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 from katib.whole_files import write_whole

@@ -25,8 +25,7 @@ from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
-from katib.local.pods.note import note_end, note_processes
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.pods.place import PodListener
 from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord

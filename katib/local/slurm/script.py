@@ -1,8 +1,7 @@
-"""What a job of Slurm executes for a pod, as a script of `sh`, and the file by which the pod is followed. Pure.
+"""What a job of Slurm executes for a pod, with which options, and the file by which the pod is followed. Pure.
 
-The script is the kubelet of the pod: init containers one by one, sidecars beside them, then the main containers
-together; a container that is to be started again is, after the pause of the kubelet. Nothing but `sh` is needed on the
-node.
+It is a script of `sh`, which is all that a node needs, and the kubelet of the pod: init containers one by one, sidecars
+beside them, then the main containers together; a container that is to be started again is, after the kubelet's pause.
 
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
 `<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
@@ -15,13 +14,16 @@ which a submission whose answer was lost can lead to, the second does nothing.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Final
 
+from katib.errors import invalid
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays
+from katib.local.pods.tokens import Request
 
 WITHIN: Final = "within:"
 """Begins the name of a step that a container runs as, after which come the step of its pod, as `12.3`, and a number."""
@@ -191,3 +193,123 @@ def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays:
         f'while :; do {end}; [ $code = 0 ] && return 0; [ -z "$stopping" ] || return $code; sleep $pause & wait $!',
         f"[ $pause = 0 ] && pause={first:g} || pause=$((pause * 2)); done",
     ]
+
+
+OPTIONS_ANNOTATION: Final = "katib.kubeflow.org/slurm-options"
+"""On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
+
+_OURS: Final = frozenset(
+    {
+        *(
+            "array",
+            "chdir",
+            "comment",
+            "error",
+            "export",
+            "export-file",
+            "help",
+            "input",
+            "job-name",
+            "ntasks",
+        ),
+        *("open-mode", "output", "parsable", "quiet", "requeue", "test-only", "usage", "verbose", "version", "wait"),
+        "wrap",
+    }
+)
+_TEMPLATE: Final = "spec.trialTemplate.trialSpec.spec.template.metadata"
+MIB: Final = Decimal(2**20)
+
+
+def checked_options(texts: Iterable[str], place: str) -> tuple[str, ...]:
+    """Return options that users wrote, such as `partition=gpu` or `--exclusive`, as `sbatch` takes them.
+
+    Args:
+        texts: One option each.
+        place: Where they stand, for errors.
+
+    Raises:
+        InvalidError: One is none, or is given to every job by us.
+    """
+    found = []
+    for text in texts:
+        name, equals, value = text.removeprefix("--").partition("=")
+        if not name.replace("-", "").isalnum() or (text.startswith("-") and not text.startswith("--")):
+            remedy = "write options of sbatch by their long names, such as partition=gpu"
+            raise invalid(place, f'"{text}" is not an option of sbatch', remedy, "slurm-option")
+        if name in _OURS:
+            raise invalid(place, f"--{name} is set for every trial already", "remove it", "slurm-option-ours")
+        found.append(f"--{name}{equals}{value}")
+    return tuple(found)
+
+
+def annotated_options(annotations: Mapping[str, object], place: str) -> tuple[str, ...]:
+    """Return the options in the annotations of a pod template.
+
+    Raises:
+        InvalidError: As `checked_options`.
+    """
+    text = str(annotations.get(OPTIONS_ANNOTATION) or "")
+    where = f"{place}.annotations[{OPTIONS_ANNOTATION}]"
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise invalid(where, f"{text!r}: {error}".lower(), "close the quotation", "slurm-option") from error
+    return checked_options(words, where)
+
+
+def requested_options(request: Request) -> tuple[str, ...]:
+    """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up."""
+    options = ["--ntasks=1"]
+    if request.cpu:
+        options.append(f"--cpus-per-task={request.cpu.to_integral_value(ROUND_CEILING)}")
+    if request.memory:
+        options.append(f"--mem={(request.memory / MIB).to_integral_value(ROUND_CEILING)}M")
+    if request.gpus:
+        options.append(f"--gres=gpu:{request.gpus}")
+    return tuple(options)
+
+
+def step_options(
+    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
+) -> tuple[str, ...]:
+    """Return all options of `srun` for a pod or a gang that is a step; arguments and errors are as of `job_options`."""
+    return (
+        f"--job-name={comment}",
+        f"--output={str(log).replace('%', '%%')}",
+        "--open-mode=append",
+        "--chdir=/",
+        *(() if plan.role else ("--nodes=1",)),
+        "--exact",
+        *requested,
+        *general,
+        *annotated_options(plan.annotations, _TEMPLATE),
+    )
+
+
+def job_options(
+    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
+) -> tuple[str, ...]:
+    """Return all options of the job of a pod or of a gang; of those that are given twice, the last one counts.
+
+    Args:
+        plan: Of the pod, or of the first one.
+        comment: By which its job is found again.
+        requested: What its pods request.
+        general: Of all jobs.
+        log: Takes the output of its script.
+
+    Raises:
+        InvalidError: Its annotation is wrong.
+    """
+    return (
+        f"--job-name={plan.name}",
+        f"--comment={comment}",
+        f"--output={str(log).replace('%', '%%')}",
+        "--open-mode=append",
+        "--chdir=/",
+        "--export=ALL",
+        "--no-requeue",
+        *requested,
+        *general,
+        *annotated_options(plan.annotations, _TEMPLATE),
+    )

@@ -21,8 +21,7 @@ from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
-from katib.local.pods.note import read_note
-from katib.local.pods.objects import replica_of
+from katib.local.pods.objects import read_note, replica_of
 from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
 from katib.tuning.ports import ALL, Part, TimedLines

@@ -15,9 +15,8 @@ from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.trial.plan import is_stopping
-from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.controller import JobController
-from katib.local.jobs.owner import Provision
+from katib.local.jobs.dependencies import Provision, TrialCheckpoint
 from katib.local.jobs.prepare import trial_name, trial_owner
 from katib.local.layout import Layout
 from katib.local.pods.objects import pulling_words
@@ -31,7 +30,7 @@ _MINUTE_SECONDS = 60
 
 
 class TrialJobs:
-    """The trials that jobs belong to, each of which has the name of its job. Fits `katib.local.jobs.owner.JobOwner`.
+    """The trials that jobs belong to, each of which has the name of its job. Fits `JobOwner`.
 
     Args:
         files: What jobs leave; those of a job without a trial go with it.

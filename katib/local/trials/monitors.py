@@ -18,9 +18,9 @@ from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError, UnavailableError
+from katib.local.jobs.dependencies import Collection as PodCollection
 from katib.local.jobs.networks import PUSHES_NOTHING
-from katib.local.jobs.owner import Collection as PodCollection
-from katib.local.pods.note import read_note
+from katib.local.pods.objects import read_note
 from katib.local.pods.output import Monitor, MonitorReport
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock

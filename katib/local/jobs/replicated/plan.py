@@ -25,11 +25,12 @@ from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
-from katib.local.jobs.conditions import Conditions, Reason, conditions_of
-from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.outcomes import (
+from katib.local.jobs.conditions import (
     FORGIVEN_LOSSES,
+    Conditions,
     Outcome,
+    Reason,
+    conditions_of,
     deadline_of,
     early_outcome,
     failure,
@@ -41,6 +42,7 @@ from katib.local.jobs.outcomes import (
     success,
     without_port,
 )
+from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.status import TrainingCondition, replica_statuses, with_condition

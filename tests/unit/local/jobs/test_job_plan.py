@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from katib.local.jobs.batch.plan import plan
-from katib.local.jobs.outcomes import FORGIVEN_LOSSES
+from katib.local.jobs.conditions import FORGIVEN_LOSSES
 from katib.local.pods.records import Delays, Phase
 from tests.support.planned_jobs import START, PlannedJob
 

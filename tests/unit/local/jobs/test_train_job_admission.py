@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from katib.local.admission import check_job
-from katib.local.admission.command_rules import OFFER
+from katib.local.admission.pod_rules import OFFER
 from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
 from katib.local.jobs.kinds import job_kinds
 from katib.local.submission import runtime_errors

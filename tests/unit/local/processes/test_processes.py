@@ -14,8 +14,8 @@ import pytest
 from katib.errors import TerminalError, UnavailableError
 from katib.local.processes import proc
 from katib.local.processes.client import Processes
+from katib.local.processes.handle import SpawnError
 from katib.local.processes.proc import is_running
-from katib.local.processes.spawn_errors import SpawnError
 from tests.support.processes import engine, marked, read_pid, start, start_daemon
 from tests.support.waiting import eventually
 

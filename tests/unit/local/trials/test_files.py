@@ -16,8 +16,7 @@ from katib.api.types import Trial
 from katib.errors import InvalidError, NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
-from katib.local.pods.note import begin_note, note_end, note_processes
-from katib.local.pods.objects import PodPlan
+from katib.local.pods.objects import PodPlan, begin_note, note_end, note_processes
 from katib.local.pods.records import Phase, PodRecord
 from katib.local.pods.tokens import Request
 from katib.local.trials.files import TrialFiles
