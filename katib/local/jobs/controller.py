@@ -52,7 +52,7 @@ from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import PREEMPTED, PodRecord
 from katib.local.pods.tokens import Tokens
-from katib.local.pods.tools import Images, Logs, PodTools
+from katib.local.pods.tools import PodTools
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import InformerEvent
@@ -114,10 +114,9 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            None
-            if machine.images is None
-            else Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock)),
-            Logs(settings.log_limits, peek=Peek.open()),
+            ImagePulls(machine.images, machine.processes, self._loop, clock) if machine.images is not None else None,
+            settings.log_limits,
+            Peek.open(),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
         if machine.place is not None:
@@ -185,8 +184,8 @@ class JobController:
         self._objects.stop()
         self._place.close()
         self._loop.stop()
-        if self._pods.logs.peek is not None:
-            self._pods.logs.peek.close()
+        if self._pods.peek is not None:
+            self._pods.peek.close()
         return sum(self._keeps_checkpoint(run.job) for run in ending), len(left)
 
     def _grace_of(self, run: JobRun, least: float) -> float:

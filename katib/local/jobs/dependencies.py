@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from katib import checkpoint_folders
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun, ImageRuntime
+from katib.local.pods.leases import LeaseTable
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import ContainerPlan, Role
@@ -19,7 +20,7 @@ from katib.local.pods.output import Monitor
 from katib.local.pods.place import PodPlace
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
-from katib.local.pods.tokens import Capacity, Table
+from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.runtime.clock import Clock, SteadyTime
 from katib.runtime.objects import Object
@@ -92,7 +93,7 @@ class Machine:
     clock: Clock
     capacity: Capacity = field(default_factory=Capacity.of_machine)
     images: ImageRuntime | None = None
-    leases: Table | None = None
+    leases: LeaseTable | None = None
     place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
     node_images: Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand] | None = None
 

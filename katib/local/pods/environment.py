@@ -208,11 +208,10 @@ def _entry_value(
 
 
 def _resource(reference: Mapping[str, Any], where: str, container: Mapping[str, Any], context: PodContext) -> str:
-    def container_of(name: str) -> Mapping[str, Any]:
-        return next((c for c in context.containers if name and c.get("name") == name), container)
-
+    name = reference.get("containerName", "")
+    owner = next((c for c in context.containers if name and c.get("name") == name), container)
     try:
-        value = resource_value(container_of, reference, context.capacity)
+        value = resource_value(owner, reference, context.capacity)
     except ValueError as error:
         raise invalid(where, str(error), "write a quantity", "quantity") from error
     return _known(value, f"{where}.resource", reference.get("resource", ""))
@@ -254,7 +253,7 @@ class Rewriter:
     """
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
-        self._directories = {_normal(prefix): str(directory) for prefix, directory in directories.items()}
+        self._directories = {prefix.rstrip("/") or "/": str(directory) for prefix, directory in directories.items()}
         prefixes = sorted(self._directories, key=len, reverse=True)
         alternatives = "|".join(map(re.escape, prefixes))
         # A prefix counts where a path begins and where one of its components ends: not inside of another path.
@@ -265,10 +264,6 @@ class Rewriter:
         if not self._directories:
             return text
         return self._pattern.sub(lambda match: self._directories[match.group(1)], text)
-
-
-def _normal(prefix: str) -> str:
-    return prefix.rstrip("/") or "/"
 
 
 _CHOSEN = ("VIRTUAL_ENV", "CONDA_PREFIX")

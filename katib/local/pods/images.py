@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from katib.api.failure_text import OUT_OF_MEMORY
 from katib.errors import KatibError
 from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.loop import Loop
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import Exit, SpawnError
 
@@ -188,7 +189,7 @@ class ImageProcess:
         self._starts += 1
         return self._runtime.start(self._run, self._name)
 
-    def kill(self, otherwise: Callable[[], None]) -> None:
+    def kill(self, otherwise: Callable[[], object]) -> None:
         """Kill what runs.
 
         Args:
@@ -225,16 +226,17 @@ class ImageProcess:
     def _name(self) -> str:
         return f"{self._run.name}-{self._starts}"
 
-    def _execute(self, command: ContainerCommand, then: Callable[[bool], None]) -> None:
+    def _execute(self, command: ContainerCommand, then: Callable[[bool], object]) -> None:
         """Run a command of the runtime and say, once and on the loop, whether it succeeded."""
-        call = _Once(then)
-        timer: Timer = self._loop.call_later(_PATIENCE_SECONDS, lambda: call(done=False))
+        waiting = [then]
 
-        def answer(*, done: bool) -> None:
+        def answer(done: bool) -> None:
             timer.cancel()
-            call(done=done)
+            if waiting:
+                waiting.pop()(done)
 
-        execute(command, self._processes, lambda done: self._loop.call_soon(lambda: answer(done=done)))
+        timer = self._loop.call_later(_PATIENCE_SECONDS, partial(answer, False))
+        execute(command, self._processes, lambda done: self._loop.call_soon(partial(answer, done)))
 
 
 def execute(command: ContainerCommand, processes: Processes, then: Callable[[bool], None] = lambda _done: None) -> None:
@@ -250,15 +252,3 @@ def execute(command: ContainerCommand, processes: Processes, then: Callable[[boo
     finally:
         os.close(output)
     start.answer.add_done_callback(lambda future: then(False) if future.exception() else None)
-
-
-class _Once:
-    """Passes on the first call only."""
-
-    def __init__(self, then: Callable[[bool], None]) -> None:
-        self._then: Callable[[bool], None] | None = then
-
-    def __call__(self, *, done: bool) -> None:
-        then, self._then = self._then, None
-        if then is not None:
-            then(done)

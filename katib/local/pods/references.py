@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
@@ -99,15 +99,13 @@ def absent(path: str, cause: str, kind: Kind) -> InvalidError:
     return invalid(path, cause, remedy, "source-missing")
 
 
-def resource_value(
-    container_of: Callable[[str], Mapping[str, Any]], reference: Mapping[str, Any], capacity: Capacity
-) -> str | None:
-    """Return what a resourceFieldRef names, what the machine has where the container sets no limit.
+def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any], capacity: Capacity) -> str | None:
+    """Return what a resourceFieldRef names of a container, what the machine has where the container sets no limit.
 
     The result is in units of the divisor, rounded up, as Kubernetes does it. None: an unknown resource.
     """
     section, _, resource = str(reference.get("resource", "")).partition(".")
-    resources = container_of(reference.get("containerName", "")).get("resources") or {}
+    resources = container.get("resources") or {}
     fallback = {"cpu": capacity.cpu, "memory": capacity.memory}.get(resource)
     if section not in {"limits", "requests"} or fallback is None:
         return None

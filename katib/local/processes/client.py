@@ -64,14 +64,14 @@ class Keep(NamedTuple):
         name: What the next engine knows it by; names may be given again.
         log: File to whose end its output goes where no engine reads it.
         limit_bytes: How long that file may become then; the program waits after that.
-        output: Read end of the pipe that takes its output. The caller may close it.
+        output: Read end of the pipe that takes its output, of each start a new one. The caller may close it.
     """
 
     group: str
     name: tuple[str, ...]
     log: Path
     limit_bytes: int
-    output: int
+    output: int = -1
 
 
 class Start(NamedTuple):

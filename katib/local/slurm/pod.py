@@ -26,7 +26,7 @@ from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
-from katib.local.pods.output import Monitor, MonitorReport
+from katib.local.pods.output import Monitor
 from katib.local.pods.place import PodListener
 from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
 from katib.local.pods.tokens import card_words
@@ -301,14 +301,14 @@ class SlurmPod:
             self._kill_timer.cancel()
         self._update_record()
         self._listener.changed(self, self.record)
-        closed: list[Future[MonitorReport]] = []
+        closed: list[Future[str]] = []
         for _, monitor, log in self._monitors:
             log.close()
             monitor.poll()
-            future: Future[MonitorReport] = Future()
+            future: Future[str] = Future()
             closed.append(future)
             monitor.close(future.set_result)
-        self._tools.loop.when_all(closed, lambda: self._conclude([future.result().explanation for future in closed]))
+        self._tools.loop.when_all(closed, lambda: self._conclude([future.result() for future in closed]))
 
     def _conclude(self, explanations: Sequence[str]) -> None:
         monitors = [monitor for _, monitor, _ in self._monitors]

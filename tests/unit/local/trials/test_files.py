@@ -386,7 +386,7 @@ def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int
 
     found = b"".join(files.read(OF_MAIN, Part(tail_lines=lines)))
 
-    assert len(log_parts(log.directory / "main.log")) > 4
+    assert len(log_parts(log.path.parent / "main.log")) > 4
     assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
 
 
@@ -431,7 +431,7 @@ def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
     stamped = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True))).decode().splitlines()
     since = datetime.fromtimestamp(1_700_000_000 + 95, UTC)
 
-    assert len(log_parts(log.directory / "main.log")) > 2
+    assert len(log_parts(log.path.parent / "main.log")) > 2
     assert stamped[0] == "2023-11-14T22:13:20.000000Z line 0"
     assert [line.split(" ", 1)[1] for line in stamped] == [f"line {number}" for number in range(13)]
     assert stamped == sorted(stamped)
@@ -467,9 +467,9 @@ def test_records_of_times_are_few_and_go_with_their_file(files: TrialFiles) -> N
         seconds += 0.001
         log.write(b"x\n")
     log.close()
-    times = list(log.directory.glob("main.times.*"))
+    times = list(log.path.parent.glob("main.times.*"))
 
-    assert len(times) == len(log_parts(log.directory / "main.log")) == 3
+    assert len(times) == len(log_parts(log.path.parent / "main.log")) == 3
     assert sum(path.stat().st_size for path in times) < 3 * 30 * 16
 
 
