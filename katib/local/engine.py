@@ -346,7 +346,14 @@ class Engine:
             adopt_orphans=self._own_process,
             grace_seconds=self._orphan_seconds if images is None else 0.0,
         )
-        capacity = replace(_capacity(self._host), is_scheduled=self._slurm_options is not None)
+        found, host = Capacity.of_machine(), self._host  # what may be leased is exactly what admission accepts
+        capacity = replace(
+            found,
+            cpu=Decimal(str(host.cpus)),
+            memory=Decimal(host.memory_bytes),
+            limits=(*found.limits, *group_limits()),
+            is_scheduled=self._slurm_options is not None,
+        )
         leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
         stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
         processes.start()
@@ -396,13 +403,15 @@ class Engine:
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
         stack.callback(self._reporter.close, CLOSE_SECONDS)
+        # Whether programs of trials see all files and addresses of this machine.
+        reaches_all = machine.images is None and self._slurm_options is None
         self._monitors = TrialMonitors(
             self._caches.trials,
             self._reporter,
             self._observations,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
+            self._log_servers.variables_of if reaches_all else self._variables_elsewhere,
             python_path({} if machine.runs_images else os.environ),
             HOST_FILE if self._slurm_options is not None else "",
         )
@@ -549,10 +558,6 @@ class Engine:
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
-    def _reaches_all(self, machine: Machine) -> bool:
-        """Return whether programs of trials see all files and addresses of this machine."""
-        return machine.images is None and self._slurm_options is None
-
     def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""
         if self._slurm_options is not None and not self._node_address:
@@ -577,10 +582,3 @@ class Engine:
     def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
         if event.new is None:
             self.chosen_trials.forget(event.key)
-
-
-def _capacity(host: HostCapacity) -> Capacity:
-    """Return what may be leased: exactly what admission accepts."""
-    machine = Capacity.of_machine()
-    limits = (*machine.limits, *group_limits())
-    return replace(machine, cpu=Decimal(str(host.cpus)), memory=Decimal(host.memory_bytes), limits=limits)

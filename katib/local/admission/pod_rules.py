@@ -280,7 +280,9 @@ def _check_reach(container: Part, place: Part, mount_path: str, volume: Part) ->
     if not any(source in volume.fields for source in SOURCES) or (host_path and host_path.rstrip("/") == mount_path):
         return
     rewriter = Rewriter({mount_path: Path("/elsewhere")})
-    if any(rewriter.rewrite(written) != written for written in _texts_of(container)):
+    words = [*container["command"].words, *container["args"].words]
+    parts = [*words, *(entry["value"] for entry in container["env"]), container["workingDir"]]
+    if any(isinstance(part.value, str) and rewriter.rewrite(part.value) != part.value for part in parts):
         why = "this path in command, args, workingDir or env is replaced by the directory that stands for the volume"
         place.notice(why)
     elif "emptyDir" in volume.fields and is_directory(Path(mount_path)):
@@ -291,11 +293,6 @@ def _check_reach(container: Part, place: Part, mount_path: str, volume: Part) ->
             "pass the path to the program in command, args or env, where it is replaced by a directory of the trial",
             "volume-unreachable",
         )
-
-
-def _texts_of(container: Part) -> list[str]:
-    parts = [*container["command"].words, *container["args"].words, *(entry["value"] for entry in container["env"])]
-    return [part.value for part in (*parts, container["workingDir"]) if isinstance(part.value, str)]
 
 
 OFFER: Final = "run the image with --containers auto where podman or docker is installed"

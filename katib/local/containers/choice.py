@@ -179,16 +179,7 @@ def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping
         TerminalError: It does not answer.
     """
     try:
-        result = subprocess.run(  # noqa: S603 - the client that the user asked for
-            [path, "info", "--format", _FORMATS[program]],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_INFO_SECONDS,
-            check=False,
-        )
+        result = _run([path, "info", "--format", _FORMATS[program]], environment, _INFO_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise runtime_down(program, f"no answer within {_INFO_SECONDS:g} s") from error
     except OSError as error:
@@ -200,6 +191,19 @@ def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping
         lines = [line for line in said.splitlines() if is_daemon_missing(line)] or said.splitlines()[-1:] or ["no word"]
         raise runtime_down(program, short(lines[0].removeprefix("Error: ").removeprefix("ERROR: ")))
     return info
+
+
+def _run(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the client that the user asked for, or that an engine of this account used
+        argv,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -291,16 +295,7 @@ def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, s
 
 def _output(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
     with suppress(OSError, subprocess.TimeoutExpired):
-        result = subprocess.run(  # noqa: S603 - the client that an engine of this account used
-            argv,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-        )
+        result = _run(argv, environ, _SECONDS)
         if result.returncode == 0:
             return result.stdout
         _log.warning("Containers cannot be removed", extra={"cause": result.stderr.strip()[-200:]})

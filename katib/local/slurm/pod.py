@@ -316,12 +316,13 @@ class SlurmPod:
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
         succeeded = is_through and not self._is_preempted
         explanation = "; ".join(filter(None, explanations))
+        reason = "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
             last_output="" if succeeded else self._last_output(),
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
-            reason="" if succeeded or self._stopping else self._reason(),
+            reason="" if succeeded or self._stopping else reason,
             explanation=explanation,
             is_measured=bool(monitors) and not explanation,
         )
@@ -404,9 +405,6 @@ class SlurmPod:
         return f"pod {self.record.title}: {job} ended as {state} without an exit code" + (
             f" ({reason})" if reason not in {"", "None"} else ""
         )
-
-    def _reason(self) -> str:
-        return "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
 
     def _last_output(self) -> str:
         failed = next((exit_.container for exit_ in self._exits() if exit_.code), self._main)

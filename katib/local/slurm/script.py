@@ -269,25 +269,14 @@ def requested_options(request: Request) -> tuple[str, ...]:
     return tuple(options)
 
 
-def step_options(
-    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
-) -> tuple[str, ...]:
-    """Return all options of `srun` for a pod or a gang that is a step; arguments and errors are as of `job_options`."""
-    return (
-        f"--job-name={comment}",
-        f"--output={str(log).replace('%', '%%')}",
-        "--open-mode=append",
-        "--chdir=/",
-        *(() if plan.role else ("--nodes=1",)),
-        "--exact",
-        *requested,
-        *general,
-        *annotated_options(plan.annotations, _TEMPLATE),
-    )
-
-
 def job_options(
-    plan: PodPlan, comment: str, requested: Sequence[str], general: Sequence[str], log: Path
+    plan: PodPlan,
+    comment: str,
+    requested: Sequence[str],
+    general: Sequence[str],
+    log: Path,
+    *,
+    is_step: bool = False,
 ) -> tuple[str, ...]:
     """Return all options of the job of a pod or of a gang; of those that are given twice, the last one counts.
 
@@ -297,18 +286,19 @@ def job_options(
         requested: What its pods request.
         general: Of all jobs.
         log: Takes the output of its script.
+        is_step: Whether the options are those of `srun`, for a step of an allocation.
 
     Raises:
         InvalidError: Its annotation is wrong.
     """
+    own = (f"--job-name={plan.name}", f"--comment={comment}", "--export=ALL", "--no-requeue")
+    if is_step:
+        own = (f"--job-name={comment}", *(() if plan.role else ("--nodes=1",)), "--exact")
     return (
-        f"--job-name={plan.name}",
-        f"--comment={comment}",
+        *own,
         f"--output={str(log).replace('%', '%%')}",
         "--open-mode=append",
         "--chdir=/",
-        "--export=ALL",
-        "--no-requeue",
         *requested,
         *general,
         *annotated_options(plan.annotations, _TEMPLATE),

@@ -67,10 +67,6 @@ class LogVariables(Protocol):
         """
 
 
-def _no_variables(_trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:  # noqa: ARG001 - of the protocol
-    return NO_VARIABLES
-
-
 class RewindableLog(Protocol):
     """What a monitor wants of the observation log beside the reporter that writes to it."""
 
@@ -105,7 +101,7 @@ class TrialMonitors:
         log: RewindableLog,
         events: EventRecorder,
         clock: Clock,
-        log_variables: LogVariables = _no_variables,
+        log_variables: LogVariables = lambda _trial_name, _metrics, *, pushes: NO_VARIABLES,  # noqa: ARG005
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         host_file: str = "",
     ) -> None:
