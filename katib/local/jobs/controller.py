@@ -47,7 +47,7 @@ from katib.local.pods.images import HOST_NETWORK, execute
 from katib.local.pods.log_file import Peek
 from katib.local.pods.loop import Loop
 from katib.local.pods.machine_pods import MachinePods
-from katib.local.pods.objects import PodPlan, begin_note, pod_metadata
+from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import PREEMPTED, PodRecord
@@ -260,18 +260,15 @@ class JobController:
     def standing(self, key: Key) -> Standing | None:
         """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
 
-        For any thread.
+        An image that is fetched for it now comes before anything else. For any thread.
         """
         run = self._runs.get(key)
-        return None if run is None else run.reported
-
-    def pulling(self, key: Key) -> str:
-        """Return which image is fetched for a job now; empty when none is. For any thread."""
-        run = self._runs.get(key)
-        for pod in () if run is None else run.pods:
+        if run is None:
+            return None
+        for pod in run.pods:
             if (record := pod.record).pulling and not record.is_finished:
-                return record.pulling
-        return ""
+                return run.reported._replace(waiting=pulling_words(record.pulling))
+        return run.reported
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""

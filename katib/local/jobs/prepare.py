@@ -22,7 +22,7 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics, Provision, checkpoint_container
-from katib.local.jobs.images import PodInImages, image_container
+from katib.local.jobs.images import image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.pods.environment import PodContext, Rewriter, container_command
 from katib.local.pods.images import HOST_NETWORK, ImageRun
@@ -238,10 +238,7 @@ def _containers(
         forced=wanted.variables,
         containers=(*init, *mains),
         processes=wanted.processes,
-    )
-    images = PodInImages(
         spec=spec,
-        uid=identity.uid,
         directory=directory,
         workspace=workspace,
         paths=further,
@@ -257,7 +254,7 @@ def _containers(
             image: ImageRun | None = None
             start = workspace
             if in_images:
-                command, image = image_container(container, path, context, images, mounted)
+                command, image = image_container(container, path, context, mounted)
                 if tools.machine.node_images is not None:  # on a node the command runs the image
                     command, image = tools.machine.node_images(image, inherited, container), None
             else:

@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,13 @@ class PodContext:
         forced: By the name of a container, variables that the user cannot change; they are known to `$(VAR)`.
         containers: All containers of the template, for resourceFieldRef by name.
         processes: How many processes a container of the template starts that share what it requests.
+        spec: Of the pod; like what follows, for containers that run in their images.
+        directory: Of the pod on disk, which they know by the same path.
+        workspace: Where the experiment was submitted from, likewise.
+        paths: By the path as a container knows it, the directory that stands for it, volumes apart.
+        visible: Files of ours that a variable may name; those that are named are mounted where they are.
+        network: `host`, or the name of a network of the runtime.
+        labels: Of the containers.
     """
 
     identity: PodIdentity
@@ -84,6 +91,13 @@ class PodContext:
     forced: Mapping[str, Mapping[str, str]]
     containers: Sequence[Mapping[str, Any]]
     processes: int = 1
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    directory: Path = Path()
+    workspace: Path = Path()
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    visible: tuple[Path, ...] = ()
+    network: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def container_command(
@@ -175,10 +189,10 @@ def thread_variables(
 def _from_source(source: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
     prefix = source.get("prefix", "")
     found: dict[str, str] = {}
-    for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
-        if reference := source.get(field):
+    for place, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
+        if reference := source.get(place):
             optional = reference.get("optional", False)
-            data = context.objects.data(kind, reference.get("name", ""), optional=optional, path=f"{path}.{field}")
+            data = context.objects.data(kind, reference.get("name", ""), optional=optional, path=f"{path}.{place}")
             found |= {f"{prefix}{name}": value for name, value in (data or {}).items()}
     return found
 
