@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 from katib.algorithm_services.plan import free_port
-from katib.api.metrics import MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
@@ -22,7 +24,6 @@ from katib.local.jobs.dependencies import Collection as PodCollection
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.pods.objects import read_note
 from katib.local.pods.output import Monitor
-from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
@@ -512,3 +513,43 @@ class SourceMonitor(_TrialMonitor[Source]):
         super()._read_end()
         self.source.close()
         return self.source.problem
+
+
+class StoredReadings:
+    """What the log of a trial holds already. All monitors of the trial share it; used by one thread.
+
+    A monitor reads everything from the beginning, in the order in which it was written, so the first readings of a
+    name, a value and a step are those that are stored. A reading with a time of its own is the one that has this time.
+    """
+
+    def __init__(self, readings: Iterable[MetricLog]) -> None:
+        self._times: dict[tuple[str, str, int | None], deque[datetime]] = defaultdict(deque)
+        for reading in readings:
+            self._times[reading.name, reading.value, reading.step].append(reading.time)
+
+    def without(self, found: list[MetricLog], taken: list[MetricLog]) -> list[MetricLog]:
+        """Return the readings that are not stored yet.
+
+        Args:
+            found: Readings as they were found.
+            taken: The same ones, or some of them in the same order, with times.
+        """
+        if not self._times:
+            return taken
+        untimed = any(reading.time is ZERO_TIME for reading in found)
+        return [reading for reading in taken if not self._is_stored(reading, untimed=untimed)]
+
+    def _is_stored(self, reading: MetricLog, *, untimed: bool) -> bool:
+        key = (reading.name, reading.value, reading.step)
+        times = self._times.get(key)
+        if not times:
+            return False
+        if untimed:
+            times.popleft()
+        elif reading.time in times:
+            times.remove(reading.time)
+        else:
+            return False
+        if not times:
+            del self._times[key]
+        return True

@@ -11,6 +11,7 @@ last one has ended and its metrics are stored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -229,8 +230,8 @@ def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays
     moments = {index: counts.retry_at(delays, index) for index in free}
     ready = [index for index, moment in moments.items() if moment is None or moment <= now][:room]
     later = [moment for moment in moments.values() if moment is not None and moment > now]
-    failed, ignored = counts.failures_by_index, counts.ignored_by_index
-    starts = (PodStart(i, details={FAILURES: failed[i], IGNORED_FAILURES: ignored[i]}) for i in ready)
+    failed, in_all = counts.failures_by_index, Counter(p.index for p in counts.all_failures)
+    starts = (PodStart(i, details={FAILURES: failed[i], IGNORED_FAILURES: in_all[i] - failed[i]}) for i in ready)
     return _Starts(tuple(starts), min(later, default=None) if len(ready) < room else None)
 
 

@@ -23,16 +23,18 @@ from katib.local.jobs.conditions import (
     with_suspension,
     without_probes,
 )
-from katib.local.jobs.jobset.environment import (
+from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.plan import plan as plan_jobset
+from katib.local.jobs.jobset.resolve import (
     ADDRESSES,
     HOST_DIRECTORY,
     HOST_FILE,
+    NODE,
     RESERVED,
+    TrainingSet,
     node_variables,
+    training_set,
 )
-from katib.local.jobs.jobset.jobset import JobSet
-from katib.local.jobs.jobset.plan import plan as plan_jobset
-from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import MANAGER, check_node_names, check_train_job, is_readable, written_at

@@ -19,8 +19,7 @@ from katib.api.wording import shown
 from katib.local.findings import Part, mapping, mapping_at, mappings, texts
 from katib.local.jobs.kind import NewPod, names_in_domain
 from katib.local.jobs.launcher import with_resources_of
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import (
     JOB_ROLE,
     OPERATOR_NAME,

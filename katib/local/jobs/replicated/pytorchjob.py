@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 
 from katib.api.wording import either, shown
 from katib.local.findings import Part, mapping
-from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
 from katib.local.jobs.structure import Structure, structure
 from katib.local.pods.tokens import Request

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from katib.local.findings import Part
 from katib.local.jobs.kind import Address, LabelValues, NewPod, Wiring, container_names
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Kind, Object
 

@@ -10,8 +10,7 @@ from typing import Any
 from katib.local.jobs.kind import PodStart
 from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
 from katib.runtime.objects import Kind
 

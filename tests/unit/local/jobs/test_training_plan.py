@@ -13,7 +13,7 @@ from katib.local.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
 from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.plan import LATE_SECONDS, RENEWALS
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
+from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job

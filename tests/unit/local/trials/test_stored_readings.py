@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.local.trials.stored_readings import StoredReadings
+from katib.local.trials.monitors import StoredReadings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
