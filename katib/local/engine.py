@@ -168,10 +168,11 @@ class Engine:
             self._layout.create()
             stack.enter_context(claimed(self._layout.root))
             machine = self._machine(stack)
-            self._layout.keep_database_private()
+            # Before SQLite makes it: only its owner may read it, wherever it lies.
+            os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
-            self._ended = EndedExperiments(self._store)
+            self._ended = EndedExperiments(self._store, self._is_cached)
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
@@ -394,7 +395,6 @@ class Engine:
             has_optimization_jobs=True,
             thread=self._thread,
         )
-        self._ended.look_into(self._is_cached)
         self._recorder = LoggedEvents(self._events)
         if self._metrics is not None:
             self._metrics.follow(self._caches, self._ended.hidden)

@@ -130,8 +130,12 @@ class TrialMonitors:
         if kind not in _IN_FILES:
             return PodCollection(variables, {})
         rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
-        companions = _companions(trial, pod_labels) if kind == CollectorKind.CUSTOM else ()
-        return PodCollection(variables, rewrites, companions)
+        collector = trial.spec.metrics_collector.collector
+        if kind != CollectorKind.CUSTOM or collector is None or not _is_primary(trial, pod_labels):
+            return PodCollection(variables, rewrites)
+        own = collector.custom_collector
+        where = "spec.metricsCollectorSpec.collector.customCollector"
+        return PodCollection(variables, rewrites, [(where, own)] if own else ())
 
     def _variables(self, trial: Trial) -> Mapping[str, str]:
         """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
@@ -328,14 +332,6 @@ def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
             if _is_primary(trial, read_note(pod).get("labels") or {}):
                 found.append((pod.stat().st_ctime, pod))
     return max(found)[1] if found else None
-
-
-def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return the collector that the user brings, for a primary pod."""
-    collector = trial.spec.metrics_collector.collector
-    if collector is None or not collector.custom_collector or not _is_primary(trial, pod_labels):
-        return ()
-    return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
 
 
 def _path(trial: Trial) -> str:

@@ -99,7 +99,12 @@ def _go_on(
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
     if text := _retry_message(spec, counts, delays):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    wanted, removed = _wanted(spec, counts), counts.removed
+    if spec.completions is None:
+        wanted = len(counts.active) if counts.succeeded else spec.parallelism
+    else:
+        left = spec.completions - counts.success_count - len(counts.failed_indexes)
+        wanted = max(0, min(spec.parallelism, left))
+    removed = counts.removed
     others = [p for p in counts.active if p not in removed]
     surplus = (*removed, *reversed(others[wanted:]))  # the newest first; parallelism or completions were lowered
     starts = _Starts() if surplus else _starts(spec, counts, wanted, moment.steady, delays)
@@ -203,14 +208,6 @@ def _success(spec: JobSpec, counts: PodCounts) -> Outcome | None:
 
 
 # --- which pods -------------------------------------------------------------------------------------------------------
-
-
-def _wanted(spec: JobSpec, counts: PodCounts) -> int:
-    """Return how many pods should be active."""
-    if spec.completions is None:
-        return len(counts.active) if counts.succeeded else spec.parallelism
-    open_ = spec.completions - counts.success_count - len(counts.failed_indexes)
-    return max(0, min(spec.parallelism, open_))
 
 
 def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays: Delays) -> _Starts:
