@@ -50,7 +50,7 @@ def check_job(
         return findings.errors, findings.notices
     templates = kind.templates(template)
     are_named = host.names_pods and may_be_named(kind.kind, [pod_template for pod_template, _ in templates.values()])
-    addresses = kind.address_variables(template) if isinstance(kind, KnowsPeers) else ""
+    addresses = kind.variables_with_addresses(template) if isinstance(kind, KnowsPeers) else ""
     fields = fields_of(host, addresses=addresses, are_named=are_named)
     if kind.kind == JOB:
         _check_fields(job, job_schema().root, fields)

@@ -247,7 +247,7 @@ class KnowsPrimary(Protocol):
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
-    def address_variables(self, job: Object) -> str:
+    def variables_with_addresses(self, job: Object) -> str:
         """Return which variables hold the addresses of a program's peers; empty when none do.
 
         Args:

@@ -63,7 +63,7 @@ class JobSet:
         """Find what keeps a JobSet from running here, but for its pod templates."""
         check_jobset_rules(Part(job, path, findings)["spec"])
 
-    def address_variables(self, _job: Object) -> str:
+    def variables_with_addresses(self, _job: Object) -> str:
         """Return nothing: a JobSet gives its pods no addresses."""
         return ""
 

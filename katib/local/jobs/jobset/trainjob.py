@@ -90,7 +90,7 @@ class TrainJob:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
         check_train_job(Part(job, path, findings), runtime_of(job, self._find))
 
-    def address_variables(self, job: Object) -> str:
+    def variables_with_addresses(self, job: Object) -> str:
         """Return which variables hold the address of the first node; empty when none do."""
         training = self._resolve(job)
         return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""

@@ -47,9 +47,6 @@ from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES, Replicas, Train
 from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels
 from katib.local.pods.records import Phase, PodRecord
 
-LATE_SECONDS: Final = 5.0
-"""How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's end."""
-
 RENEWALS: Final = 2
 """How often a job gets new ports. Ports that are taken again and again are no accident."""
 
@@ -101,28 +98,26 @@ class _Memory(NamedTuple):
     doubted: Outcome | None = None
 
 
-def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECONDS) -> Plan:
+def plan(kind: TrainingKind, observed: Observed) -> Plan:
     """Decide about a training job.
 
     Args:
         kind: Its kind.
         observed: The job as it is.
-        late_seconds: How long replicas may go on after the job has succeeded.
     """
     spec = TrainingSpec.of(observed.job, kind)
     if done := settled(observed, spec):
         return done
-    return _Planning(kind, observed, spec, late_seconds).plan()
+    return _Planning(kind, observed, spec).plan()
 
 
 class _Planning:
     """One decision about a job that is not over."""
 
-    def __init__(self, kind: TrainingKind, observed: Observed, spec: TrainingSpec, late_seconds: float) -> None:
+    def __init__(self, kind: TrainingKind, observed: Observed, spec: TrainingSpec) -> None:
         self.kind = kind
         self.observed = observed
         self.spec = spec
-        self.late_seconds = late_seconds
         self.memory = _Memory(**observed.memory)
         self.replicas = Replicas(spec, observed.pods[self.memory.first :], kind.container)
         self._going = going(observed.pods)  # all pods that were not asked to end
@@ -262,7 +257,7 @@ class _Planning:
         if not self.kind.has_succeeded(self.replicas):
             return None
         done = [p for p in self.replicas.newest.values() if p.phase is Phase.SUCCEEDED]
-        until = self._steady + timedelta(seconds=self.late_seconds)
+        until = self._steady + timedelta(seconds=self.kind.late_seconds)
         return success(self._reason("Succeeded"), f"{self._title} is successfully completed", done, until)
 
     def _failure(self) -> Outcome | None:

@@ -40,7 +40,7 @@ def check_training_job(kind: TrainingKind, job: Part) -> None:
         if (replica["restartPolicy"].value or kind.restart_policy) in {"OnFailure", "ExitCode"}:
             why = f"without runPolicy.backoffLimit a cluster tries forever; here {UNLIMITED_FAILURES} failures in a row"
             replica["restartPolicy"].notice(f"{why} of a replica end the job")
-    kind.check(spec)
+    kind.check_spec(spec)
 
 
 def spec_structure(kind: type[TrainingKind] | TrainingKind) -> Structure:

@@ -1,7 +1,7 @@
 """What a kind of training job has to say about itself; the rest is the same for all of them.
 
-A kind is a class with a few values and a few pure functions. `katib.local.jobs.replicated.job.ReplicatedJob` makes a
-kind of the runner of it.
+A kind is a class with a few values and a few pure functions. It inherits the rest from
+`katib.local.jobs.replicated.job.ReplicatedJob`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ class TrainingKind(Protocol):
     endless: ClassVar[frozenset[str]] = frozenset()
     """Roles whose programs never end by themselves: a job that has succeeded does not wait for them."""
 
+    late_seconds: float = 5.0
+    """How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's."""
+
     def default_replicas(self, _role: str) -> int:
         """Return how many replicas a role has that does not say it."""
         return 1
@@ -157,7 +160,7 @@ class TrainingKind(Protocol):
         """Return a pod with what else this kind gives it, such as files."""
         return pod
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Find in the spec what keeps such a job from running here, besides what holds for all kinds."""
 
 

@@ -10,7 +10,7 @@ from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 
-V1, V2 = ReplicatedJob(MPIJob()), ReplicatedJob(MPIOperatorJob())
+V1, V2 = MPIJob(), MPIOperatorJob()
 FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"
 REMEDY = "leave it out: mpirun reads the host file by itself"
 HOSTS = f'"-H" names hosts, and the workers have no names on this machine; {REMEDY}'

@@ -98,7 +98,7 @@ class TestTFJob:
     def test_only_the_container_that_trains_gets_them(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
         job = training_job(TF, Worker=replica(2, *containers))
-        pod = ReplicatedJob(TF).pod(job, PodStart(0, "worker"), ClusterWiring())
+        pod = TF.pod(job, PodStart(0, "worker"), ClusterWiring())
 
         assert list(pod.variables) == ["tensorflow"]
 
@@ -144,7 +144,7 @@ class TestXGBoostJob:
 class TestOtherKinds:
     def test_launchers_of_paddle_do_not_share_the_files_that_they_print(self) -> None:
         job = training_job(PADDLE, Worker=2)
-        pods = [ReplicatedJob(PADDLE).pod(job, PodStart(i, "worker"), ClusterWiring()) for i in range(2)]
+        pods = [PADDLE.pod(job, PodStart(i, "worker"), ClusterWiring()) for i in range(2)]
 
         assert [pod.defaults["PADDLE_LOG_DIR"] for pod in pods] == ["log/j-worker-0", "log/j-worker-1"]
 
@@ -159,7 +159,7 @@ class TestOtherKinds:
 class TestPods:
     def test_a_pod_has_the_name_and_the_labels_of_a_cluster(self) -> None:
         job = training_job(PYTORCH, Master=1, worker=2)
-        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(1, "worker"), ClusterWiring())
+        pod = PYTORCH.pod(job, PodStart(1, "worker"), ClusterWiring())
 
         assert (pod.name, pod.path) == ("j-worker-1", "spec.pytorchReplicaSpecs.worker.template")
         assert pod.labels == {
@@ -203,11 +203,11 @@ class TestPods:
         ],
     )
     def test_the_primary_replica_has_the_role_of_master(
-        self, kind: TrainingKind, roles: dict[str, int], primary: set[str]
+        self, kind: ReplicatedJob, roles: dict[str, int], primary: set[str]
     ) -> None:
         job = training_job(kind, **roles)
         starts = [PodStart(i, type_.lower()) for type_, count in roles.items() for i in range(count)]
-        pods = [ReplicatedJob(kind).pod(job, start, ClusterWiring()) for start in starts]
+        pods = [kind.pod(job, start, ClusterWiring()) for start in starts]
 
         marked = {pod.name for pod in pods if pod.labels.get("training.kubeflow.org/job-role") == "master"}
         assert marked == {f"j-{name}" for name in primary}
@@ -228,7 +228,7 @@ class TestPods:
         master = replica(1, {"name": "pytorch", "command": ["x"]}, policy=policy)
         job = training_job(PYTORCH, policy={"backoffLimit": limit}, Master=master)
 
-        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
+        pod = PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring())
 
         assert pod.restarts_on_failure is restarts
 
@@ -237,4 +237,4 @@ class TestPods:
         job = training_job(PYTORCH, name=name, Master=1)
 
         with pytest.raises(InvalidError, match=cause):
-            ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
+            PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring())
