@@ -54,9 +54,9 @@ def check_job(
     fields = fields_of(host, addresses=addresses, are_named=are_named)
     if kind.kind == JOB:
         _check_fields(job, job_schema().root, fields)
-    kind.check(template, path, findings)
+    kind.check(job)
     if isinstance(kind, KnowsPeers) and not are_named:
-        kind.check_peer_names(template, path, findings)
+        kind.check_peer_names(job)
     for place, (pod_template, _) in templates.items():
         pod = Part(pod_template, f"{path}.{place}", findings)
         if kind.kind != JOB:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, Part, integer, is_given, mapping, mapping_at
+from katib.local.findings import integer, is_given, mapping, mapping_at
 from katib.local.jobs.kind import (
     NewPod,
-    Observed,
-    Plan,
     PodLabels,
     PodStart,
     Wiring,
@@ -33,9 +31,9 @@ from katib.runtime.objects import Object
 class ReplicatedJob(TrainingKind):
     """A kind of training job that runs on this machine: what is its own, and what is the same for all of them."""
 
-    def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a job."""
-        return plan(self, observed)
+    plan = plan
+    check = check_training_job
+    check_peer_names = check_peer_names
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe the pod of a replica.
@@ -63,17 +61,9 @@ class ReplicatedJob(TrainingKind):
         )
         return self.complete(pod, peers, role, index)
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
-        """Find what keeps a job from running here, but for its pod templates."""
-        check_training_job(self, Part(job, path, findings))
-
     def variables_with_addresses(self, _job: Object) -> str:
         """Return which variables hold the addresses of peers; empty when none do."""
         return self.address_variables if self.gives_ports else ""
-
-    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
-        """Find names of replicas that are spelled out, which lead nowhere on the network of this machine."""
-        check_peer_names(self, Part(job, path, findings))
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""
