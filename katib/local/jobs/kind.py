@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from katib.api.wording import either, shown
-from katib.local.findings import Findings, Part, mapping
+from katib.local.findings import Part, mapping
 from katib.local.pods.records import Delays, PodRecord
 from katib.runtime.objects import Kind, Object
 from katib.templates import has_placeholder
@@ -279,25 +279,18 @@ def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple
 _LONGEST_NUMBER: Final = 10
 
 
-def check_pod_labels(pods: Sequence[PodLabels], labels: Mapping[str, str], path: str, findings: Findings) -> None:
-    """Find that labels select none of the pods of a job.
-
-    Args:
-        pods: What its pods will have; nothing is found where that is not known.
-        labels: What is to select pods.
-        path: Where they stand.
-        findings: Takes what is found.
-    """
-    given = ", ".join(f"{name}: {value}" for name, value in labels.items())
-    what = "label" if len(labels) == 1 else "labels"
+def check_pod_labels(pods: Sequence[PodLabels], labels: Part) -> None:
+    """Find that labels select none of the pods of a job; nothing where it is not known what these will have."""
+    given = ", ".join(f"{name}: {value}" for name, value in labels.value.items())
+    what = "label" if len(labels.value) == 1 else "labels"
     if has_placeholder(given):
         cause = f"placeholders are not filled in here, so no pod will have the {what} {shown(given)}"
-        findings.error(path, cause, f"write the {what} as all trials have", "primary-pod-labels")
-    elif pods and not any(_has(pod, labels) for pod in pods):
+        labels.error(cause, f"write the {what} as all trials have", "primary-pod-labels")
+    elif pods and not any(_has(pod, labels.value) for pod in pods):
         offered = _listed([pod.own for pod in pods])
         remedy = f"choose from what its pods have ({offered})" if offered else "remove it, and all its pods count"
         cause = f"no pod will have the {what} {shown(given)}, so no metrics would be read"
-        findings.error(path, cause, f"{remedy}, or put the {what} into the pod template", "primary-pod-labels")
+        labels.error(cause, f"{remedy}, or put the {what} into the pod template", "primary-pod-labels")
 
 
 def _has(pod: PodLabels, labels: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from katib.api.quantities import parse_quantity
-from katib.local.findings import mapping, mappings
+from katib.local.findings import containers_of, mapping
 from katib.templates import has_placeholder
 
 Workers = Iterable[tuple[Mapping[str, Any], int]]
@@ -23,13 +23,13 @@ def with_resources_of(launcher: Mapping[str, Any], workers: Workers) -> Mapping[
         launcher: The spec of its pod; may be malformed or hold placeholders.
         workers: The pods whose work it does; the same.
     """
-    containers = _containers(launcher)
+    containers = containers_of(launcher)
     needed: dict[str, Decimal] = {}
     added: dict[str, Decimal] = {}
     for container in containers[:1]:
         _add(needed, container, 1)
     for pod, count in workers:
-        for container in _containers(pod):
+        for container in containers_of(pod):
             _add(added, container, count)
     if not containers or not added:
         return launcher
@@ -43,10 +43,6 @@ def with_resources_of(launcher: Mapping[str, Any], workers: Workers) -> Mapping[
         }
     first = {**containers[0], "resources": {**resources, **grown}}
     return {**launcher, "containers": [first, *containers[1:]]}
-
-
-def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [container for _, container in mappings(pod.get("containers"))]
 
 
 def _add(amounts: dict[str, Decimal], container: Mapping[str, Any], times: int) -> None:
