@@ -18,17 +18,20 @@ from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
 from katib.local.slurm.commands import Slurm, clean_environment, refused
-from katib.local.slurm.gang import (
+from katib.local.slurm.pod import SlurmPod, SlurmTools
+from katib.local.slurm.scheduler import Scheduler, Submission
+from katib.local.slurm.script import (
+    environment_of,
     gang_environment,
     gang_options,
     gang_script,
+    job_options,
     launcher_options,
     launcher_script,
+    pod_script,
+    requested_options,
     step_script,
 )
-from katib.local.slurm.pod import SlurmPod, SlurmTools
-from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import environment_of, job_options, pod_script, requested_options
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 from katib.whole_files import write_whole

@@ -30,7 +30,7 @@ DOCUMENTED_FILES = (
     "katib/controllers/trial/jobs.py",
     "katib/local/containers/failures.py",
     "katib/local/findings.py",
-    "katib/local/jobs/images.py",
+    "katib/local/jobs/prepare.py",
     "katib/local/jobs/kind.py",
     "katib/integrations/hydra.py",
     "katib/integrations/ray.py",

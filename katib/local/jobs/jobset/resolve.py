@@ -18,8 +18,7 @@ from typing import Any, Final
 from katib.local.findings import containers_of, integer, mapping, mapping_at, mappings, text, texts
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION, host_name, subdomain_of
-from katib.local.jobs.kind import Wiring
-from katib.local.jobs.launcher import amount_of, with_resources_of
+from katib.local.jobs.kind import Wiring, amount_of, with_resources_of
 from katib.runtime.objects import Object
 
 STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Final
 
 from katib.api.wording import shown
 from katib.local.findings import Part, containers_of, mapping, mapping_at, texts
-from katib.local.jobs.kind import NewPod, names_in_domain
-from katib.local.jobs.launcher import with_resources_of
+from katib.local.jobs.kind import NewPod, names_in_domain, with_resources_of
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import (
