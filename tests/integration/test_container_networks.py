@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.jobset.jobset import JOB_SET
-from katib.local.jobs.jobset.trainjob import TRAIN_JOB
+from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.replicated.frameworks import TFJob

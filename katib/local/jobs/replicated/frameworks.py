@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from katib.api.wording import did_you_mean, shown
-from katib.local.findings import Part
+from katib.local.findings import Part, Structure, structure
 from katib.local.jobs.kind import NewPod, container_names
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
-from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind
 
 CHIEFS: Final = ("chief", "master")

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from katib.api.wording import either, shown
-from katib.local.findings import Part, mapping
+from katib.local.findings import Part, Structure, mapping, structure
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
-from katib.local.jobs.structure import Structure, structure
 from katib.local.pods.tokens import Request
 from katib.runtime.objects import Kind
 
