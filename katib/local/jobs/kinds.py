@@ -10,10 +10,9 @@ from katib.local.jobs.jobset.jobset import JobSet, TrainJob
 from katib.local.jobs.jobset.rules import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.rules import spec_structure
 from katib.runtime.objects import Key, Kind, Object
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from katib.local.jobs.run import RunNote, decoded, is_plain
-from katib.local.pods.machine_pods import MachinePods, by_pod
+from katib.local.pods.pod import MachinePods, by_pod
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
 from katib.runtime.objects import Key, Kind
