@@ -13,6 +13,7 @@ import click
 
 from katib.cli import options
 from katib.errors import invalid
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
 from katib.tuning.drafting import Search, command_template, draft, name_of_command, parse_metrics, parse_parameter
 from katib.tuning.script_options import (
     ScriptOption,
@@ -88,6 +89,8 @@ def init(
     )
     if len(command) == 1 and command[0].endswith(".py") and not os.access(command[0], os.X_OK):
         command = ["python", *command]
+    batch = batch_of(command) or Batch(tuple(command), {})
+    command = list(batch.command)
     found = _options_of(command) if not parameters else []
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
@@ -98,7 +101,8 @@ def init(
     count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
     search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
     names = [str(parameter["name"]) for parameter in space]
-    template = command_template(_with_placeholders(command, names), space, parse_metrics("stdout"))
+    words = tuple(_with_placeholders(command, names))
+    template = command_template(words, space, parse_metrics("stdout"), slurm_options=option_words(batch.options))
     _write(file, draft(name_of_command(command), search, space, template.template))
     click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")
     return 0

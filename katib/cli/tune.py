@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from katib.cli import options
 from katib.cli.run import again
 from katib.cli.run.command import learn_from_option, run_at_server, run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
 from katib.tuning.drafting import (
     Json,
     Search,
@@ -122,7 +124,8 @@ def tune(
 
     In the command, {lr} stands for the value of the parameter lr, {parameters} for a JSON file with all values,
     {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
-    KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
+    KATIB_PARAM_LR. The program prints its metrics as name=value or name: value. With --on slurm, the command may be one
+    of sbatch, or a batch script: its options are those of each trial.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
     command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
@@ -135,7 +138,9 @@ def tune(
     options.refuse_as_command(command[0])
     space = _parsed(parameters)
     source = parse_metrics(metrics)
-    template = command_template(command, space, source, timeout_seconds=timeout)
+    batch = _batch(command, slurm, server)
+    options_of_jobs = tuple(option_words(batch.options))
+    template = command_template(batch.command, space, source, timeout_seconds=timeout, slurm_options=options_of_jobs)
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -148,7 +153,7 @@ def tune(
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
-        experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
+        experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(batch.command))
     file = with_annotations(
         with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
     )
@@ -165,12 +170,13 @@ def tune(
                 click.echo(f"note: {notice}", err=True)
             return 0
     if not quiet:
-        for parameter in template.unused:
-            click.echo(
-                f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
-            )
-        if few := few_combinations(space, trials):
-            click.echo(f"note: {few}", err=True)
+        few = few_combinations(space, trials)
+        for note in (
+            *_batch_notes(options_of_jobs, batch.left_out, counts=slurm is not None or server is not None),
+            *(f"the command does not name {{{name}}}: it is in ${variable_of(name)} only" for name in template.unused),
+            *([few] if few else ()),
+        ):
+            click.echo(f"note: {note}", err=True)
     file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
     if server is not None:
@@ -196,6 +202,25 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     if not (maximize or minimize):
         raise click.UsageError("which metric? Add --maximize METRIC or --minimize METRIC", click.get_current_context())
     return options.objectives(maximize, minimize)
+
+
+def _batch(command: tuple[str, ...], slurm: Sequence[str] | None, server: str | None) -> Batch:
+    """Return what a command submits to Slurm, without the options that `--slurm-option` replaces; else the command."""
+    batch = batch_of(command) or Batch(command, {})
+    if batch.submits and slurm is None and server is None:
+        cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
+        raise invalid("command", cause, remedy, "batch-script")
+    replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
+    return replace(batch, options={name: value for name, value in batch.options.items() if name not in replaced})
+
+
+def _batch_notes(kept: Sequence[str], left_out: Sequence[str], *, counts: bool) -> Iterator[str]:
+    """Yield what becomes of the options of a batch script."""
+    if kept:
+        words = ", ".join(kept)
+        yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
+    if left_out and counts:
+        yield f"{', '.join(left_out)} of the batch script: left out, as each trial has its own"
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
 from katib.api.metrics import PRINTED_FORMAT
-from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
 
@@ -31,6 +32,7 @@ METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
+_SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _RESERVED = ("parameters", "trial", "metrics")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -257,13 +259,15 @@ def command_template(
     metrics: Metrics,
     *,
     timeout_seconds: int | None = None,
+    slurm_options: Iterable[str] = (),
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails.
+    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. Options of Slurm's `sbatch`, such as
+    `mem={size}G`, count where trials are its jobs.
 
     Raises:
         InvalidError: The command is empty, or names what is not a parameter.
@@ -289,9 +293,14 @@ def command_template(
     }
     if metrics.kind != "stdout":
         container["env"].append({"name": "KATIB_METRICS_PATH", "value": metrics.mounted_path})
+    annotations: Json = {}
+    if options := [_filled(option, known, used, metrics) for option in slurm_options]:
+        annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(options)
     pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     if "parameters" in used:
-        _mount_parameters(pod, parameters)
+        annotations[_PARAMETERS_ANNOTATION] = _mount_parameters(pod, parameters)
+    if annotations:
+        pod["metadata"] = {"annotations": annotations}
     job: Json = {"backoffLimit": 0, "template": pod}
     if timeout_seconds is not None:
         job["activeDeadlineSeconds"] = timeout_seconds
@@ -342,8 +351,8 @@ def variable_of(name: str) -> str:
     return "KATIB_PARAM_" + re.sub(r"\W", "_", name).upper()
 
 
-def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
-    """Add a file with all values to a pod: it has them in an annotation, which a volume shows as a file."""
+def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> str:
+    """Add a file with all values to a pod; return the annotation that it needs, which a volume shows as that file."""
     pairs = []
     for parameter in parameters:
         name, space = parameter["name"], parameter["feasibleSpace"]
@@ -354,18 +363,18 @@ def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
             raise invalid(f"-p {name}", cause, remedy, "choice-text")
         placeholder = f"${{trialParameters.{name}}}"
         pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
-    pod["metadata"] = {"annotations": {_PARAMETERS_ANNOTATION: "{" + ", ".join(pairs) + "}"}}
     (container,) = pod["spec"]["containers"]
     container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
     path = f"metadata.annotations['{_PARAMETERS_ANNOTATION}']"
     items = [{"path": PurePath(PARAMETERS_FILE).name, "fieldRef": {"fieldPath": path}}]
     pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+    return "{" + ", ".join(pairs) + "}"
 
 
 def name_of_command(command: Sequence[str]) -> str:
     """Return a name for experiments that run a command: that of its script, else of its program."""
     words = command[0].split() if len(command) == 1 else command
-    script = next((word for word in words if PurePath(word).suffix in (".py", ".sh", ".R", ".jl", ".js")), words[0])
+    script = next((word for word in words if PurePath(word).suffix in _SCRIPTS), words[0])
     return slug(PurePath(script).stem) or "tune"
 
 

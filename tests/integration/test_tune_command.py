@@ -172,6 +172,18 @@ def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str
     assert not (directory / ".katib").exists()
 
 
+def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path) -> None:
+    (directory / "train.sbatch").write_text('#SBATCH --partition=gpu\npython train.py "$1"\n')
+    done = tune(*X, "--", "./train.sbatch", "{x}", cwd=directory)
+    submitted = tune(*X, "--", "sbatch", "train.sbatch", "{x}", cwd=directory)
+
+    assert done.returncode == 0, done.stderr
+    assert "note: partition=gpu: these options count with --on slurm" in done.stderr
+    assert submitted.stderr == (
+        "error: command: sbatch submits a job of Slurm; add --on slurm, or leave sbatch out to run the script here\n"
+    )
+
+
 def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path) -> None:
     command = ("--", sys.executable, "train.py", "{x}{y}")
     line = ("-p", "x=0..1", "-p", "y=a,b", "--minimize", "loss", "--trials", "8", *command)

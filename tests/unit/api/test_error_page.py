@@ -40,6 +40,7 @@ DOCUMENTED_FILES = (
     "katib/sklearn.py",
     "katib/tuning/ask_queues.py",
     "katib/tuning/asking.py",
+    "katib/tuning/batch_scripts.py",
     "katib/tuning/companions.py",
     "katib/tuning/drafting.py",
     "katib/tuning/editing.py",
