@@ -246,11 +246,13 @@ class CommandTemplate:
 
     Attributes:
         template: `spec.trialTemplate`.
-        unused: Parameters that the command does not name: the program gets them by its environment only.
+        name: What experiments of it are called.
+        notes: What is said of its parameters.
     """
 
     template: Json
-    unused: tuple[str, ...]
+    name: str
+    notes: tuple[str, ...] = ()
 
 
 def command_template(
@@ -284,7 +286,7 @@ def command_template(
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
     words = [_filled(word, known, used, metrics) for word in words]
-    variables = _variables(names)
+    variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
         "image": _IMAGE,
@@ -309,8 +311,13 @@ def command_template(
         "trialParameters": [{"name": name, "reference": name} for name in names],
         "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
     }
-    unused = () if "parameters" in used else tuple(name for name in names if name not in used)
-    return CommandTemplate(template, unused)
+    unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
+    return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def unnamed_note(name: str) -> str:
+    """Return what to say of a parameter that a command does not name."""
+    return f"the command does not name {{{name}}}: it is in ${variable_of(name)} only"
 
 
 def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metrics) -> str:
@@ -334,7 +341,7 @@ def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metric
     return _PLACEHOLDER.sub(value, word)
 
 
-def _variables(names: Iterable[str]) -> dict[str, str]:
+def variables_of(names: Iterable[str]) -> dict[str, str]:
     """Return the name of each parameter by that of its environment variable. Raises InvalidError."""
     variables: dict[str, str] = {}
     for name in names:

@@ -172,6 +172,20 @@ def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str
     assert not (directory / ".katib").exists()
 
 
+def test_a_job_for_kubectl_is_tuned_as_it_is(directory: Path) -> None:
+    container = {"name": "training", "image": "none", "command": [sys.executable, "train.py", "{x}"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    (directory / "fit.yaml").write_text(json.dumps({"apiVersion": "batch/v1", "kind": "Job", "spec": spec}))
+    done = tune(*X, "--", "kubectl", "apply", "-f", "fit.yaml", cwd=directory)
+    written = katib("init", "--minimize", "loss", "-p", "x=0..1", "--yes", "fit.yaml", cwd=directory)
+    checked = katib("validate", "experiment.yaml", cwd=directory)
+    wrong = tune(*X, "--", "missing.yaml", cwd=directory)
+
+    assert (done.returncode, done.stdout.count("succeeded in")) == (0, 3), done.stderr
+    assert (written.returncode, checked.returncode) == (0, 0), written.stderr + checked.stderr
+    assert wrong.stderr.startswith("error: missing.yaml: no such file or directory; ")
+
+
 def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path) -> None:
     (directory / "train.sbatch").write_text('#SBATCH --partition=gpu\npython train.py "$1"\n')
     done = tune(*X, "--", "./train.sbatch", "{x}", cwd=directory)

@@ -45,6 +45,7 @@ DOCUMENTED_FILES = (
     "katib/tuning/drafting.py",
     "katib/tuning/editing.py",
     "katib/tuning/ended_trials.py",
+    "katib/tuning/job_files.py",
     "katib/tuning/offered_templates.py",
     "katib/tuning/submission.py",
     "katib/tuning/sweeps.py",
