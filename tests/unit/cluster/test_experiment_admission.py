@@ -289,13 +289,6 @@ def test_a_config_map_of_another_namespace_is_as_good_as_none_unless_it_is_offer
     assert world.create(raw).allowed
 
 
-def test_a_job_that_is_none_is_refused(world: World) -> None:
-    template = a_template()
-    template["trialSpec"]["spec"]["template"]["spec"]["volumes"] = {"name": "data"}
-
-    assert origins(lambda: world.create(an_experiment(trialTemplate=template))) == ["job-field-type"]
-
-
 def test_a_field_that_no_type_knows_is_worth_a_warning(world: World) -> None:
     verdict = world.create(an_experiment(maxTrialCont=5))
 
@@ -312,22 +305,11 @@ def test_a_volume_of_an_earlier_experiment_blocks_its_name(world: World) -> None
 
     assert origins(lambda: world.create(raw)) == ["volume-exists"]
     assert world.create(an_experiment(name="other", resumePolicy="FromVolume")).allowed
+    assert world.create({**raw, "metadata": {"generateName": "demo-"}}).allowed
     assert world.create(an_experiment()).allowed
 
 
-def test_a_name_still_to_be_generated_is_fine(world: World) -> None:
-    raw = an_experiment(resumePolicy="FromVolume")
-    raw["metadata"] = {"generateName": "demo-"}
-    world.volumes = {"random"}
-
-    assert world.create(raw).allowed
-
-
 # --- updating ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_budget_may_be_raised(world: World) -> None:
-    assert world.update(stored(), stored(maxTrialCount=9)).allowed
 
 
 def test_what_is_fixed_is_named_with_both_values(world: World) -> None:
@@ -368,16 +350,13 @@ def test_a_finalizer_can_be_removed_whatever_has_changed_around_the_experiment(w
     assert world.admission.default(Review("u", "UPDATE", "team", "demo", new, old)).patched is None
 
 
-def test_an_experiment_stored_without_defaults_may_be_updated_with_them(world: World) -> None:
-    bare = {**an_experiment(namespace="team", parallelTrialCount=None), "status": {}}
-
-    assert world.update(bare, stored(parallelTrialCount=None, maxTrialCount=9)).allowed
-
-
-def test_an_experiment_whose_stored_form_cannot_be_read_can_still_be_judged(world: World) -> None:
-    old = {**stored(), "status": {"trials": "many"}}
-
-    assert world.update(old, stored(maxTrialCount=9)).allowed
+@pytest.mark.parametrize(
+    "old",
+    [stored(), an_experiment(namespace="team", parallelTrialCount=None), {**stored(), "status": {"trials": "many"}}],
+    ids=["as it should be", "stored without defaults", "a status that cannot be read"],
+)
+def test_the_budget_may_be_raised(world: World, old: dict[str, Any]) -> None:
+    assert world.update(old, stored(parallelTrialCount=old["spec"].get("parallelTrialCount"), maxTrialCount=9)).allowed
 
 
 @pytest.mark.parametrize(("operation", "subresource"), [("UPDATE", "status"), ("DELETE", ""), ("CONNECT", "")])
@@ -404,6 +383,8 @@ def assert_holds(found: Any, given: Any) -> None:
 def test_an_experiment_whose_trials_would_be_no_jobs_is_refused(world: World) -> None:
     raw = an_experiment(namespace="team")
     template = raw["spec"]["trialTemplate"]
+    template["trialSpec"]["spec"]["template"]["spec"]["volumes"] = {"name": "data"}
+    assert origins(lambda: world.create(raw)) == ["job-field-type"]
     template["trialSpec"] = {**template["trialSpec"], "apiVersion": "v1", "kind": "PersistentVolume"}
     template["successCondition"] = template["failureCondition"] = "status.phase"
 
