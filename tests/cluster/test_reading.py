@@ -95,8 +95,8 @@ def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:
             return b"".join(iter(lambda: client.recv(4096), b""))
 
     with PortForward(load, Key(room.namespace, "listens"), 6789) as way:
-        wait_for(lambda: answer(way.address).endswith(b"hello\n"), "the program to listen")
-        assert answer(way.address).endswith(b"hello\n")
+        wait_for(lambda: answer(way).endswith(b"hello\n"), "the program to listen")
+        assert answer(way).endswith(b"hello\n")
 
     with (
         pytest.raises(UnavailableError, match="not found"),

@@ -402,13 +402,11 @@ class Way:
         self.addresses = list(addresses)
         self.opened: list[tuple[Key, int]] = []
         self.closed = 0
-        self.address = ""
 
     @contextmanager
-    def open(self, pod: Key, port: int) -> Iterator[Way]:
+    def open(self, pod: Key, port: int) -> Iterator[str]:
         self.opened.append((pod, port))
-        self.address = self.addresses.pop(0)
-        yield self
+        yield self.addresses.pop(0)
         self.closed += 1
 
 
