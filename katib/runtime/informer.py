@@ -1,4 +1,4 @@
-"""A cached reader of one kind: one list, then a watch, decoded once per change and found by index.
+"""A cached reader of one kind: one list, then a watch, decoded once per change and found by key or group.
 
 Laws:
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from katib.backoff import Backoff
 from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
-from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Packer, Values
+from katib.runtime.cache import Entry, GroupedCache, GroupOf, Pack, Packer, Values
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 from katib.runtime.shared_thread import SharedThread
@@ -98,9 +98,9 @@ class Informer(Generic[T]):
         kind: Which objects.
         decode: Turns an object into what readers want. Called on the informer's thread only. One that is a `Packer`,
             too, makes what is seldom read small; it is unpacked whenever it is read.
-        indexes: Functions by index name; each returns the values under which an object is found.
+        group_of: Says in which group an object is found with others; None: there are no groups.
         namespace: Only objects of this namespace; None: of any.
-        on_decode_error: Called with each object that `decode` or an index function refuses; logs by default.
+        on_decode_error: Called with each object that `decode` or `group_of` refuses; logs by default.
         clock: Where waiting for a lost store is measured.
         thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
             and its other calls be answered without a network. None: on a thread of its own.
@@ -111,7 +111,7 @@ class Informer(Generic[T]):
         store: ObjectStore,
         kind: Kind,
         decode: Callable[[Object], T] | Packer[T],
-        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        group_of: GroupOf[T] | None = None,
         namespace: str | None = None,
         *,
         on_decode_error: OnDecodeError = _log_decode_error,
@@ -126,7 +126,8 @@ class Informer(Generic[T]):
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
-        self._cache: IndexedCache[T] = IndexedCache(indexes or {})
+        self._group_of = group_of
+        self._cache: GroupedCache[T] = GroupedCache()
         self._views: list[View[T]] = []
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
@@ -214,15 +215,15 @@ class Informer(Generic[T]):
         with self._lock:
             return self._cache.all()
 
-    def by_index(self, name: str, value: Hashable) -> Values[T]:
-        """Return the objects with an index value, in order of creation. Costs what the answer is long."""
+    def group(self, name: Hashable) -> Values[T]:
+        """Return the objects of a group, in order of creation. Costs what the answer is long."""
         with self._lock:
-            return self._cache.by_index(name, value)
+            return self._cache.group(name)
 
-    def count_by_index(self, name: str, value: Hashable) -> int:
-        """Return how many objects have an index value, at the same cost for any number."""
+    def count(self, name: Hashable) -> int:
+        """Return how many objects a group has, at the same cost for any number."""
         with self._lock:
-            return self._cache.count_by_index(name, value)
+            return self._cache.count(name)
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -371,7 +372,8 @@ class Informer(Generic[T]):
         try:
             value = self._decode(obj)
             recall = None if self._pack is None else self._pack(obj, value)
-            return self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], value, recall)
+            group = None if self._group_of is None else self._group_of(value)
+            return Entry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)
         except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
             try:
                 self._on_decode_error(obj, error)
