@@ -93,6 +93,10 @@ def _log_decode_error(obj: Object, error: Exception) -> None:
 class Informer(Generic[T]):
     """Keeps decoded objects of a kind at hand. Readers may call from any thread; what they get is shared and frozen.
 
+    Attributes:
+        kind: Which objects.
+        is_following: Whether the cache is in touch with the store: what is missing was missing there a moment ago.
+
     Args:
         store: Where the objects are.
         kind: Which objects.
@@ -133,7 +137,7 @@ class Informer(Generic[T]):
         self._synced = threading.Event()
         self._pages_read = 0
         self._revision: str | None = None  # of the last change that was taken; None: list first
-        self._following = False
+        self.is_following = False
         self._started = False
         self._state = threading.Condition()  # guards what follows
         self._stopping = False
@@ -177,11 +181,6 @@ class Informer(Generic[T]):
     def has_synced(self) -> bool:
         """Return whether the first list is in the cache and delivered to all handlers."""
         return self._synced.is_set()
-
-    @property
-    def is_following(self) -> bool:
-        """Whether the cache is in touch with the store: what is missing in it was missing there a moment ago."""
-        return self._following
 
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the first list; return False once nothing more of it has come for this long."""
@@ -253,16 +252,16 @@ class Informer(Generic[T]):
                         yield None
                 continue
             except ExpiredError:
-                self._following = False
+                self.is_following = False
                 self._revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
-                self._following = False
+                self.is_following = False
                 level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
-                self._following = False
+                self.is_following = False
                 self._revision = None
             if self._clock.monotonic() - started > RECONNECT.longest_seconds:
                 failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
@@ -289,7 +288,7 @@ class Informer(Generic[T]):
             self._watch = watch
             if self._stopping:
                 watch.close()
-        self._following = True
+        self.is_following = True
         return changes
 
     def _pause(self, seconds: float) -> None:

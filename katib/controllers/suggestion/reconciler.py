@@ -193,7 +193,7 @@ class SuggestionReconciler:
             experiment,
             trials,
             current_request=asked.wanted,
-            total_request=asked.base - asked.initial + asked.wanted,  # since it was first asked; it knows no initial trials
+            total_request=asked.base - asked.initial + asked.wanted,  # it knows no initial trials
             earlier=earlier,
         )
         if experiment.spec.early_stopping is not None:

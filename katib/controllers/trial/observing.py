@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -119,6 +118,9 @@ class TrialLogs:
 class ObservationCalls:
     """Calls of the log, one per trial at a time. Thread-safe.
 
+    Attributes:
+        answered_at: When the log answered last.
+
     Args:
         logs: Whose methods are called.
         pool: Where calls run; None: in place.
@@ -131,12 +133,7 @@ class ObservationCalls:
         self._pool = pool
         self._calls: PendingCalls[_Purpose] = PendingCalls(wake)
         self._clock = clock
-        self._answered_at = clock.now()
-
-    @property
-    def answered_at(self) -> datetime:
-        """When the log answered last."""
-        return self._answered_at
+        self.answered_at = clock.now()
 
     def is_beginning(self, trial: Trial) -> bool:
         """Return whether the log of a trial is being emptied for it, or was just now."""
@@ -168,7 +165,7 @@ class ObservationCalls:
 
     def _noting(self, call: Callable[[], Any]) -> Any:
         answer = call()
-        self._answered_at = self._clock.now()
+        self.answered_at = self._clock.now()
         return answer
 
 

@@ -50,7 +50,7 @@ from katib.api.types import (
     TrialCondition,
     TrialStatus,
 )
-from katib.controllers.ports import PodRefusal, UncollectedPod
+from katib.controllers.ports import PodRefusal, PodUpdate
 
 EARLY_STOPPED_REASON = "EarlyStopped"
 """Reason of a job's success condition when the collector's rules ended it."""
@@ -102,47 +102,25 @@ class Judgment:
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """What matters of a job.
+class JobView(PodUpdate):
+    """What matters of a job and its pods.
 
     Attributes:
+        runs: Whether something of it runs, as far as that is known.
         failed: Set when the failure condition holds.
         succeeded: Set when the success condition holds.
         ended_at: When it was first seen to have ended; None while it runs.
-        metrics_report: Why the collector found no objective metric; empty when it found it or has not said.
         retrying: How its last try failed and when the next one begins; empty when none has failed.
-        waiting: Why a pod of it does not get to run; empty when all run, or may run soon.
-        is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
-        queued: Where it waits, and why, if something that queues jobs has it suspended.
-        runs: Whether something of it runs, as far as that is known.
-        place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
-        last_failure: How a container of it ended that failed last.
-        collecting: Which collector may still store readings; empty when all have ended.
-        incomplete: Why readings of a pod that ended well are not stored.
-        lost: The same of a pod that failed for nothing but its collector.
-        uncollected: A pod of it without collector; None when all have one.
-        refusal: Why it has no pod; None where it has one, or it is not refused.
         is_going: Whether it was deleted, and its pods have their time to end.
     """
 
+    runs: bool = True
     failed: Judgment | None = None
     succeeded: Judgment | None = None
     ended_at: datetime | None = None
-    metrics_report: str = ""
     retrying: str = ""
-    waiting: str = ""
-    is_trouble: bool = True
     suspended: bool = False
-    queued: str = ""
-    runs: bool = True
-    place: str = ""
-    last_failure: str = ""
-    collecting: str = ""
-    incomplete: str = ""
-    lost: str = ""
-    uncollected: UncollectedPod | None = None
-    refusal: PodRefusal | None = None
     is_going: bool = False
 
 
