@@ -245,7 +245,7 @@ class Reporter:
             with self._changed:
                 self._calling = True
                 batch = {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
-            names = list(batch)
+            names = set(batch)
             try:
                 self._store(batch)
             except UnavailableError as error:
@@ -257,7 +257,7 @@ class Reporter:
                     done()
                 except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
                     _logger.exception("a flush could not be announced")
-            self.on_stored([name for name in names if name not in batch])
+            self.on_stored(tuple(names.difference(batch)))
             if not self._under_way:
                 return True
             failures += 1

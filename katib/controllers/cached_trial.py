@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from msgspec import json, structs
+from msgspec import Struct, json, structs
 
 from katib.api.job_kinds import queue_of
 from katib.api.names import QUEUE_LABEL
@@ -43,18 +43,15 @@ def unpacked(data: bytes, sample: bytes) -> bytes:
     return zlib.decompressobj(_RAW, zdict=sample).decompress(data)
 
 
-class PackedTrial:
+class PackedTrial(Struct, frozen=True, gc=False):
     """A trial as compressed text: a few hundred bytes, as most of it is in a trial of the same experiment, too."""
 
-    __slots__ = ("_data", "_sample")
-
-    def __init__(self, text: bytes, sample: bytes) -> None:
-        self._data = packed(text, sample)
-        self._sample = sample
+    data: bytes
+    sample: bytes
 
     def __call__(self) -> Trial:
         """Return the trial."""
-        return Trial.decode(json.decode(unpacked(self._data, self._sample)))
+        return Trial.decode(json.decode(unpacked(self.data, self.sample)))
 
 
 class TrialDecoder:
@@ -97,7 +94,7 @@ class TrialDecoder:
         owner = _owner_of(trial)
         if (sample := self._samples.get(owner)) is None:
             _exchange_last(self._samples, owner, sample := text)
-        return PackedTrial(text, sample)
+        return PackedTrial(packed(text, sample), sample)
 
 
 def _owner_of(trial: Trial) -> str:

@@ -200,7 +200,10 @@ def _conversation(
     asks = seen.call is None and isinstance(purpose, Question)
     if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
-    if seen.call is None or (seen.call.is_done and not _serves(seen.call.purpose, purpose)):
+    made = None if seen.call is None else seen.call.purpose
+    is_same_question = isinstance(made, Question) and isinstance(purpose, Question) and made.base == purpose.base
+    serves = made == purpose or is_same_question  # also when more or fewer assignments are wanted by now
+    if seen.call is None or (seen.call.is_done and not serves):
         return Step(status, streak=seen.streak, call=purpose)
     return _after_call(seen, seen.call, settings, status, now, moment)
 
@@ -260,13 +263,6 @@ def _has_initial_trials(seen: Seen) -> bool:
     asks = seen.call is not None and isinstance(seen.call.purpose, Question)
     outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
     return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
-
-
-def _serves(made: Purpose, wanted: Purpose) -> bool:
-    """Return whether a call is as good as the one wanted: also when more or fewer assignments are wanted by now."""
-    if isinstance(made, Question) and isinstance(wanted, Question):
-        return made.base == wanted.base
-    return made == wanted
 
 
 def _failed_once(
