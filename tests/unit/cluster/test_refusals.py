@@ -153,11 +153,11 @@ class Place:
         labels = {"katib.kubeflow.org/trial": "demo-1"}
         metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
         self.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}})
-        eventually(lambda: self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        eventually(lambda: self.pods.informer.count(Key(NAMESPACE, "demo-1")))
 
     def remove_pod(self) -> None:
         self.store.delete(POD, Key(NAMESPACE, "p"))
-        eventually(lambda: not self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        eventually(lambda: not self.pods.informer.count(Key(NAMESPACE, "demo-1")))
 
     def look(self, after_seconds: float = 60.0) -> PodRefusal | None:
         self.clock.advance(after_seconds)
