@@ -713,9 +713,7 @@ STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; touch began-$KATIB
 
 
 @pytest.mark.parametrize(
-    ("inside", "containers"),
-    [(False, "never"), (True, "never"), (True, "pyxis")],
-    ids=["jobs", "steps", "pyxis-steps"],
+    ("inside", "containers"), [(False, "never"), (True, "never"), (True, "pyxis")], ids=["jobs", "steps", "pyxis-steps"]
 )
 def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
     tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool, containers: str

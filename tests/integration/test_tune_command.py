@@ -144,10 +144,7 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
     ("line", "error"),
     [
         ("-p x=3..1 --minimize loss -- true", "-p x: goes from 3 down to 1; write 1..3"),
-        (
-            "-p x=1..3 -- true",
-            "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`",
-        ),
+        ("-p x=1..3 -- true", "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`"),
         ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
         (
             "-p x=1..3 --maximize loss --minimize loss -- true",
