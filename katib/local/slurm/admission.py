@@ -11,7 +11,7 @@ from katib.local.findings import mapping
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
 from katib.local.slurm.gang import gang_options
-from katib.local.slurm.options import annotated_options, requested_options
+from katib.local.slurm.script import annotated_options, requested_options
 from katib.runtime.objects import Kind
 from katib.templates.placeholders import has_placeholder
 

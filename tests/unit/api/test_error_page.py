@@ -36,7 +36,7 @@ DOCUMENTED_FILES = (
     "katib/local/containers/failures.py",
     "katib/local/findings.py",
     "katib/local/jobs/images.py",
-    "katib/local/jobs/selection.py",
+    "katib/local/jobs/kind.py",
     "katib/integrations/hydra.py",
     "katib/integrations/ray.py",
     "katib/rest/status_server.py",
