@@ -218,3 +218,16 @@ def test_without_a_server_experiments_are_tagged_and_deleted_where_they_are(dire
     assert done.stdout == "experiment/train deleted\nexperiment/forever deleted\n"
     assert katib_json("get", "-o", "json", cwd=directory)["items"] == []
     assert not any((directory / ".katib" / "trials").rglob("*.log"))
+
+
+@pytest.mark.parametrize("place", [{"KATIB_CONTEXT": "prod"}, {"KATIB_SERVER": "http://127.0.0.1:1"}], ids="".join)
+def test_the_next_commands_ask_here_also_where_the_environment_names_another_place(
+    directory: Path, place: dict[str, str]
+) -> None:
+    done = katib("tune", *X, "--", sys.executable, "train.py", "{x}", cwd=directory, **place)
+    _, _, commands = done.stdout.rpartition("Next: ")
+
+    assert commands.count("--data-dir .katib") == 3, done.stderr
+    for command in commands.strip().split(", ")[:2]:
+        shown = katib_here(*command.split()[1:], cwd=directory, **place)
+        assert (shown.returncode, "train" in shown.stdout) == (0, True), shown.stderr
