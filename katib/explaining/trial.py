@@ -382,14 +382,16 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     example = ""
     if re.search(rf"""{re.escape(metric)}['"]?\s*:""", report):
         example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too"
-    elif re.search(rf"\b{re.escape(metric)}\s+{_NUMBER}", report):
-        pattern = json.dumps([rf"({re.escape(metric)})\s+({_NUMBER})"])
-        example = f" as {pattern}, which reads `{metric} 0.5`"
+    elif found := re.search(rf"\b{re.escape(metric)}\s+(?:(is|was|of)\s+)?{_NUMBER}", report):
+        words = [metric, found[1]] if found[1] else [metric]
+        between = r"\s+".join(["", *words[1:], ""])
+        pattern = json.dumps([f"({re.escape(metric)}){between}({_NUMBER})"])
+        example = f" as {pattern}, which reads `{' '.join(words)} 0.5`"
     if (other := _NEAREST.search(report)) and other[1] != metric:
         answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; for `katib tune`, that is --metrics-format."
     )
     return answer
 

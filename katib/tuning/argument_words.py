@@ -37,6 +37,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"spec\.maxFailedTrialCount", "max_failed", ""),
         (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials", ""),
         (r"spec\.warmStart.*", "warm_start", "--learn-from"),
+        (r"spec\.metricsCollectorSpec\.source\.filter\..*", "metrics_format", "--metrics-format"),
         (r"spec\.trialTemplate\..*\.command\[\d+\]", "function", "command"),
     )
 )

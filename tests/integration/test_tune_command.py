@@ -110,6 +110,7 @@ def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
         (("--minimize", "loss"), ("{parameters}",)),
         (("--minimize", "deviation", "--metrics", "json"), ("{parameters}", "{metrics}")),
         (("--minimize", "deviation", "--metrics", "json:out.json"), ("{x}", "out.json")),
+        (("--minimize", "lo", "--metrics-format", r"1 (lo)ss=([\d.]+)"), ("{x}",)),
     ],
 )
 def test_values_and_metrics_travel_in_files(directory: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -160,6 +161,20 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             (
                 "-p x (:step=): it is missing, and grid tries every value of x; "
                 "give a step, or use an algorithm that needs none, such as tpe"
+            ),
+        ),
+        (
+            "-p x=0.0..1.0 --minimize loss --metrics-format (loss) -- true {x}",
+            (
+                '--metrics-format: "(loss)" has 1 group, name and value need 2; '
+                "put ( ) around the name and around the value"
+            ),
+        ),
+        (
+            "-p x=1..3 --minimize loss --metrics json --metrics-format (loss)=(.*) -- true {metrics}",
+            (
+                "--metrics-format: metrics are read from json, which has no format of lines; "
+                "leave it out, or leave out --metrics"
             ),
         ),
         ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),

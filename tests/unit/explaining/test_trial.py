@@ -189,7 +189,13 @@ def test_a_metric_of_the_same_name_is_not_proposed(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "value"), [("loss: 0.21", "0.21"), ("epoch 3 loss 0.21 (best)", "0.21"), ("loss  +2.1e-1", "+2.1e-1")]
+    ("line", "value"),
+    [
+        ("loss: 0.21", "0.21"),
+        ("epoch 3 loss 0.21 (best)", "0.21"),
+        ("loss  +2.1e-1", "+2.1e-1"),
+        ("loss is 0.21", "0.21"),
+    ],
 )
 def test_the_format_that_is_proposed_reads_the_line(line: str, value: str) -> None:
     found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))
