@@ -36,7 +36,7 @@ from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
 from katib.sentences import said_once
-from katib.tuning.argument_words import in_arguments
+from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
@@ -169,7 +169,11 @@ def tune(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
         )
     named = {**arguments, "parameters": space}
-    with said_once(), _submitted(root, experiment, named, file, pickled) as (service, submitted, server):
+    with (
+        said_once(),
+        python_words(),
+        _submitted(root, experiment, named, file, pickled) as (service, submitted, server),
+    ):
         url = server if preload is None else ""  # where this process evaluates, its end ends that
         if verbose and url:
             sys.stderr.write(f"the server at {url} runs the trials; Ctrl-C stops the watching only\n")
