@@ -71,6 +71,13 @@ _MOST_AT_ONCE = 4
     metavar="SOURCE",
     help="Where metrics are read: stdout (lines with name=value or name: value), json:FILE or tensorboard:DIR.",
 )
+@click.option(
+    "--metrics-format",
+    multiple=True,
+    metavar="REGEX",
+    help="How printed metrics look: an RE2 expression with a group for the name and one for the value. "
+    "May be repeated.  [default: name=value and name: value]",
+)
 @click.option("--name", metavar="NAME", help="Name of the experiment.  [default: that of the script, and a number]")
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
@@ -103,6 +110,7 @@ def tune(
     algorithm: str,
     early_stopping: str,
     metrics: str,
+    metrics_format: tuple[str, ...],
     name: str | None,
     save: Path | None,
     dry_run: bool,
@@ -140,7 +148,7 @@ def tune(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     options.refuse_as_command(command[0])
     space = _parsed(parameters)
-    source = parse_metrics(metrics)
+    source = parse_metrics(metrics, metrics_format)
     template = _template(command, space, source, timeout, slurm, server)
     search = Search(
         objectives=_objectives(maximize, minimize),

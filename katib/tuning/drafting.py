@@ -147,10 +147,12 @@ class Metrics:
     Attributes:
         kind: `stdout`, `json` or `tensorboard`.
         path: The file or directory that its command names; empty: `{metrics}` in the command stands for it.
+        formats: Patterns of `metricsFormat` for what is printed, in place of the usual one.
     """
 
     kind: str = "stdout"
     path: str = ""
+    formats: tuple[str, ...] = ()
 
     @property
     def mounted_path(self) -> str:
@@ -161,13 +163,20 @@ class Metrics:
         return self.path if self.path.startswith("/") else f"/var/log/katib/{self.path.removeprefix('./')}"
 
 
-def parse_metrics(text: str) -> Metrics:
-    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for. Raises InvalidError."""
+def parse_metrics(text: str, formats: Sequence[str] = ()) -> Metrics:
+    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for, with patterns for what is printed.
+
+    Raises:
+        InvalidError: It is none of these, or there are patterns for what is not text.
+    """
     kind, _, path = text.partition(":")
     if kind not in ("stdout", "json", "tensorboard") or (kind == "stdout" and path):
         remedy = "use stdout, json:FILE or tensorboard:DIR"
         raise invalid("--metrics", f"{text!r} is not a source of metrics", remedy, "metrics-source")
-    return Metrics(kind, path)
+    if formats and kind != "stdout":
+        cause = f"metrics are read from {kind}, which has no format of lines"
+        raise invalid("--metrics-format", cause, "leave it out, or leave out --metrics", "metrics-source")
+    return Metrics(kind, path, tuple(formats))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +230,10 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":
         spec["metricsCollectorSpec"] = _collector(metrics)
-    elif template and all(_USUAL_METRIC.fullmatch(metric) for metric in search.objectives):  # else found by its name
-        source = {"filter": {"metricsFormat": [PRINTED_FORMAT]}}
+    elif formats := metrics.formats or (  # a metric of another name is found by it
+        (PRINTED_FORMAT,) if template and all(map(_USUAL_METRIC.fullmatch, search.objectives)) else ()
+    ):
+        source = {"filter": {"metricsFormat": list(formats)}}
         spec["metricsCollectorSpec"] = {"collector": {"kind": "StdOut"}, "source": source}
     return {
         "apiVersion": API_VERSION,

@@ -110,6 +110,7 @@ def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
         (("--minimize", "loss"), ("{parameters}",)),
         (("--minimize", "deviation", "--metrics", "json"), ("{parameters}", "{metrics}")),
         (("--minimize", "deviation", "--metrics", "json:out.json"), ("{x}", "out.json")),
+        (("--minimize", "lo", "--metrics-format", r"1 (lo)ss=([\d.]+)"), ("{x}",)),
     ],
 )
 def test_values_and_metrics_travel_in_files(directory: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -157,6 +158,20 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             (
                 "-p x (:step=): it is missing, and grid tries every value of x; "
                 "give a step, or use an algorithm that needs none, such as tpe"
+            ),
+        ),
+        (
+            "-p x=0.0..1.0 --minimize loss --metrics-format (loss) -- true {x}",
+            (
+                '--metrics-format: "(loss)" has 1 group, name and value need 2; '
+                "put ( ) around the name and around the value"
+            ),
+        ),
+        (
+            "-p x=1..3 --minimize loss --metrics json --metrics-format (loss)=(.*) -- true {metrics}",
+            (
+                "--metrics-format: metrics are read from json, which has no format of lines; "
+                "leave it out, or leave out --metrics"
             ),
         ),
         ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),
@@ -210,8 +225,9 @@ def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: P
 
 @pytest.mark.parametrize("command", [("delete",), ("tag", "--note", "text")], ids=["delete", "tag"])
 def test_where_nothing_was_run_a_command_that_changes_something_leaves_nothing(
-    tmp_path: Path, command: tuple[str, ...]
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")  # at the usual one may be a server
     done = katib_here(*command, "train", cwd=tmp_path)
 
     assert done.returncode == 1
@@ -241,3 +257,16 @@ def test_without_a_server_experiments_are_tagged_and_deleted_where_they_are(dire
     assert done.stdout == "experiment/train deleted\nexperiment/forever deleted\n"
     assert katib_json("get", "-o", "json", cwd=directory)["items"] == []
     assert not any((directory / ".katib" / "trials").rglob("*.log"))
+
+
+@pytest.mark.parametrize("place", [{"KATIB_CONTEXT": "prod"}, {"KATIB_SERVER": "http://127.0.0.1:1"}], ids="".join)
+def test_the_next_commands_ask_here_also_where_the_environment_names_another_place(
+    directory: Path, place: dict[str, str]
+) -> None:
+    done = katib("tune", *X, "--", sys.executable, "train.py", "{x}", cwd=directory, **place)
+    _, _, commands = done.stdout.rpartition("Next: ")
+
+    assert commands.count("--data-dir .katib") == 3, done.stderr
+    for command in commands.strip().split(", ")[:2]:
+        shown = katib_here(*command.split()[1:], cwd=directory, **place)
+        assert (shown.returncode, "train" in shown.stdout) == (0, True), shown.stderr
