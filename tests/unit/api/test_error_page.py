@@ -47,6 +47,7 @@ DOCUMENTED_FILES = (
     "katib/tuning/asking.py",
     "katib/tuning/batch_scripts.py",
     "katib/tuning/companions.py",
+    "katib/tuning/config_files.py",
     "katib/tuning/drafting.py",
     "katib/tuning/editing.py",
     "katib/tuning/ended_trials.py",
