@@ -35,7 +35,6 @@ _OVER = ("Succeeded", "Failed")
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
 
-_BY_TRIAL = "trial"
 _REMEMBERED_FAILURES = 10_000
 
 
@@ -112,9 +111,7 @@ class TrialPods:
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        self.informer: Informer[PodFacts] = Informer(
-            store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
-        )
+        self.informer: Informer[PodFacts] = Informer(store, POD, facts_of, lambda facts: facts.trial, clock=clock)
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
         self._incomplete: OrderedDict[Key, dict[Key, str]] = OrderedDict()  # by trial, and of it by pod
         self._suspended: set[Key] = set()
@@ -134,7 +131,7 @@ class TrialPods:
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""
-        pods = self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        pods = self.informer.group(key_of(trial))
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
@@ -146,12 +143,12 @@ class TrialPods:
 
     def has_active_pod(self, trial: Trial) -> bool:
         """Return whether a pod that metrics are collected from runs, or waits to."""
-        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def starting(self, trial: Trial) -> StartingPod | None:
         """Return a pod of a trial that has a node and starts; None when there is none."""
-        pods = self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        pods = self.informer.group(key_of(trial))
         return next((pod.starting for pod in pods if pod.starting), None)
 
     def follow(self, event: InformerEvent[Trial]) -> None:

@@ -161,12 +161,12 @@ class Place:
         metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
         made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}}
         pod = self.store.create({**made, "status": {"phase": phase, **status}})
-        eventually(lambda: self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        eventually(lambda: self.pods.informer.count(Key(NAMESPACE, "demo-1")))
         return pod
 
     def remove_pod(self) -> None:
         self.store.delete(POD, Key(NAMESPACE, "p"))
-        eventually(lambda: not self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        eventually(lambda: not self.pods.informer.count(Key(NAMESPACE, "demo-1")))
 
     def look(self, after_seconds: float = 60.0) -> PodRefusal | None:
         self.clock.advance(after_seconds)
