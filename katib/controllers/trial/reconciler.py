@@ -29,7 +29,7 @@ from katib.controllers.trial.plan import (
     needs_observation,
     plan_trial,
     refused,
-    starts_to_run,
+    runs,
     takes_no_more_readings,
 )
 from katib.errors import (
@@ -282,7 +282,7 @@ class TrialReconciler:
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if changes and starts_to_run(trial.status, plan.status):
+        if changes and runs(plan.status.conditions) and not runs(trial.status.conditions):
             self._events.record(trial, warning=False, reason="JobRunning", message=f"Job {trial.name} is running")
         if plan.delete_job and self._delete_job(trial, job):
             message = f"Job {trial.name} has been deleted"
