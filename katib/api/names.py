@@ -112,6 +112,9 @@ BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
 PRICES_ANNOTATION = "katib.kubeflow.org/prices"
 """On the same: what an hour of each resource costs, such as `gpu=2.50, cpu=0.04`."""
 
+SLURM_OPTIONS_ANNOTATION = "katib.kubeflow.org/slurm-options"
+"""On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
+
 HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
 """On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 

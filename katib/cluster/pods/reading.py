@@ -28,8 +28,8 @@ from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
 
-_PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-_CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _OVER = ("Succeeded", "Failed")
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
@@ -216,9 +216,9 @@ def _runs(status: Mapping[str, Any]) -> bool:
 def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
     waiting = (container.get("state") or {}).get("waiting") or {}
     reason, name = waiting.get("reason", ""), container.get("name", "")
-    if reason in _PULL_FAILURES:
+    if reason in PULL_FAILURES:
         return f'image "{container.get("image", "")}" of container {name} in pod {pod} cannot be pulled'
-    if reason in _CREATE_FAILURES:
+    if reason in CREATE_FAILURES:
         return f"container {name} in pod {pod} cannot be started: {waiting.get('message', reason)}"
     if reason == "CrashLoopBackOff":
         ended = (container.get("lastState") or {}).get("terminated") or {}

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import yaml
@@ -265,8 +266,7 @@ def test_describe_of_nothing_says_where_to_look(katib: Katib) -> None:
 
 def test_why_puts_the_answer_first(katib: Katib, played: MemoryTuningService) -> None:
     played.explain(
-        "default",
-        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",)),
+        "default", Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",))
     )
 
     assert katib("why", "t").out.splitlines() == [
@@ -461,6 +461,14 @@ def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_clust
 
     assert result.code == 1
     assert "start `katib serve`, or give --server or --data-dir; --context kind-katib asks" in result.err
+    (tmp_path / ".kube").mkdir()
+    config.rename(tmp_path / ".kube" / "config")
+    monkeypatch.setenv("KUBECONFIG", "")  # as if it were not set: kubectl reads the file at home
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "; --context kind-katib asks" in katib("get").err
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError))  # an account that the machine does not know
+    assert katib("get").err.endswith("start `katib serve`, or give --server or --data-dir\n")
 
 
 def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(

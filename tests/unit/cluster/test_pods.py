@@ -102,24 +102,6 @@ def test_how_a_pod_failed(status: dict[str, Any], failure: str) -> None:
     assert facts_of(pod(**status)).failure == failure
 
 
-def test_the_collector_s_last_words_are_its_report() -> None:
-    said = terminated(0, "Completed", message='3 lines, none matched "loss"\n')
-
-    facts = facts_of(pod(containerStatuses=[container(), container("metrics-logger-and-collector", **said)]))
-
-    assert facts.report == '3 lines, none matched "loss"'
-
-
-def test_what_a_failed_program_printed_last_is_part_of_how_it_failed() -> None:
-    said = terminated(0, "Completed", message="last output: ValueError: no data")
-    statuses = [container(**terminated(1)), container("metrics-logger-and-collector", **said)]
-
-    facts = facts_of(pod(containerStatuses=statuses))
-
-    assert facts.failure == "Container main in pod demo-1-x ended with exit code 1; last output: ValueError: no data"
-    assert facts.report == ""
-
-
 COLLECTOR = "metrics-logger-and-collector"
 
 
@@ -466,4 +448,7 @@ def test_the_cause_of_a_failure_comes_before_how_the_container_ended(
 ) -> None:
     collectors = [container(COLLECTOR, **terminated(0, message=said))] if said else []
 
-    assert failure_cause(facts_of(pod(containerStatuses=[container(**ended), *collectors])).failure) == cause
+    facts = facts_of(pod(containerStatuses=[container(**ended), *collectors]))
+
+    assert failure_cause(facts.failure) == cause
+    assert facts.report == ""
