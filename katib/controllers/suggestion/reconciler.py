@@ -14,14 +14,14 @@ from msgspec import structs
 from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
-from katib.controllers.calls import Call, PendingCalls, error_of, mapped, then
+from katib.controllers.calls import PendingCalls, mapped, then
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.earlier import EarlierTrialsReader
-from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.plan import Purpose, Seen, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import (
     Question,
     asked_about,
@@ -127,7 +127,7 @@ class SuggestionReconciler:
             is_ready=client is not None,
             waiting_for=waiting_for,
             failure=failure,
-            call=_seen(self._calls.find(key)),
+            call=self._calls.find(key),
             streak=streak,
             taken=TakenNames(self._caches.trials, key.namespace),
             earlier=earlier.status,
@@ -214,13 +214,3 @@ def _with_rules(
         return suggestions() if judges else then(client.get_early_stopping_rules(experiment, trials), add)
 
     return then(client.judges(experiment), rules_first)
-
-
-def _seen(call: Call[Purpose] | None) -> SeenCall | None:
-    """Return a call as it is at this moment."""
-    if call is None:
-        return None
-    if not call.future.done():
-        return SeenCall(call.purpose)
-    error = error_of(call.future)
-    return SeenCall(call.purpose, is_done=True, answer=None if error else call.future.result(), error=error)
