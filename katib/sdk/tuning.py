@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
+from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import InvalidError, KatibError, TerminalError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.claims import holder_of
-from katib.local.engine import Engine
 from katib.rest.door import open_door
+from katib.rest.notes import running_servers
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Place
@@ -35,7 +36,7 @@ from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
 from katib.sentences import said_once
-from katib.tuning.argument_words import in_arguments
+from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
@@ -102,7 +103,8 @@ def tune(
         warm_start: Names of earlier experiments of the same data directory to learn from.
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
             `max_trials` is raised, with the function as it is by then.
-        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`. Where `katib serve` works in it, that
+            server runs the trials.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
             the function, and takes milliseconds to start. What trials print is shown here and not kept.
         checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
@@ -112,7 +114,7 @@ def tune(
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
-        TerminalError: Another program works in the data directory.
+        TerminalError: Another program that is not a server works in the data directory.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
@@ -147,7 +149,7 @@ def tune(
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name, "annotations": {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}},
+        "metadata": {"name": name, "annotations": {WORKSPACE_ANNOTATION: str(Path.cwd())}},
         "spec": {
             **search_spec(space, **search),
             "maxTrialCount": max_trials,
@@ -155,6 +157,8 @@ def tune(
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
         },
     }
+    if checkpoint:
+        experiment["metadata"]["annotations"][CHECKPOINTS_ANNOTATION] = KEPT
     if preload is None:
         experiment["spec"]["trialTemplate"] = _template(payload, file)
     elif checkpoint:
@@ -164,39 +168,83 @@ def tune(
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
         )
-    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
-        remedy = (
-            "pass another data_dir=, or use katib.create, whose trials several programs share through `katib serve`"
-        )
-        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
-    with said_once(), open_engine(data_dir=root, own_process=False) as engine:
+    named = {**arguments, "parameters": space}
+    with (
+        said_once(),
+        python_words(),
+        _submitted(root, experiment, named, file, pickled) as (service, submitted, server),
+    ):
+        url = server if preload is None else ""  # where this process evaluates, its end ends that
+        if verbose and url:
+            sys.stderr.write(f"the server at {url} runs the trials; Ctrl-C stops the watching only\n")
+        follow = partial(_follow, service, submitted, verbose=verbose)
         try:
-            submission = engine.service.submit(json.dumps(experiment), source=name)
-        except InvalidError as error:
-            raise in_arguments(error, {**arguments, "parameters": space}) from None
-        payload.save(file, pickled)  # only now is the name known to be one
-        engine.start()
-        follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        try:
-            with open_door(engine.service, root):
-                final = (
-                    follow()
-                    if preload is None
-                    else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-                )
+            final = follow() if preload is None else _evaluated(service, submitted, payload, file, preload, follow)
         except KeyboardInterrupt:
             if verbose:
-                kept = f"interrupted: what {name} has found is kept in {root}"
-                sys.stderr.write(f"{kept}; the same call with name={name!r} goes on from there\n")
+                again = f"the same call with name={name!r}"
+                is_elsewhere = data_dir or os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER")
+                at = f" --data-dir {shlex.quote(str(root))}" if is_elsewhere else ""
+                goes_on = f"the server at {url} goes on; `katib stop {name}{at}` stops it, and {again} watches it again"
+                kept = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
+                sys.stderr.write(f"{goes_on if url else kept}\n")
             raise
         place = Place(root.absolute())
-        result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
+        result = read_result(service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
-            reason = (
-                f"{name}: {result.reason}{last_words(engine.service, result.trials, place.namespace, result.reason)}"
-            )
+            reason = f"{name}: {result.reason}{last_words(service, result.trials, place.namespace, result.reason)}"
             raise TuneError(result.nothing or reason)
         return result
+
+
+@contextmanager
+def _submitted(
+    root: Path, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
+) -> Iterator[tuple[TuningService, Experiment, str]]:
+    """Submit an experiment to the server of its data directory, else to an engine of this process, which starts.
+
+    Give the service, the experiment as stored, and the URL of the server; empty for an engine.
+
+    Args:
+        root: The data directory.
+        experiment: What to submit.
+        arguments: For errors, as `in_arguments` takes them.
+        file: Where trials find the function; written when the experiment is known to be valid, before they start.
+        pickled: Its content.
+    """
+    document, name = json.dumps(experiment), experiment["metadata"]["name"]
+    if (note := next(iter(running_servers(root)), None)) is not None:
+        from katib.rest.client import HttpTuningService
+
+        with HttpTuningService(note.url, note.token) as service:
+            try:
+                service.validate(document, source=name)
+                earlier = file.read_bytes() if file.exists() else None
+                Payload.save(file, pickled)
+                try:
+                    stored = service.submit(document, source=name).experiment
+                except InvalidError:  # it differs from the one of this name, whose function goes on
+                    if earlier is None:
+                        file.unlink()
+                    else:
+                        Payload.save(file, earlier)
+                    raise
+            except InvalidError as error:
+                raise in_arguments(error, arguments) from None
+            yield service, stored, note.url
+        return
+    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
+        remedy = "pass another data_dir=, or start `katib serve` in its place, which runs the searches of many programs"
+        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
+    with open_engine(data_dir=root, own_process=False) as engine:
+        try:
+            stored = engine.service.submit(document, source=name).experiment
+        except InvalidError as error:
+            raise in_arguments(error, arguments) from None
+        Payload.save(file, pickled)
+        engine.start()
+        with open_door(engine.service, root):
+            yield engine.service, stored, ""
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:
@@ -227,7 +275,7 @@ def _template(payload: Payload, file: Path) -> Json:
 
 
 def _evaluated(
-    engine: Engine,
+    service: TuningService,
     stored: Experiment,
     payload: Payload,
     file: Path,
@@ -242,7 +290,7 @@ def _evaluated(
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = Place(file.parent.parent)
     experiment = AskedExperiment(
-        engine.service,
+        service,
         stored,
         lambda key, text: payload.parameters[key].value(text),
         place,
@@ -267,7 +315,7 @@ def _evaluated(
     finally:
         for slot in slots:
             slot.close()
-    return followed[0] if followed else engine.service.get(Experiment, stored.namespace, stored.name)
+    return followed[0] if followed else service.get(Experiment, stored.namespace, stored.name)
 
 
 def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:

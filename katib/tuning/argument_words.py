@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, KatibError
 from katib.tuning.foreign_words import same_here
 
 _SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
+_OF_PLACES = re.compile(r"--(data-dir|server)\b")
 _METRIC = "--maximize or --minimize"
 _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(rf"{pattern}\Z"), argument, option)
@@ -37,6 +39,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"spec\.maxFailedTrialCount", "max_failed", ""),
         (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials", ""),
         (r"spec\.warmStart.*", "warm_start", "--learn-from"),
+        (r"spec\.metricsCollectorSpec\.source\.filter\..*", "metrics_format", "--metrics-format"),
         (r"spec\.trialTemplate\..*\.command\[\d+\]", "function", "command"),
     )
 )
@@ -91,6 +94,31 @@ def _with_option(error: FieldError, parameters: Sequence[str]) -> FieldError:
         name = f" {parameters[int(groups['parameters'])]}" if "parameters" in groups else ""
         return replace(error, path=option + name + (" (:step=)" if groups.get("bound") == "step" else ""))
     return error
+
+
+@contextmanager
+def python_words() -> Iterator[None]:
+    """Raise errors that name options of the command line with the arguments of Python in their place.
+
+    Commands in backquotes stay as they are.
+    """
+    try:
+        yield
+    except InvalidError as error:
+        found = [replace(one, path=_in_python(one.path), remedy=_in_python(one.remedy)) for one in error.errors]
+        if found == list(error.errors):
+            raise
+        raise InvalidError(found) from None
+    except KatibError as error:
+        if (text := _in_python(str(error))) == str(error):
+            raise
+        raise type(error)(text) from None
+
+
+def _in_python(text: str) -> str:
+    parts = text.split("`")
+    parts[::2] = [_OF_PLACES.sub(lambda found: f"{found[1].replace('-', '_')}=", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def option_for(name: str, options: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from katib.local import open_offline
 from katib.local.claims import holder_of
 from katib.sdk import TrialResult
 from katib.tuning.reading import failure_of
-from tests.support.cli import KATIB, environment, katib_here, marked_processes
+from tests.support.cli import a_server, environment, katib_here, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -341,12 +341,47 @@ def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(
         assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
 
 
-def test_beside_another_program_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
-    serving = launch([*KATIB, "serve", "--port", "0", "--data-dir", str(tmp_path)], env=environment(), text=True)
+def test_beside_a_search_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
+    other = script(
+        launch,
+        tmp_path,
+        "import katib, time; katib.tune(lambda x: time.sleep(600), {'x': katib.search.double(0, 1)}, data_dir='..')",
+    )
     eventually(lambda: holder_of(tmp_path) is not None)
 
-    with pytest.raises(TerminalError, match=rf"\(process {serving.pid}\) is at work in .*; pass another data_dir=, or"):
+    words = rf"^script.py \(process {other.pid}\) is at work in .*; pass another data_dir=, or start `katib serve`"
+    with pytest.raises(TerminalError, match=words):
         katib.tune(lambda x: x, X, data_dir=tmp_path)
+    other.kill()
+
+
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_beside_a_server_of_the_directory_that_server_runs_it(
+    tmp_path: Path, preload: list[str] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "offset").write_text("2")
+    monkeypatch.chdir(tmp_path / "here")
+    data_dir = tmp_path / ".katib"
+
+    def search(factor: int, most: int, trials: int, **options: Any) -> katib.TuneResult:
+        def loss(x: int) -> int:
+            return factor * x + int(Path("offset").read_text())
+
+        space = {"x": katib.search.int(1, most)}
+        return katib.tune(
+            loss, space, data_dir=data_dir, name="s", algorithm="grid", max_trials=trials, preload=preload, **options
+        )
+
+    with a_server(tmp_path):
+        result = search(1, 4, 2)
+        with pytest.raises(InvalidError, match=r'parameters\["x"\]\.'):
+            search(1000, 5, 4)
+        further = search(10, 4, 4)
+
+    assert sorted(filter(None, values(result.trials))) == [3, 4]
+    assert sorted(filter(None, values(further.trials))) == [3, 4, 32, 42]
+    assert ("Ctrl-C stops the watching only" in capsys.readouterr().err) is (preload is None)
 
 
 INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from katib.api.quantities import add_quantities, parse_quantity
-from katib.cluster.injection import CollectorEntry, inject
+from katib.cluster.configuration.models import MetricsCollectorConfig, Resources
+from katib.cluster.injection import inject
 from katib.local.admission import check_job
 from katib.templates.job_schema import check_job_schema, job_schema
 from tests.support.admission import HOST, PATH
@@ -152,7 +153,9 @@ def test_an_injected_pod_is_as_valid_as_it_was(
         limits = [own["limits"].get(name, "0") for own in (main, side)]
         whole["limits"][name] = reduce(add_quantities, [needed, *limits, spare])
     original["spec"]["resources"] = whole
-    entry = CollectorEntry("collector:1", resources=collector, native_sidecar=native)
+    entry = MetricsCollectorConfig(
+        kind="StdOut", image="c", resources=Resources.model_validate(collector), native_sidecar=native
+    )
     settings = injection_settings(cluster_has_native_sidecars=native, collectors={"StdOut": entry})
 
     injected = inject(original, injected_trial(), settings)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,12 @@ def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
 
     assert done.stdout.startswith("Usage: katib")
     assert done.stderr == ""
+    left, writing = os.pipe()
+    os.close(left)
+    with open(writing, "wb") as unread:  # noqa: PTH123 - of a descriptor
+        line = [sys.executable, "-m", "katib.cli", "algorithms"]
+        after = subprocess.run(line, stdout=unread, stderr=subprocess.PIPE, check=False)
+    assert (after.returncode, after.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import yaml
@@ -451,6 +452,14 @@ def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_clust
 
     assert result.code == 1
     assert "start `katib serve`, or give --server or --data-dir; --context kind-katib asks" in result.err
+    (tmp_path / ".kube").mkdir()
+    config.rename(tmp_path / ".kube" / "config")
+    monkeypatch.setenv("KUBECONFIG", "")  # as if it were not set: kubectl reads the file at home
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "; --context kind-katib asks" in katib("get").err
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError))  # an account that the machine does not know
+    assert katib("get").err.endswith("start `katib serve`, or give --server or --data-dir\n")
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://", "http://host:notaport"])

@@ -94,6 +94,10 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
 
     killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
     assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
+    unexplained = condition("Running", "TrialRetrying", "Trial is running: Container main ended with exit code 137")
+    by_signal = condition("Running", "TrialRetrying", "Trial is running: a pod failed")
+    for told, facts in ((unexplained, JobFacts(job={})), (by_signal, JobFacts(job={}, signal="SIGKILL"))):
+        assert "request the memory that one needs" in diagnose(told, facts=facts).remedies[0]
 
 
 def test_a_running_trial_tells_how_long_and_how_far() -> None:
@@ -185,7 +189,13 @@ def test_a_metric_of_the_same_name_is_not_proposed(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "value"), [("loss: 0.21", "0.21"), ("epoch 3 loss 0.21 (best)", "0.21"), ("loss  +2.1e-1", "+2.1e-1")]
+    ("line", "value"),
+    [
+        ("loss: 0.21", "0.21"),
+        ("epoch 3 loss 0.21 (best)", "0.21"),
+        ("loss  +2.1e-1", "+2.1e-1"),
+        ("loss is 0.21", "0.21"),
+    ],
 )
 def test_the_format_that_is_proposed_reads_the_line(line: str, value: str) -> None:
     found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))

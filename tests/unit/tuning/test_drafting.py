@@ -102,7 +102,7 @@ def test_names_in_braces_become_placeholders_of_the_template() -> None:
         *("python", "train.py", "--lr=${trialParameters.lr}", "${trialSpec.Name}"),
         *("{lr}", "${HOME}", '{"a": 1}'),
     ]
-    assert template.unused == ("optimizer",)
+    assert template.notes == ("the command does not name {optimizer}: it is in $KATIB_PARAM_OPTIMIZER only",)
 
 
 def test_one_argument_with_blanks_is_a_line_for_the_shell() -> None:
@@ -130,7 +130,7 @@ def test_the_file_of_all_values_is_json_with_numbers() -> None:
     filled = text.replace("${trialParameters.lr}", "1e-05").replace("${trialParameters.optimizer}", "adam")
     assert json.loads(filled) == {"lr": 1e-05, "optimizer": "adam"}
     assert name in pod_of(template)["spec"]["volumes"][0]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"]
-    assert template.unused == ()
+    assert template.notes == ()
 
 
 @pytest.mark.parametrize(
