@@ -15,6 +15,7 @@ import yaml
 
 from katib.api.checkpoints import parent_of
 from katib.api.types import Experiment
+from katib.errors import InvalidError
 from katib.local import open_engine
 from katib.local.processes.proc import descendants
 from katib.tuning.reading import assignments_of, is_completed, last_condition
@@ -156,6 +157,17 @@ def services_of(algorithm: str, server: int | None = None) -> list[int]:
             found.append(pid)
     assert found
     return found
+
+
+def test_without_its_resource_parameter_it_is_refused_with_the_path_of_the_field(service: TuningService) -> None:
+    document = a_halving()
+    settings = document["spec"]["algorithm"]["algorithmSettings"]
+    settings[1]["value"] = "epoch"
+    with pytest.raises(InvalidError, match=r'algorithmSettings\[1\].value: "epoch" is not a parameter; did you mean'):
+        submit(service, document)
+    del settings[1]
+    with pytest.raises(InvalidError, match=r"spec\.algorithm\.algorithmSettings: hyperband needs resource_name; add"):
+        submit(service, document)
 
 
 def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> None:
