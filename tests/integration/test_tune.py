@@ -139,6 +139,41 @@ def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[...
     assert (more.trials[2].value or 0) > 100
 
 
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_function_is_fixed_and_run_again_under_its_name(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(x: float, k: int = 0) -> float:
+        raise ValueError(x, k)
+
+    def search(function: Callable[..., float], space: Mapping[str, Any] = X, **options: Any) -> katib.TuneResult:
+        return tune(function, space, name="s", algorithm="grid", preload=preload, verbose=True, settings={}, **options)
+
+    with pytest.raises(katib.TuneError):
+        search(broken)
+    fixed = search(lambda x: x)
+    assert sorted(filter(None, values(fixed.trials))) == [0.25, 0.5, 0.75]
+    assert "s had failed, so its failed trials run again\n" in capsys.readouterr().err
+
+    assert search(lambda x: 7 * x).trials == fixed.trials
+    told = capsys.readouterr().err
+    assert "s had ended before, so nothing was run now; for more trials raise max_trials above 3, for all of it" in told
+    for space, change in (
+        ({"x": katib.search.double(0.25, 2, step=0.25)}, r'parameters\["x"\]\.max changed from "1" to "2"'),
+        ({**X, "k": katib.search.int(1, 2)}, r'parameters\["k"\] added'),
+    ):
+        with pytest.raises(InvalidError, match=rf"^name: the experiment of this name has other .*: {change}[^\n]*$"):
+            search(lambda x, k=0: x + k, space)
+
+    again = search(lambda x, k: x * k, {**X, "k": katib.search.int(2, 2)}, restart=True)
+    assert sorted(filter(None, values(again.trials))) == [0.5, 1, 1.5]
+    with pytest.raises(
+        InvalidError, match=r"^name: the experiment of this name has other arguments: parameters removed"
+    ):
+        search(lambda x: x)
+    assert katib.open("s-1", data_dir=tmp_path).best.value == 0.25
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
