@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,11 +195,33 @@ def test_a_function_that_raises_is_explained_by_its_last_words(
     assert "bad-" in str(caught.value)
 
 
-def test_a_function_that_reports_something_else_is_explained(tune: Callable[..., katib.TuneResult]) -> None:
-    with pytest.raises(katib.TuneError, match="Metrics are not available") as caught:
-        tune(lambda x: {"accuracy": x}, X, objective="loss", max_trials=1)
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: {"accuracy": x}, 'the function returned accuracy and no loss; pass objective="accuracy"'),
+        (lambda x: None, "the function returned no loss, and its process reported none"),
+        (lambda lr: lr, "the function has no argument x, so it was called with one mapping of all, which it returned"),
+    ],
+    ids=["another metric", "nothing", "its arguments"],
+)
+def test_a_function_that_brings_no_objective_is_explained(
+    tune: Callable[..., katib.TuneResult], function: Callable[..., Any], words: str, preload: list[str] | None
+) -> None:
+    with pytest.raises(katib.TuneError, match=re.escape(words)):
+        tune(function, X, objective="loss", max_trials=1, preload=preload)
 
-    assert "loss" in str(caught.value)
+
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_reading_without_a_name_is_of_the_objective(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None
+) -> None:
+    def loss(x: float) -> None:
+        for step in range(2):
+            katib.report(x + 1 - step, step)
+
+    result = tune(loss, X, objective="loss", algorithm="grid", settings={}, preload=preload)
+    assert sorted(filter(None, values(result.trials))) == [0.25, 0.5, 0.75]
 
 
 # --- a warm process ---------------------------------------------------------------------------------------------------
