@@ -55,7 +55,7 @@ class Collector:
         self._rules = RuleBook(rules, objective, objective_type) if rules else None
         self._clock = clock
         self._last_stamp: datetime | None = None
-        self._is_complete = False  # every metric had a usable reading: nothing is left to be explained
+        self._unread = set(self._counts)  # metrics without a usable reading: only these are to be explained
 
     def take(self, readings: list[MetricLog]) -> list[MetricLog]:
         """Count readings, test the rules against them and return those of the metrics, stamped."""
@@ -63,7 +63,7 @@ class Collector:
             return readings
         if self._clock is not None:
             readings = self._stamped(readings, self._clock())
-        if not self._is_complete:
+        if self._unread:
             self._tally(readings)
         if self._rules is not None and (watched := self._rules.metrics):
             for reading in readings:
@@ -99,7 +99,7 @@ class Collector:
 
         That is additional metrics without any reading, and values that were not taken.
         """
-        if self._is_complete:
+        if not self._unread:
             return self.refused()
         others = [name for name, counts in self._counts.items() if not counts.readings and name != self._objective]
         missing = [name for name in others if not self._evidence.refused(name)]
@@ -132,8 +132,9 @@ class Collector:
                 if not counts.usable:
                     counts.usable = is_usable(reading.value)
                     counts.numbers += parse_value(reading.value) is not None
-        if all(counts.usable for counts in self._counts.values()):
-            self._is_complete = True
+                if counts.usable:
+                    self._unread.discard(reading.name)
+        if not self._unread:
             self._evidence.drop()
 
     def _others(self) -> str:

@@ -13,7 +13,9 @@ import click
 
 from katib.cli import options
 from katib.errors import invalid
-from katib.tuning.drafting import Search, command_template, draft, name_of_command, parse_metrics, parse_parameter
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
+from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
+from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
 from katib.tuning.script_options import (
     ScriptOption,
     direction_of,
@@ -40,6 +42,7 @@ _COMMENTS = {
     epilog=options.examples(
         "katib init",
         "katib init -p lr=1e-4..1e-1:log --maximize accuracy --yes -- python train.py",
+        "katib init --minimize loss --yes job.yaml",
     ),
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
@@ -67,8 +70,9 @@ def init(
 ) -> int:
     """Write an experiment file from five answers: command, parameters, metric, direction and budget.
 
-    Parameters are found in the script, which declares them by argparse or click, or in what its --help prints. For the
-    metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
+    The command may be a job's file, job.yaml. Parameters are found in the script, which declares them by argparse or
+    click, in what its --help prints, or in the options of the job. For the metric the command runs once, as it is.
+    Without a terminal, or with --yes, nothing is asked.
     """
     if words:
         options.refuse_as_command(words[0])
@@ -88,18 +92,32 @@ def init(
     )
     if len(command) == 1 and command[0].endswith(".py") and not os.access(command[0], os.X_OK):
         command = ["python", *command]
-    found = _options_of(command) if not parameters else []
+    job = None
+    if file_of_job := job_file_of(command):
+        job = read_job(*options.read_file(file_of_job))
+    batch = batch_of(command) or Batch(tuple(command), {})
+    command = list(batch.command)
+    found = [] if parameters else options_of_job(job) if job else _options_of(command)
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
-    metric = maximize or minimize or ask("Metric", next(iter(_metrics_of(command)), ""), "--maximize METRIC")
+    metric = (
+        maximize or minimize or ask("Metric", next(iter([] if job else _metrics_of(command)), ""), "--maximize METRIC")
+    )
     way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
     if way not in ("maximize", "minimize"):
         raise invalid("direction", f"{way!r} is neither maximize nor minimize", "write one of these", "direction")
     count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
     search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
-    names = [str(parameter["name"]) for parameter in space]
-    template = command_template(_with_placeholders(command, names), space, parse_metrics("stdout"))
-    _write(file, draft(name_of_command(command), search, space, template.template))
+    if job:
+        template = job_template(job, file_of_job, space, Metrics())
+    else:
+        names = [str(parameter["name"]) for parameter in space]
+        template = command_template(
+            _with_placeholders(command, names), space, Metrics(), slurm_options=option_words(batch.options)
+        )
+    for note in template.notes:
+        click.echo(f"note: {note}", err=True)
+    _write(file, draft(template.name, search, space, template.template))
     click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")
     return 0
 

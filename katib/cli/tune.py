@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,21 @@ from katib.cli import options
 from katib.cli.run import again
 from katib.cli.run.command import learn_from_option, run_at_server, run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
 from katib.tuning.drafting import (
+    CommandTemplate,
     Json,
+    Metrics,
     Search,
     command_template,
     draft,
     few_combinations,
     latest,
-    name_of_command,
     next_name,
     parse_metrics,
     parse_parameter,
-    variable_of,
 )
+from katib.tuning.job_files import job_file_of, job_template, read_job
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
@@ -132,6 +135,9 @@ def tune(
     {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
     KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
 
+    The command may be a job's file, job.yaml: values take the place of those that its options, as --lr, have. With --on
+    slurm, it may be one of sbatch, or a batch script: its options are those of each trial.
+
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
     command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
     server runs it, with the files of its machine, and this command watches it.
@@ -143,7 +149,7 @@ def tune(
     options.refuse_as_command(command[0])
     space = _parsed(parameters)
     source = parse_metrics(metrics, metrics_format)
-    template = command_template(command, space, source, timeout_seconds=timeout)
+    template = _template(command, space, source, timeout, slurm, server)
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -156,7 +162,7 @@ def tune(
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
-        experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
+        experiment["metadata"]["name"] = _name_beside(earlier, experiment, template.name)
     file = with_annotations(
         with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
     )
@@ -173,12 +179,8 @@ def tune(
                 click.echo(f"note: {notice}", err=True)
             return 0
     if not quiet:
-        for parameter in template.unused:
-            click.echo(
-                f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
-            )
-        if few := few_combinations(space, trials):
-            click.echo(f"note: {few}", err=True)
+        for note in (*template.notes, *filter(None, [few_combinations(space, trials)])):
+            click.echo(f"note: {note}", err=True)
     file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
     if server is not None:
@@ -204,6 +206,38 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     if not (maximize or minimize):
         raise click.UsageError("which metric? Add --maximize METRIC or --minimize METRIC", click.get_current_context())
     return options.objectives(maximize, minimize)
+
+
+def _template(
+    command: tuple[str, ...],
+    space: Sequence[Json],
+    source: Metrics,
+    timeout: int | None,
+    slurm: Sequence[str] | None,
+    server: str | None,
+) -> CommandTemplate:
+    """Return the template of a job's file, of a batch script, or of any other command."""
+    if file := job_file_of(command):
+        text, name = options.read_file(file)
+        return job_template(read_job(text, name), name, space, source, timeout_seconds=timeout)
+    batch = batch_of(command) or Batch(command, {})
+    in_slurm = slurm is not None or server is not None
+    if batch.submits and not in_slurm:
+        cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
+        raise invalid("command", cause, remedy, "batch-script")
+    replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
+    kept = tuple(option_words({name: text for name, text in batch.options.items() if name not in replaced}))
+    made = command_template(batch.command, space, source, timeout_seconds=timeout, slurm_options=kept)
+    return replace(made, notes=(*_batch_notes(kept, batch.left_out, counts=in_slurm), *made.notes))
+
+
+def _batch_notes(kept: Sequence[str], left_out: Sequence[str], *, counts: bool) -> Iterator[str]:
+    """Yield what becomes of the options of a batch script."""
+    if kept:
+        words = ", ".join(kept)
+        yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
+    if left_out and counts:
+        yield f"{', '.join(left_out)} of the batch script: left out, as each trial has its own"
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:

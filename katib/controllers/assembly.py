@@ -107,7 +107,7 @@ def assemble(
     """
     settings, events = settings or ControllerSettings(), ports.events
     experiments, suggestions, trials, stopping = queues
-    verdicts = Verdicts()
+    verdicts: Verdicts = {}
     config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
     _connect(caches, queues, settings.summary_interval_seconds)
     _connect_trials(caches, queues, verdicts, settings.summary_interval_seconds)
@@ -115,7 +115,7 @@ def assemble(
     experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check)
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
-    trial = TrialReconciler(store, caches, observations, events, clock, settings, ports.pods, verdicts.of)
+    trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, ports.pods)
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )
@@ -187,7 +187,7 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
             return
         key = experiment_of(trial)
         if event.new is None or trial_state(trial) not in ACTIVE:
-            verdicts.forget(trial)
+            verdicts.pop(trial.metadata.uid, None)
             experiments.add(key)
             suggestions.add(key)  # its service may have waited for the end of this trial
             return
@@ -197,11 +197,9 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
         if experiment is not None and experiment.spec.early_stopping is not None:
             stopping.add(key)
 
-    def job_changed(event: InformerEvent[Object]) -> None:
-        trials.add(event.key)  # a job bears its trial's name; a foreign one is no trial's key and costs nothing
-
     caches.trials.add_handler(trial_changed)
-    caches.jobs.add_handler(job_changed)
+    # A job bears its trial's name; a foreign one is no trial's key and costs nothing.
+    caches.jobs.add_handler(lambda event: trials.add(event.key))
 
 
 def _only_status_changed(event: InformerEvent[Experiment]) -> bool:

@@ -76,18 +76,26 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
     """Return a future of the second call, which starts with the answer of the first; either error is its error."""
     result: Future[Any] = Future()
 
+    def settle(error: BaseException | None, answer: Any = None) -> None:
+        if result.set_running_or_notify_cancel():
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(answer)
+
     def finish(second: Future[Any]) -> None:
-        _copy(second, result)
+        error = error_of(second)
+        settle(error, None if error is not None else second.result())
 
     def go_on(answered: Future[Any]) -> None:
         error = error_of(answered)
         if error is not None:
-            _fail(result, error)
+            settle(error)
             return
         try:
             follow(answered.result()).add_done_callback(finish)
         except Exception as failure:  # noqa: BLE001 - a future carries whatever starting the second call raised
-            _fail(result, failure)
+            settle(failure)
 
     first.add_done_callback(go_on)
     return result
@@ -95,36 +103,15 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
 
 def mapped(first: Future[Any], make: Callable[[Any], Any]) -> Future[Any]:
     """Return a future of what a function makes of the answer of a call; the error of either is its error."""
-    result: Future[Any] = Future()
 
-    def answered(call: Future[Any]) -> None:
-        try:
-            error = error_of(call)
-            value = None if error is not None else make(call.result())
-        except Exception as failure:  # noqa: BLE001 - a future carries whatever the function raised
-            error = failure
-        if error is not None:
-            _fail(result, error)
-        elif result.set_running_or_notify_cancel():
-            result.set_result(value)
+    def made(answer: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(make(answer))
+        return future
 
-    first.add_done_callback(answered)
-    return result
+    return then(first, made)
 
 
 def error_of(call: Future[Any]) -> BaseException | None:
     """Return the error of a call that is over; one that was cancelled under us may be made again."""
     return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()
-
-
-def _copy(source: Future[Any], target: Future[Any]) -> None:
-    error = error_of(source)
-    if error is not None:
-        _fail(target, error)
-    elif target.set_running_or_notify_cancel():
-        target.set_result(source.result())
-
-
-def _fail(target: Future[Any], error: BaseException) -> None:
-    if target.set_running_or_notify_cancel():
-        target.set_exception(error)

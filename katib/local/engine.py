@@ -42,17 +42,17 @@ from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits, of_slurm
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
-from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.containers.choice import NOTE_FILE, removal_script
 from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.dependencies import JobSettings, Machine
 from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds, spec_structures
-from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
-from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.environment import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
@@ -66,9 +66,8 @@ from katib.local.services.host import ServiceHost
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.images import NodeImages, node_images
-from katib.local.slurm.options import checked_options
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
-from katib.local.slurm.script import HOST_FILE
+from katib.local.slurm.script import HOST_FILE, checked_options
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
 from katib.local.trials.checkpoints import CheckpointRetention
@@ -347,7 +346,14 @@ class Engine:
             adopt_orphans=self._own_process,
             grace_seconds=self._orphan_seconds if images is None else 0.0,
         )
-        capacity = replace(_capacity(self._host), is_scheduled=self._slurm_options is not None)
+        found, host = Capacity.of_machine(), self._host  # what may be leased is exactly what admission accepts
+        capacity = replace(
+            found,
+            cpu=Decimal(str(host.cpus)),
+            memory=Decimal(host.memory_bytes),
+            limits=(*found.limits, *group_limits()),
+            is_scheduled=self._slurm_options is not None,
+        )
         leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
         stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
         processes.start()
@@ -397,13 +403,15 @@ class Engine:
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
         stack.callback(self._reporter.close, CLOSE_SECONDS)
+        # Whether programs of trials see all files and addresses of this machine.
+        reaches_all = machine.images is None and self._slurm_options is None
         self._monitors = TrialMonitors(
             self._caches.trials,
             self._reporter,
             self._observations,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of if self._reaches_all(machine) else self._variables_elsewhere,
+            self._log_servers.variables_of if reaches_all else self._variables_elsewhere,
             python_path({} if machine.runs_images else os.environ),
             HOST_FILE if self._slurm_options is not None else "",
         )
@@ -550,10 +558,6 @@ class Engine:
                 message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
-    def _reaches_all(self, machine: Machine) -> bool:
-        """Return whether programs of trials see all files and addresses of this machine."""
-        return machine.images is None and self._slurm_options is None
-
     def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""
         if self._slurm_options is not None and not self._node_address:
@@ -578,10 +582,3 @@ class Engine:
     def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
         if event.new is None:
             self.chosen_trials.forget(event.key)
-
-
-def _capacity(host: HostCapacity) -> Capacity:
-    """Return what may be leased: exactly what admission accepts."""
-    machine = Capacity.of_machine()
-    limits = (*machine.limits, *group_limits())
-    return replace(machine, cpu=Decimal(str(host.cpus)), memory=Decimal(host.memory_bytes), limits=limits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from katib.errors import TerminalError
@@ -11,45 +10,27 @@ from katib.errors import TerminalError
 _LEAST_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """Where things lie below the data directory.
 
-    Attributes:
+    Args:
         root: The data directory.
     """
 
-    root: Path
-
-    @property
-    def database(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / "katib.db"
         """The SQLite file: objects, metrics, events."""
-        return self.root / "katib.db"
-
-    @property
-    def trials(self) -> Path:
+        self.trials = root / "trials"
         """Files of trials: `<namespace>/<trial>/<pod>/`."""
-        return self.root / "trials"
-
-    @property
-    def checkpoints(self) -> Path:
+        self.checkpoints = root / "checkpoints"
         """Checkpoints of trials that start from each other's: `<namespace>/<experiment>/<trial>/`."""
-        return self.root / "checkpoints"
-
-    @property
-    def services(self) -> Path:
+        self.services = root / "services"
         """What suggestion services print."""
-        return self.root / "services"
-
-    @property
-    def run(self) -> Path:
+        self.run = root / "run"
         """Notes that outlive a crash: which processes belong to us."""
-        return self.root / "run"
-
-    @property
-    def python(self) -> Path:
+        self.python = self.run / "python"
         """Links to the Python that runs the engine, for trials."""
-        return self.run / "python"
 
     def keep_database_private(self) -> None:
         """Make the file of a new database before SQLite does: only its owner may read it, wherever it lies."""

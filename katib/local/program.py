@@ -86,16 +86,13 @@ def _commands(template: Any, directory: Path) -> Iterator[tuple[Path, list[str]]
             yield from _commands(element, directory)
     if not isinstance(template, dict):
         return
-    words = [str(word) for field in _COMMAND_FIELDS for word in _list(template.get(field))]
+    given = [template.get(field) for field in _COMMAND_FIELDS]
+    words = [str(word) for command in given if isinstance(command, list) for word in command]
     if words:
         yield directory / str(template.get("workingDir") or ""), words
     for name, value in template.items():
         if name not in _COMMAND_FIELDS:
             yield from _commands(value, directory)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _named_files(directory: Path, words: Iterable[str]) -> Iterator[Path]:

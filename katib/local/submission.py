@@ -19,10 +19,9 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
-from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.program import program_annotations
 from katib.local.slurm.admission import SlurmGate
@@ -56,19 +55,19 @@ class LocalHome(Home):
         self, source: Mapping[str, Any], path: str, experiment: Experiment, find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what keeps the object from running here, and what will be done otherwise than elsewhere."""
-        host, kinds, spec = self._capacity, job_kinds(find), experiment.spec
-        errors, notices = check_job(dict(source), path, host=host, workspace=workspace_of(experiment), kinds=kinds)
-        errors += [
-            *custom_collector_errors(source, spec, host, kinds),
-            *primary_pod_errors(source, spec, kinds),
-            *(peer_name_errors(source, path, spec, kinds) if host.names_pods else ()),
-        ]
+        host, kinds, spec, job = self._capacity, job_kinds(find), experiment.spec, dict(source)
+        errors, notices = check_job(job, path, host=host, workspace=workspace_of(experiment), kinds=kinds)
+        kind = kinds_by_name(kinds).get(Kind.of(source))
+        templates = [] if kind is None else list(kind.templates(job).values())
+        pods = [template for template, _ in templates]
+        errors += _custom_collector_errors(spec, [mapping(pod.get("spec")) for pod in pods], host)
+        if kind is not None:
+            errors += _primary_pod_errors(kind, job, spec)
+            errors += _peer_name_errors(kind, job, path, spec, pods) if host.names_pods else ()
         if self._slurm is not None and not errors:
-            kind = kinds_by_name(kinds).get(Kind.of(source))
-            templates = [] if kind is None else list(kind.templates(dict(source)).values())
             errors += self._slurm.check(Kind.of(source), templates, path, spec)
-        unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
-        return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
+        unmounted = [] if host.runs_images else _checkpoint_notices(job, path, spec)
+        return errors, [*notices, *unmounted, *_card_notices(pods, path, host)]
 
     def check_job(self, job: Mapping[str, Any], find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what keeps a job without an experiment from running here, and what will be done otherwise."""
@@ -81,11 +80,15 @@ class LocalHome(Home):
 
     def check_runtime(self, runtime: Mapping[str, Any], place: str) -> Sequence[FieldError]:
         """Return what is wrong with a training runtime that no TrainJob refers to yet."""
-        return runtime_errors(runtime, place)
+        findings = Findings()
+        check_runtime(runtime, findings)
+        return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
 
     def primary_labels(self, source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
-        """Return the labels of the pod that prints metrics where its job does not say them by itself."""
-        return primary_labels(source, find)
+        """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing."""
+        name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
+        kind: object = kinds_by_name(job_kinds(find)).get(name)
+        return kind.primary_labels(dict(source)) if isinstance(kind, KnowsPrimary) else {}
 
     def shipped_config_map(self, key: Key) -> Object | None:
         """Return a ConfigMap that came with the package."""
@@ -96,119 +99,54 @@ class LocalHome(Home):
         self._prewarm(algorithm)
 
 
-def primary_labels(source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
-    """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing.
-
-    Args:
-        source: The object that trials run as; may be malformed or hold placeholders.
-        find: Where objects are that jobs depend on.
-    """
-    name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
-    kind: object = kinds_by_name(job_kinds(find)).get(name)
-    return kind.primary_labels(dict(source)) if isinstance(kind, KnowsPrimary) else {}
-
-
-def runtime_errors(runtime: Mapping[str, Any], place: str) -> list[FieldError]:
-    """Return what is wrong with a training runtime that no TrainJob refers to yet.
-
-    Args:
-        runtime: The object.
-        place: What to put before the paths of its fields.
-    """
-    findings = Findings()
-    check_runtime(runtime, findings)
-    return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
-
-
-def card_notices(source: Mapping[str, Any], path: str, kinds: tuple[JobKind, ...], capacity: HostCapacity) -> list[str]:
-    """Return how trials get cards of their own, where there are cards and the template asks for none.
-
-    Args:
-        source: The object that trials run as; may be malformed or hold placeholders.
-        path: Where it stands.
-        kinds: The kinds of jobs that run here.
-        capacity: What the machine has.
-    """
-    kind = kinds_by_name(kinds).get(Kind.of(source))
-    pods = [template for template, _ in kind.templates(dict(source)).values()] if kind and capacity.gpus else []
+def _card_notices(pods: Sequence[Mapping[str, Any]], path: str, host: HostCapacity) -> list[str]:
+    """Return how trials get cards of their own, where there are cards and no template of a pod asks for any."""
     written = json.dumps(pods, default=str)
-    if not pods or any(f'"{name}"' in written for name in GPU_RESOURCES):
+    if not pods or not host.gpus or any(f'"{name}"' in written for name in GPU_RESOURCES):
         return []
-    sees = "see none" if capacity.runs_images else "share those that no trial has leased"
+    sees = "see none" if host.runs_images else "share those that no trial has leased"
     way = f"resources.limits of a container with {GPU_RESOURCES[0]}: 1 leases one to each trial"
     return [f"{path}: no GPU is requested, so trials {sees}; {way}"]
 
 
-def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
-    """Return what to do about a checkpoint directory that the template does not mention: nothing is mounted here.
-
-    Args:
-        source: The object that trials run as.
-        path: Where it stands.
-        spec: With defaults.
-    """
+def _checkpoint_notices(job: Object, path: str, spec: ExperimentSpec) -> list[str]:
+    """Return what to do about a checkpoint directory that the template does not mention: nothing is mounted here."""
     directory = checkpoint_directory(spec.algorithm).rstrip("/")
-    written = json.dumps(source, default=str)
+    written = json.dumps(job, default=str)
     if not directory or directory in written or DIRECTORY_VARIABLE in written:
         return []
     way = f"write it into command, args or env, where it is replaced, or have the program read {DIRECTORY_VARIABLE}"
     return [f"{path}: {directory} is not mentioned, and nothing is mounted here; {way}"]
 
 
-def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: tuple[JobKind, ...]) -> list[FieldError]:
-    """Return that the labels of primary pods select none: no metrics would ever be read.
-
-    Args:
-        source: The object that trials run as.
-        spec: With defaults.
-        kinds: The kinds of jobs that run here.
-    """
-    kind, template, findings = kinds_by_name(kinds).get(Kind.of(source)), spec.trial_template, Findings()
-    if template is not None and template.primary_pod_labels and kind is not None:
+def _primary_pod_errors(kind: JobKind, job: Object, spec: ExperimentSpec) -> list[FieldError]:
+    """Return that the labels of primary pods select none: no metrics would ever be read."""
+    template, findings = spec.trial_template, Findings()
+    if template is not None and template.primary_pod_labels:
         path = "spec.trialTemplate.primaryPodLabels"
-        check_pod_labels(kind.pod_labels(source), template.primary_pod_labels, path, findings)
+        check_pod_labels(kind.pod_labels(job), template.primary_pod_labels, path, findings)
     return findings.errors
 
 
-def peer_name_errors(
-    source: Mapping[str, Any], path: str, spec: ExperimentSpec, kinds: tuple[JobKind, ...]
+def _peer_name_errors(
+    kind: JobKind, job: Object, path: str, spec: ExperimentSpec, pods: Sequence[Mapping[str, Any]]
 ) -> list[FieldError]:
-    """Return which names of pods lead nowhere because the collector keeps the pods on the machine's network.
-
-    Args:
-        source: The object that trials run as.
-        path: Where it stands.
-        spec: With defaults.
-        kinds: The kinds of jobs that run here, whose pods could have names.
-    """
-    name, metrics = Kind.of(source), spec.metrics_collector_spec
-    kind = kinds_by_name(kinds).get(name)
-    if kind is None or metrics is None or metrics.kind in PUSHES_NOTHING or not isinstance(kind, KnowsPeers):
-        return []
-    if not may_be_named(name, [template for template, _ in kind.templates(source).values()]):
-        return []  # found in any case
-    findings = Findings()
-    kind.check_peer_names(source, path, findings)
+    """Return which names of pods lead nowhere because the collector keeps the pods on the machine's network."""
+    metrics, findings = spec.metrics_collector_spec, Findings()
+    keeps_on_host = metrics is not None and metrics.kind not in PUSHES_NOTHING
+    if keeps_on_host and isinstance(kind, KnowsPeers) and may_be_named(kind.kind, pods):  # else found in any case
+        kind.check_peer_names(job, path, findings)
     return findings.errors
 
 
-def custom_collector_errors(
-    source: Mapping[str, Any], spec: ExperimentSpec, capacity: HostCapacity, kinds: tuple[JobKind, ...]
+def _custom_collector_errors(
+    spec: ExperimentSpec, pods: Sequence[Mapping[str, Any]], host: HostCapacity
 ) -> list[FieldError]:
-    """Return what keeps a collector that the user describes from running beside the containers of a job.
-
-    Args:
-        source: The object that trials run as.
-        spec: With defaults.
-        capacity: What the machine has.
-        kinds: The kinds of jobs that run here.
-    """
+    """Return what keeps a collector that the user describes from running beside the containers of these pods."""
     metrics = spec.metrics_collector_spec
     custom = metrics.collector.custom_collector if metrics and metrics.collector else None
     if metrics is None or metrics.kind != CollectorKind.CUSTOM or not custom:
         return []
-    kind = kinds_by_name(kinds).get(Kind.of(source))
-    pods = [mapping(template.get("spec")) for template, _ in kind.templates(source).values()] if kind else []
     taken = {container.get("name") for pod in pods for _, container in mappings(pod.get("containers"))}
     errors = device_errors(custom, _COLLECTOR_PATH)
     if custom.get("name") in taken:
@@ -217,7 +155,7 @@ def custom_collector_errors(
     pod = {**(pods[0] if pods else {}), "restartPolicy": "Never", "initContainers": [], "containers": [custom]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": copy.deepcopy(pod)}}}
     place = "job.spec.template.spec.containers[0]"
-    found, _ = check_job(job, "job", host=capacity)
+    found, _ = check_job(job, "job", host=host)
     return errors + [
         FieldError(_COLLECTOR_PATH + error.path.removeprefix(place), error.cause, error.remedy, error.origin)
         for error in found

@@ -134,7 +134,7 @@ class MemoryStore(TransactedStore):
         def wanted(obj: Object) -> bool:
             return (
                 (namespace is None or Key.of(obj).namespace == namespace)
-                and (not labels or labels.items() <= semantics.labels_of(obj).items())
+                and (not labels or labels.items() <= (obj["metadata"].get("labels") or {}).items())
                 and (owner_uid is None or owner_uid in semantics.owner_uids(obj))
             )
 

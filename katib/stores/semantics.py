@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
@@ -229,12 +229,6 @@ def is_finished(obj: Object) -> bool:
 def has_finalizers(obj: Object) -> bool:
     """Return whether owners of finalizers have to act before the object may go."""
     return bool(obj["metadata"].get("finalizers"))
-
-
-def labels_of(obj: Object) -> Mapping[str, str]:
-    """Return the labels of a stored object."""
-    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
-    return labels
 
 
 def owner_uids(obj: Object) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
 from katib.api.metrics import PRINTED_FORMAT
-from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
 
@@ -31,6 +32,7 @@ METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
+_SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _RESERVED = ("parameters", "trial", "metrics")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -255,11 +257,13 @@ class CommandTemplate:
 
     Attributes:
         template: `spec.trialTemplate`.
-        unused: Parameters that the command does not name: the program gets them by its environment only.
+        name: What experiments of it are called.
+        notes: What is said of its parameters.
     """
 
     template: Json
-    unused: tuple[str, ...]
+    name: str
+    notes: tuple[str, ...] = ()
 
 
 def command_template(
@@ -268,13 +272,15 @@ def command_template(
     metrics: Metrics,
     *,
     timeout_seconds: int | None = None,
+    slurm_options: Iterable[str] = (),
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails.
+    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. Options of Slurm's `sbatch`, such as
+    `mem={size}G`, count where trials are its jobs.
 
     Raises:
         InvalidError: The command is empty, or names what is not a parameter.
@@ -291,7 +297,7 @@ def command_template(
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
     words = [_filled(word, known, used, metrics) for word in words]
-    variables = _variables(names)
+    variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
         "image": _IMAGE,
@@ -300,9 +306,14 @@ def command_template(
     }
     if metrics.kind != "stdout":
         container["env"].append({"name": "KATIB_METRICS_PATH", "value": metrics.mounted_path})
+    annotations: Json = {}
+    if options := [_filled(option, known, used, metrics) for option in slurm_options]:
+        annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(options)
     pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     if "parameters" in used:
-        _mount_parameters(pod, parameters)
+        annotations[_PARAMETERS_ANNOTATION] = _mount_parameters(pod, parameters)
+    if annotations:
+        pod["metadata"] = {"annotations": annotations}
     job: Json = {"backoffLimit": 0, "template": pod}
     if timeout_seconds is not None:
         job["activeDeadlineSeconds"] = timeout_seconds
@@ -311,8 +322,13 @@ def command_template(
         "trialParameters": [{"name": name, "reference": name} for name in names],
         "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
     }
-    unused = () if "parameters" in used else tuple(name for name in names if name not in used)
-    return CommandTemplate(template, unused)
+    unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
+    return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def unnamed_note(name: str) -> str:
+    """Return what to say of a parameter that a command does not name."""
+    return f"the command does not name {{{name}}}: it is in ${variable_of(name)} only"
 
 
 def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metrics) -> str:
@@ -336,7 +352,7 @@ def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metric
     return _PLACEHOLDER.sub(value, word)
 
 
-def _variables(names: Iterable[str]) -> dict[str, str]:
+def variables_of(names: Iterable[str]) -> dict[str, str]:
     """Return the name of each parameter by that of its environment variable. Raises InvalidError."""
     variables: dict[str, str] = {}
     for name in names:
@@ -353,8 +369,8 @@ def variable_of(name: str) -> str:
     return "KATIB_PARAM_" + re.sub(r"\W", "_", name).upper()
 
 
-def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
-    """Add a file with all values to a pod: it has them in an annotation, which a volume shows as a file."""
+def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> str:
+    """Add a file with all values to a pod; return the annotation that it needs, which a volume shows as that file."""
     pairs = []
     for parameter in parameters:
         name, space = parameter["name"], parameter["feasibleSpace"]
@@ -365,18 +381,18 @@ def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
             raise invalid(f"-p {name}", cause, remedy, "choice-text")
         placeholder = f"${{trialParameters.{name}}}"
         pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
-    pod["metadata"] = {"annotations": {_PARAMETERS_ANNOTATION: "{" + ", ".join(pairs) + "}"}}
     (container,) = pod["spec"]["containers"]
     container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
     path = f"metadata.annotations['{_PARAMETERS_ANNOTATION}']"
     items = [{"path": PurePath(PARAMETERS_FILE).name, "fieldRef": {"fieldPath": path}}]
     pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+    return "{" + ", ".join(pairs) + "}"
 
 
 def name_of_command(command: Sequence[str]) -> str:
     """Return a name for experiments that run a command: that of its script, else of its program."""
     words = command[0].split() if len(command) == 1 else command
-    script = next((word for word in words if PurePath(word).suffix in (".py", ".sh", ".R", ".jl", ".js")), words[0])
+    script = next((word for word in words if PurePath(word).suffix in _SCRIPTS), words[0])
     return slug(PurePath(script).stem) or "tune"
 
 

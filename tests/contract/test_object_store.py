@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from katib.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    InternalError,
-    InvalidError,
-    NotFoundError,
-)
+from katib.errors import AlreadyExistsError, ConflictError, InternalError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, ObjectStore
 from katib.runtime.testing import VirtualClock
 from tests.support.object_stores import BackDoor, Home

@@ -57,9 +57,7 @@ def _collect_dropped_sockets() -> Iterator[None]:
 
 
 NS = "team"
-KATIB_RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]},
-]
+KATIB_RULES = [{"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]}]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from katib.local.jobs.jobset.jobset import JOB_SET
 from katib.local.jobs.jobset.trainjob import TRAIN_JOB
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.prepare import job_directory
+from katib.local.jobs.replicated.frameworks import TFJob
 from katib.local.jobs.replicated.mpijob import MPIOperatorJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.jobs.replicated.tfjob import TFJob
 from katib.runtime.objects import Kind
 from katib.stores.memory import MemoryStore
 from tests.support import podman

@@ -196,10 +196,7 @@ def _versions(changes: list[Change]) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("change", "outcome"),
-    [
-        pytest.param({}, "unchanged", id="the same"),
-        pytest.param({"maxTrialCount": 5}, "updated", id="a larger budget"),
-    ],
+    [pytest.param({}, "unchanged", id="the same"), pytest.param({"maxTrialCount": 5}, "updated", id="a larger budget")],
 )
 def test_a_finished_experiment_goes_on_when_its_budget_is_raised(
     change: dict[str, Any], outcome: str, tmp_path: Path

@@ -44,10 +44,7 @@ def test_without_a_terminal_all_is_found_in_the_script_and_the_file_runs(directo
     spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
     done = katib("run", "experiment.yaml", cwd=directory)
 
-    assert (made.returncode, made.stdout) == (
-        0,
-        "experiment.yaml is written; `katib run experiment.yaml` runs it\n",
-    )
+    assert (made.returncode, made.stdout) == (0, "experiment.yaml is written; `katib run experiment.yaml` runs it\n")
     assert spec["objective"] == {"type": "maximize", "objectiveMetricName": "accuracy"}
     assert [parameter["name"] for parameter in spec["parameters"]] == ["lr", "opt"]
     assert done.returncode == 0, done.stderr

@@ -26,11 +26,11 @@ from katib.databases.sqlite import open_database
 from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
+from katib.local.jobs.dependencies import Collection
 from katib.local.jobs.kind import Observed, Plan
-from katib.local.jobs.owner import Collection
 from katib.local.jobs.prepare import job_directory
 from katib.local.pods.log_file import LogLimits, log_parts
-from katib.local.pods.note import read_note
+from katib.local.pods.objects import read_note
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import is_running

@@ -46,10 +46,7 @@ def a_trial(x: str, y: str, loss: str) -> Trial:
         {
             "metadata": {"name": f"t{x}{y}"},
             "spec": {
-                "objective": {
-                    "objectiveMetricName": "loss",
-                    "metricStrategies": [{"name": "loss", "value": "min"}],
-                },
+                "objective": {"objectiveMetricName": "loss", "metricStrategies": [{"name": "loss", "value": "min"}]},
                 "parameterAssignments": [{"name": "x", "value": x}, {"name": "y", "value": y}],
             },
             "status": {

@@ -144,7 +144,7 @@ SEEDED = {"settings": {"random_state": 0}}
             estimator, {name: [0.1, 1.0]}, algorithm="random", n_trials=2, cv=2, error_score="raise", options=SEEDED
         )
         for estimator, name in ((Ridge(), "alpha"), (LogisticRegression(), "C"))
-    ],
+    ]
 )
 def test_the_checks_that_scikit_learns_own_searches_pass(estimator: Any, check: Any) -> None:
     if check.func.__name__ == "check_supervised_y_2d":

@@ -323,11 +323,7 @@ def test_a_warm_process_that_cannot_be_is_explained(
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_runs(
-    tune: Callable[..., katib.TuneResult],
-    space: dict[str, Any],
-    options: dict[str, Any],
-    words: str,
-    tmp_path: Path,
+    tune: Callable[..., katib.TuneResult], space: dict[str, Any], options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidError, match=words):
         tune(lambda x: x, space, **options)

@@ -145,10 +145,7 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
     ("line", "error"),
     [
         ("-p x=3..1 --minimize loss -- true", "-p x: goes from 3 down to 1; write 1..3"),
-        (
-            "-p x=1..3 -- true",
-            "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`",
-        ),
+        ("-p x=1..3 -- true", "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`"),
         ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
         (
             "-p x=1..3 --maximize loss --minimize loss -- true",
@@ -185,6 +182,32 @@ def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {error}\n")
     assert not (directory / ".katib").exists()
+
+
+def test_a_job_for_kubectl_is_tuned_as_it_is(directory: Path) -> None:
+    container = {"name": "training", "image": "none", "command": [sys.executable, "train.py", "{x}"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    (directory / "fit.yaml").write_text(json.dumps({"apiVersion": "batch/v1", "kind": "Job", "spec": spec}))
+    done = tune(*X, "--", "kubectl", "apply", "-f", "fit.yaml", cwd=directory)
+    written = katib("init", "--minimize", "loss", "-p", "x=0..1", "--yes", "fit.yaml", cwd=directory)
+    checked = katib("validate", "experiment.yaml", cwd=directory)
+    wrong = tune(*X, "--", "missing.yaml", cwd=directory)
+
+    assert (done.returncode, done.stdout.count("succeeded in")) == (0, 3), done.stderr
+    assert (written.returncode, checked.returncode) == (0, 0), written.stderr + checked.stderr
+    assert wrong.stderr.startswith("error: missing.yaml: no such file or directory; ")
+
+
+def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path) -> None:
+    (directory / "train.sbatch").write_text('#SBATCH --partition=gpu\npython train.py "$1"\n')
+    done = tune(*X, "--", "./train.sbatch", "{x}", cwd=directory)
+    submitted = tune(*X, "--", "sbatch", "train.sbatch", "{x}", cwd=directory)
+
+    assert done.returncode == 0, done.stderr
+    assert "note: partition=gpu: these options count with --on slurm" in done.stderr
+    assert submitted.stderr == (
+        "error: command: sbatch submits a job of Slurm; add --on slurm, or leave sbatch out to run the script here\n"
+    )
 
 
 def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path) -> None:

@@ -13,9 +13,8 @@ from katib.api.json_values import without_nulls
 from katib.local.admission import check_job
 from katib.local.findings import Findings
 from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED
-from katib.local.jobs.kind import JobKind, Moment, Observed
+from katib.local.jobs.kind import JobKind, Moment, Observed, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
-from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.records import Delays
 from katib.runtime.objects import Key, Kind
 from tests.support.admission import HOST

@@ -8,13 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.local.jobs.replicated.jaxjob import JAXJob
-from katib.local.jobs.replicated.paddlejob import PaddleJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from katib.local.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 

@@ -15,12 +15,11 @@ from katib.controllers.trial.job_caches import JobCaches
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController
+from katib.local.jobs.dependencies import Collection, JobSettings, Machine, Provision
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.owner import Collection, Provision
 from katib.local.jobs.prepare import job_directory, trial_name
-from katib.local.pods.output import Monitor, MonitorReport
+from katib.local.pods.output import Monitor
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes
@@ -49,7 +48,7 @@ class RecordingMonitor:
     size: int = 0
     polls: int = 0
     verdict: str = ""
-    done: Callable[[MonitorReport], None] | None = None
+    done: Callable[[str], None] | None = None
 
     def feed(self, data: bytes) -> None:
         self.size += len(data)
@@ -64,14 +63,14 @@ class RecordingMonitor:
     def poll(self) -> None:
         self.polls += 1
 
-    def close(self, done: Callable[[MonitorReport], None]) -> None:
+    def close(self, done: Callable[[str], None]) -> None:
         self.done = done
         if not self.hold_close:
             self.release()
 
     def release(self) -> None:
         assert self.done is not None
-        self.done(MonitorReport(self.explanation))
+        self.done(self.explanation)
 
 
 @dataclass
@@ -150,11 +149,7 @@ def shell(script: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
 
 
 def job(
-    *containers: dict[str, Any],
-    name: str = "j",
-    restart: str = "Never",
-    pod: dict[str, Any] | None = None,
-    **spec: Any,
+    *containers: dict[str, Any], name: str = "j", restart: str = "Never", pod: dict[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
     """Return a Job object; keywords go to its spec, `pod` to the spec of its pods."""
     template = {"spec": {"restartPolicy": restart, "containers": list(containers), **(pod or {})}}

@@ -12,7 +12,7 @@ from katib.api.leases import is_callers
 from katib.api.names import RETRYING_REASON, TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods.reading import POD, container_statuses, facts_of
+from katib.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
 from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.controllers.kinds import key_of
@@ -35,13 +35,8 @@ _IMAGE = "Check the name of the image in the template, and whether the nodes may
 _CONTAINER = "Fix the container in the template as the message says."
 _OUTPUT = "Read the output below and fix the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
 _REMEDIES = {
-    "ErrImagePull": _IMAGE,
-    "ImagePullBackOff": _IMAGE,
-    "ErrImageNeverPull": _IMAGE,
-    "InvalidImageName": _IMAGE,
-    "CreateContainerConfigError": _CONTAINER,
-    "CreateContainerError": _CONTAINER,
-    "RunContainerError": _CONTAINER,
+    **dict.fromkeys(PULL_FAILURES, _IMAGE),
+    **dict.fromkeys(CREATE_FAILURES, _CONTAINER),
     "CrashLoopBackOff": _OUTPUT,
 }
 """What to do about a container that waits, by the reason of its state."""

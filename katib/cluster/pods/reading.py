@@ -28,13 +28,12 @@ from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
 
-_PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-_CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _OVER = ("Succeeded", "Failed")
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
 
-_BY_TRIAL = "trial"
 _REMEMBERED_FAILURES = 10_000
 
 
@@ -101,9 +100,7 @@ class TrialPods:
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        self.informer: Informer[PodFacts] = Informer(
-            store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
-        )
+        self.informer: Informer[PodFacts] = Informer(store, POD, facts_of, lambda facts: facts.trial, clock=clock)
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
         self._incomplete: OrderedDict[Key, dict[Key, str]] = OrderedDict()  # by trial, and of it by pod
         self._suspended: set[Key] = set()
@@ -123,7 +120,7 @@ class TrialPods:
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""
-        pods = self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        pods = self.informer.group(key_of(trial))
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
@@ -135,7 +132,7 @@ class TrialPods:
 
     def has_active_pod(self, trial: Trial) -> bool:
         """Return whether a pod that metrics are collected from runs, or waits to."""
-        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
@@ -219,9 +216,9 @@ def _runs(status: Mapping[str, Any]) -> bool:
 def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
     waiting = (container.get("state") or {}).get("waiting") or {}
     reason, name = waiting.get("reason", ""), container.get("name", "")
-    if reason in _PULL_FAILURES:
+    if reason in PULL_FAILURES:
         return f'image "{container.get("image", "")}" of container {name} in pod {pod} cannot be pulled'
-    if reason in _CREATE_FAILURES:
+    if reason in CREATE_FAILURES:
         return f"container {name} in pod {pod} cannot be started: {waiting.get('message', reason)}"
     if reason == "CrashLoopBackOff":
         ended = (container.get("lastState") or {}).get("terminated") or {}

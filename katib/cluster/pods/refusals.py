@@ -40,8 +40,11 @@ BACKOFF = Backoff(5.0, 60.0)
 POD_REFUSED_REASON = "PodRefused"
 """Reason of our webhook's event on a Trial whose pod can never be collected from as its template is written."""
 
-REFUSAL_REASONS = ("FailedCreate", "FailedCreatePod", "JobCreationFailed")
-"""Reasons of events on jobs: of Kubernetes' own Job, of the training operators, of a JobSet."""
+_QUESTIONS: Sequence[Mapping[str, str]] = (
+    {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON},
+    *({"type": "Warning", "reason": r} for r in ("FailedCreate", "FailedCreatePod", "JobCreationFailed")),
+)
+"""Which events are asked for: ours on trials, and those on a Job, training jobs, a JobSet."""
 
 ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
 """Returns the events of a namespace whose fields have these values, such as `reason`."""
@@ -192,7 +195,7 @@ class Refusals:
         return True
 
     def _look_at(self, namespace: str, trials: Sequence[Trial]) -> None:
-        events = [event for fields in _questions() for event in self.list_events(namespace, fields)]
+        events = [event for fields in _QUESTIONS for event in self.list_events(namespace, fields)]
         found: dict[str, list[Object]] = defaultdict(list)
         for event in events:
             if uid := self._trial_uid(event, namespace):
@@ -215,9 +218,3 @@ class Refusals:
         if watched.refusal != refusal:
             watched.refusal = refusal
             self._wake(key_of(trial))
-
-
-def _questions() -> Iterable[Mapping[str, str]]:
-    yield {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON}
-    for reason in REFUSAL_REASONS:
-        yield {"type": "Warning", "reason": reason}

@@ -33,7 +33,6 @@ from katib.controllers.suggestion.replies import (
     open_question,
     waiting_assignments,
     with_initial_trials,
-    with_status_of,
 )
 from katib.errors import InvalidError, KatibError, UnavailableError
 
@@ -192,7 +191,7 @@ def _conversation(
     is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
     purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
-        suggestion = with_status_of(seen.suggestion, status)
+        suggestion = structs.replace(seen.suggestion, status=status)
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
         conditions = without_condition(status.conditions, states.UNAVAILABLE, states.WAITING)
@@ -201,7 +200,10 @@ def _conversation(
     asks = seen.call is None and isinstance(purpose, Question)
     if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
-    if seen.call is None or (seen.call.is_done and not _serves(seen.call.purpose, purpose)):
+    made = None if seen.call is None else seen.call.purpose
+    is_same_question = isinstance(made, Question) and isinstance(purpose, Question) and made.base == purpose.base
+    serves = made == purpose or is_same_question  # also when more or fewer assignments are wanted by now
+    if seen.call is None or (seen.call.is_done and not serves):
         return Step(status, streak=seen.streak, call=purpose)
     return _after_call(seen, seen.call, settings, status, now, moment)
 
@@ -213,7 +215,13 @@ def _after_call(
     if not call.is_done:
         return Step(status, streak=seen.streak)  # the answer wakes us
     try:
-        stored = _answered(seen, call, status, now)
+        if call.error is not None:
+            raise call.error
+        if isinstance(call.purpose, Question) and call.answer is not None:
+            suggestion = structs.replace(seen.suggestion, status=status)
+            stored = accepted(seen.experiment, suggestion, call.purpose, call.answer, taken=seen.taken, now=now)
+        else:
+            stored = _with(status, states.running(status.conditions, now))
         stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))
         if call.answer is not None and call.answer.waits:
             return _waiting_for_trials(seen, call, stored, moment)
@@ -241,7 +249,7 @@ def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, mo
         MalformedReplyError: There is no trial that could end: the service would be waited for forever.
     """
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
-    if not seen.active and not waiting_assignments(with_status_of(seen.suggestion, status), seen.taken):
+    if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
         if ended == seen.ended:
             raise MalformedReplyError("it waits for a running trial to end, and none is running")
         return Step(status, forgets_call=True, retry_after_seconds=0.0)
@@ -255,28 +263,6 @@ def _has_initial_trials(seen: Seen) -> bool:
     asks = seen.call is not None and isinstance(seen.call.purpose, Question)
     outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
     return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
-
-
-def _serves(made: Purpose, wanted: Purpose) -> bool:
-    """Return whether a call is as good as the one wanted: also when more or fewer assignments are wanted by now."""
-    if isinstance(made, Question) and isinstance(wanted, Question):
-        return made.base == wanted.base
-    return made == wanted
-
-
-def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetime) -> SuggestionStatus:
-    if call.error is not None:
-        raise call.error
-    if not isinstance(call.purpose, Question) or call.answer is None:
-        return _with(status, states.running(status.conditions, now))
-    return accepted(
-        seen.experiment,
-        with_status_of(seen.suggestion, status),
-        call.purpose,
-        call.answer,
-        taken=seen.taken,
-        now=now,
-    )
 
 
 def _failed_once(

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
@@ -25,7 +27,6 @@ from katib.controllers.suggestion.replies import (
     asked_about,
     waiting_assignments,
     waiting_trials,
-    with_status_of,
 )
 from katib.errors import NotFoundError, TerminalError
 from katib.runtime.clock import Clock
@@ -179,7 +180,7 @@ class SuggestionReconciler:
     ) -> Future[Any]:
         if not isinstance(asked, Question):
             return client.validate(seen.experiment)
-        suggestion = with_status_of(seen.suggestion, status)
+        suggestion = structs.replace(seen.suggestion, status=status)
         experiment = asked_about(seen.experiment, suggestion)
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:
@@ -187,32 +188,40 @@ class SuggestionReconciler:
             known = self._caches.trials_of(key_of(suggestion))
             trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
 
-        def suggestions() -> Future[SuggestionsReply]:
-            return client.get_suggestions(
-                experiment, trials, current_request=asked.wanted, total_request=asked.total, earlier=earlier
-            )
-
-        def with_rules(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
-            return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
-
-        def rules_first(judges: bool) -> Future[Any]:
-            """Give trials no rules where the service judges them: it knows more while they run than it knows now.
-
-            Otherwise rules first: they can be asked for again, while assignments that are not stored are lost on some
-            services.
-            """
-            if judges:
-                return suggestions()
-            return then(client.get_early_stopping_rules(experiment, trials), with_rules)
-
-        def ask() -> Future[Any]:
-            if experiment.spec.early_stopping is None:
-                return suggestions()
-            return then(client.judges(experiment), rules_first)
-
+        ask = partial(
+            client.get_suggestions,
+            experiment,
+            trials,
+            current_request=asked.wanted,
+            total_request=asked.base - asked.initial + asked.wanted,  # it knows no initial trials
+            earlier=earlier,
+        )
+        if experiment.spec.early_stopping is not None:
+            ask = partial(_with_rules, client, experiment, trials, ask)
         if len(trials) + len(earlier) < LONG_HISTORY:
             return ask()
         return then(self._pool.submit(ask), lambda answer: answer)
+
+
+def _with_rules(
+    client: SuggestionService,
+    experiment: Experiment,
+    trials: Sequence[Trial],
+    suggestions: Callable[[], Future[SuggestionsReply]],
+) -> Future[Any]:
+    """Ask for suggestions and the rules that they start with: none where the service judges trials while they run.
+
+    It knows more then than it knows now. Otherwise rules first: they can be asked for again, while assignments that are
+    not stored are lost on some services.
+    """
+
+    def add(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
+        return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
+
+    def rules_first(judges: bool) -> Future[Any]:
+        return suggestions() if judges else then(client.get_early_stopping_rules(experiment, trials), add)
+
+    return then(client.judges(experiment), rules_first)
 
 
 def _seen(call: Call[Purpose] | None) -> SeenCall | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from katib.api.conditions import Conditions, find_condition, has_ended, is_true, set_condition, without_condition
 from katib.api.types import ResumePolicy, SuggestionCondition
 
 EXHAUSTED = "Exhausted"
@@ -29,12 +29,8 @@ is_exhausted = partial(is_true, type_=EXHAUSTED)
 """Takes conditions; returns whether the search space has no more points."""
 
 
-def is_closed(conditions: Conditions) -> bool:
-    """Return whether nothing more will be asked."""
-    for condition in conditions:
-        if condition.type in (SuggestionCondition.SUCCEEDED, SuggestionCondition.FAILED) and condition.status == "True":
-            return True
-    return False
+is_closed = has_ended
+"""Takes conditions; returns whether nothing more will be asked. They end as those of an experiment do."""
 
 
 def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:

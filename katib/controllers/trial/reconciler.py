@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -69,11 +69,6 @@ _HELD_UP_REASONS: dict[type[KatibError], str] = {
 }
 
 
-def no_verdict(_trial: Trial) -> str:
-    """Return that a trial may go on."""
-    return ""
-
-
 class TrialReconciler:
     """Moves one trial at a time towards its end.
 
@@ -84,8 +79,8 @@ class TrialReconciler:
         events: Records notable moments.
         clock: Time.
         settings: Times and limits.
+        verdicts: Why running trials are to be stopped early, by uid.
         pods: What the pods of a job say; None where jobs say it all.
-        verdict_of: Why a running trial is to be stopped early; empty while it may go on.
     """
 
     def __init__(
@@ -96,16 +91,16 @@ class TrialReconciler:
         events: EventRecorder,
         clock: Clock,
         settings: ControllerSettings,
+        verdicts: Mapping[str, str],
         pods: PodWatcher | None = None,
-        verdict_of: Callable[[Trial], str] = no_verdict,
     ) -> None:
         self._store = store
         self._pods = pods
-        self._verdict_of = verdict_of
+        self._verdicts = verdicts
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
         self._may_lose_events = caches.jobs.shows_labelled
-        self._observations = observations
+        self._observations, self._logs = observations, observations.logs
         self._events = events
         self._clock, self._started = clock, clock.now()
         self._settings = settings
@@ -187,7 +182,7 @@ class TrialReconciler:
                 view,
                 report.observation,
                 log_refusal=report.refusal,
-                verdict=self._verdict_of(trial),
+                verdict=self._verdicts.get(trial.metadata.uid, ""),
                 is_ending=is_ending,
                 is_announced=is_announced,
                 may_lose_event=self._may_lose_events,
@@ -211,12 +206,14 @@ class TrialReconciler:
 
     def _follow_caller(self, trial: Trial, now: datetime) -> Result:
         """Move a trial that a caller evaluates a step closer to its end."""
-        report = self._observations.conclude(trial) if comes_to_its_end(trial, now, self._started) else _NO_REPORT
-        if report is None:
-            return DONE  # the answer wakes us
-        plan = plan_callers_trial(
-            CallersTrial(trial, report.observation, self._verdict_of(trial), self._started, now=now)
-        )
+        report = _NO_REPORT
+        if comes_to_its_end(trial, now, self._started):
+            answer = self._observations.ask(trial, self._logs.conclude)
+            if answer is None:
+                return DONE  # the answer wakes us
+            report = answer[0]
+        verdict = self._verdicts.get(trial.metadata.uid, "")
+        plan = plan_callers_trial(CallersTrial(trial, report.observation, verdict, self._started, now=now))
         result = self._apply(trial, plan, None)
         if not takes_no_more_readings(plan.status, None):
             return result
@@ -231,7 +228,7 @@ class TrialReconciler:
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
             return result
         try:
-            if self._observations.end(trial):
+            if self._observations.ask(trial, self._logs.end):
                 self._closed.add(uid)
         except UnavailableError:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
@@ -260,7 +257,8 @@ class TrialReconciler:
         if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
-        return self._observations.summarize(trial, from_status)
+        answer = self._observations.ask(trial, self._logs.summarize, from_status)
+        return None if answer is None else answer[0]
 
     def _take_status(self, trial: Trial, job: Object, now: datetime) -> None:
         """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
@@ -271,7 +269,7 @@ class TrialReconciler:
         if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
             return
         with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
-            if not self._observations.take_status(trial, found):
+            if not self._observations.ask(trial, self._logs.take_status, found):
                 return  # the answer wakes us
         self._status_taken[uid] = said
 
@@ -319,7 +317,7 @@ class TrialReconciler:
         is_tried = trial.metadata.uid in self._may_have_job
         if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True
-        return self._observations.begin(trial)
+        return self._observations.ask(trial, self._logs.begin) is not None
 
     def _has_job(self, trial: Trial) -> bool:
         """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
@@ -375,7 +373,7 @@ class TrialReconciler:
         now = self._clock.now()
         since, soon, cause = trial.metadata.deletion_timestamp or now, _DELETION_POLL_SECONDS, ""
         try:
-            if self._observations.delete(trial):
+            if self._observations.ask(trial, self._logs.delete):
                 return 0.0
         except KatibError as error:
             cause = one_line(error)

@@ -77,10 +77,7 @@ WHOLLY_SUPPORTED: Final = frozenset(
 Fields = Mapping[str, Mapping[str, Verdict]]
 
 FIELDS: Final[Fields] = {
-    "V1Job": {
-        **supported("apiVersion kind metadata spec"),
-        **ignored("status", _SET_BY_KATIB),
-    },
+    "V1Job": supported("apiVersion kind metadata spec") | ignored("status", _SET_BY_KATIB),
     "V1ObjectMeta": {
         **supported("annotations labels"),
         **ignored(
@@ -146,9 +143,7 @@ FIELDS: Final[Fields] = {
         **supported("limits requests"),
         **refused("claims", "claimed devices are not known here", f"request nvidia.com/gpu, or {_CLUSTER}"),
     },
-    "V1PodOS": {
-        **supported("name"),
-    },
+    "V1PodOS": supported("name"),
     "V1PodSecurityContext": {
         **supported("runAsGroup runAsNonRoot runAsUser"),
         **ignored(
@@ -182,25 +177,13 @@ FIELDS: Final[Fields] = {
             f"write a path of this machine into the command, or {_CLUSTER}",
         ),
     },
-    "V1EmptyDirVolumeSource": {
-        **ignored("medium mode sizeLimit", "it is a plain directory of the trial, on its disk and without limit"),
-    },
-    "V1ConfigMapVolumeSource": {
-        **supported("items name optional"),
-        **ignored("defaultMode defaultUser", _NO_MODES),
-    },
-    "V1SecretVolumeSource": {
-        **supported("items optional secretName"),
-        **ignored("defaultMode defaultUser", _NO_MODES),
-    },
-    "V1DownwardAPIVolumeSource": {
-        **supported("items"),
-        **ignored("defaultMode defaultUser", _NO_MODES),
-    },
-    "V1ProjectedVolumeSource": {
-        **supported("sources"),
-        **ignored("defaultMode defaultUser", _NO_MODES),
-    },
+    "V1EmptyDirVolumeSource": ignored(
+        "medium mode sizeLimit", "it is a plain directory of the trial, on its disk and without limit"
+    ),
+    "V1ConfigMapVolumeSource": supported("items name optional") | ignored("defaultMode defaultUser", _NO_MODES),
+    "V1SecretVolumeSource": supported("items optional secretName") | ignored("defaultMode defaultUser", _NO_MODES),
+    "V1DownwardAPIVolumeSource": supported("items") | ignored("defaultMode defaultUser", _NO_MODES),
+    "V1ProjectedVolumeSource": supported("sources") | ignored("defaultMode defaultUser", _NO_MODES),
     "V1VolumeProjection": {
         **supported("configMap downwardAPI secret"),
         **refused(
@@ -217,10 +200,7 @@ FIELDS: Final[Fields] = {
         **ignored("mode user", _NO_MODES),
         **refused("resourceFieldRef", "amounts are not written to files here", "give it in env instead"),
     },
-    "V1KeyToPath": {
-        **supported("key path"),
-        **ignored("mode user", _NO_MODES),
-    },
+    "V1KeyToPath": supported("key path") | ignored("mode user", _NO_MODES),
     "V1VolumeMount": {
         **supported("mountPath name subPath"),
         **ignored(
@@ -243,10 +223,7 @@ IMAGE_FIELDS: Final[Fields] = {
         **supported("hostNetwork"),
         **refused("hostAliases", "host names are not added here", "remove it, or use addresses"),
     },
-    "V1Container": {
-        **supported("image imagePullPolicy"),
-        **ignored("ports", _SHARED_NETWORK),
-    },
+    "V1Container": supported("image imagePullPolicy") | ignored("ports", _SHARED_NETWORK),
     "V1PodSecurityContext": {
         **supported("fsGroup supplementalGroups"),
         **ignored(

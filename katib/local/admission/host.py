@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
-from katib.local.pods.inherited import provided_commands
+from katib.local.pods.environment import provided_commands
 from katib.local.pods.tokens import Capacity, Limit
 
 GIB = 2**30

@@ -6,7 +6,6 @@ a container (`katib.local.pods`), which is the same for a process and an image.
 
 from __future__ import annotations
 
-from katib.local.containers.choice import Choice, choose, chosen, runs_images
-from katib.local.containers.remains import keep_clean
+from katib.local.containers.choice import Choice, choose, chosen, keep_clean, runs_images
 
 __all__ = ["Choice", "choose", "chosen", "keep_clean", "runs_images"]

@@ -47,14 +47,6 @@ class Abilities:
     names: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
-    """A command line, and what the environment of the client must hold for it."""
-
-    words: tuple[str, ...]
-    environment: Mapping[str, str]
-
-
 def run_line(
     program: Program,
     abilities: Abilities,
@@ -63,8 +55,10 @@ def run_line(
     labels: Mapping[str, str],
     taken: Iterable[str],
     pid_file: Path | None = None,
-) -> CommandLine:
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the words after the name of the program that run a container, attached, and remove it at its end.
+
+    And what the environment of the client must hold for them.
 
     Args:
         program: Which options to use.
@@ -75,7 +69,9 @@ def run_line(
         taken: Names of variables that the client has already; theirs must not be changed.
         pid_file: Where the client writes the number of the first process once it has started; None: nowhere.
     """
-    passed, written = _divided(run.environment, frozenset(taken))
+    known = frozenset(taken)
+    written = {name: value for name, value in run.environment.items() if name in known or _OBEYED.fullmatch(name)}
+    passed = {name: value for name, value in run.environment.items() if name not in written}
     entrypoint, arguments = run.entrypoint[:1], (*run.entrypoint[1:], *run.arguments)
     words = (
         *("run", "--rm", "--name", name, "--pull", run.pull.value, "--log-driver", "none"),
@@ -95,12 +91,7 @@ def run_line(
         run.image,
         *arguments,
     )
-    return CommandLine(words, passed)
-
-
-def kill_words(name: str) -> tuple[str, ...]:
-    """Return the words that kill a container."""
-    return ("kill", "--signal", "KILL", name)
+    return words, passed
 
 
 def remove_words(program: Program, *names: str) -> tuple[str, ...]:
@@ -120,19 +111,8 @@ def list_words(kind: str, label: str) -> tuple[str, ...]:
     return (*words, "--filter", f"label={label}")
 
 
-def network_words(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that make a network in which containers find each other by name."""
-    return ("network", "create", *_options("--label", (f"{key}={value}" for key, value in labels.items())), name)
-
-
 def _options(option: str, values: Iterable[str]) -> list[str]:
     return [word for value in values for word in (option, value)]
-
-
-def _divided(environment: Mapping[str, str], taken: frozenset[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables that go through the environment of the client, and those that must be written out."""
-    written = {name: value for name, value in environment.items() if name in taken or _OBEYED.fullmatch(name)}
-    return {name: value for name, value in environment.items() if name not in written}, written
 
 
 def _network(run: ImageRun) -> list[str]:

@@ -1,4 +1,11 @@
-"""Which runtime runs the images of trials, decided once when an engine opens."""
+"""Which runtime runs the images of trials, decided once when an engine opens, and what an engine left there that ended.
+
+Every container carries a label of its data directory, and while an engine uses a runtime a note in that directory says
+which. One engine works in a directory at a time, so what carries the label when an engine opens is left over.
+
+Containers need not wait for that: the guard of an engine that was killed runs `removal_script`. Another engine may have
+opened by then, so the script goes by the label of its own engine.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +13,20 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from katib.algorithm_services.config import ServicesConfig
 from katib.errors import TerminalError
-from katib.local.containers.arguments import Abilities, Program
+from katib.local.containers.arguments import Abilities, Program, list_words, remove_words
 from katib.local.containers.failures import is_daemon_missing, runtime_down, short
-from katib.local.containers.runtime import OWNER_LABEL, Runtime
+from katib.local.containers.runtime import ENGINE_LABEL, OWNER_LABEL, Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -170,16 +179,7 @@ def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping
         TerminalError: It does not answer.
     """
     try:
-        result = subprocess.run(  # noqa: S603 - the client that the user asked for
-            [path, "info", "--format", _FORMATS[program]],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_INFO_SECONDS,
-            check=False,
-        )
+        result = _run([path, "info", "--format", _FORMATS[program]], environment, _INFO_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise runtime_down(program, f"no answer within {_INFO_SECONDS:g} s") from error
     except OSError as error:
@@ -193,9 +193,110 @@ def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping
     return info
 
 
+def _run(argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the client that the user asked for, or that an engine of this account used
+        argv,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
+
+
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
         info = json.loads(text)
     except ValueError:
         return {}
     return info if isinstance(info, dict) else {}
+
+
+NOTE_FILE = "containers.json"
+
+_SECONDS = 60.0
+
+
+@contextmanager
+def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, environ: Mapping[str, str]) -> Iterator[None]:
+    """Remove what an earlier engine left, and have the next one remove what this one leaves.
+
+    Args:
+        note: Where the runtime is noted.
+        data_directory: Of the engine.
+        runtime: What this engine uses; None: nothing.
+        environ: What the clients are started with.
+    """
+    _remove_noted(note, data_directory, environ)
+    if runtime is not None:
+        note.write_text(json.dumps({"program": runtime.program.value, "path": runtime.path}))
+    try:
+        yield
+    finally:
+        _remove_noted(note, data_directory, environ, level=logging.DEBUG)  # they are ours, and on their way out
+
+
+def _remove_noted(
+    note: Path, data_directory: Path, environ: Mapping[str, str], *, level: int = logging.WARNING
+) -> None:
+    try:
+        noted = json.loads(note.read_text())
+        program, path = Program(noted["program"]), str(noted["path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if remove_all(program, path, owner_of(data_directory), environ, level=level):
+        note.unlink(missing_ok=True)
+
+
+def remove_all(
+    program: Program, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
+) -> bool:
+    """Remove all containers and networks of a data directory; False when the runtime did not do it.
+
+    Args:
+        program: Whose options these are.
+        path: Of its client.
+        owner: Of the label of a data directory.
+        environ: What the client is started with.
+        level: How loudly to say that there were some.
+    """
+    containers = [path, *list_words("ps", f"{OWNER_LABEL}={owner}")], [path, *remove_words(program)]
+    networks = [path, *list_words("network", f"{OWNER_LABEL}={owner}")], [path, "network", "rm"]
+    return _removed(*containers, environ, level) and _removed(*networks, environ, level)
+
+
+def removal_script(program: Program, path: str, engine_id: str) -> str:
+    """Return a shell script that removes all containers and networks of one engine.
+
+    A client that was killed may have asked for a container that appears a moment later, so it looks twice.
+    """
+    label = f"{ENGINE_LABEL}={engine_id}"
+    containers = _script_of([path, *list_words("ps", label)], [path, *remove_words(program)])
+    networks = _script_of([path, *list_words("network", label)], [path, "network", "rm"])
+    return f"{containers}; sleep 1; {containers}; {networks}"
+
+
+def _script_of(find: Sequence[str], remove: Sequence[str]) -> str:
+    return f'found=$({shlex.join(find)}) && [ -n "$found" ] && {shlex.join(remove)} $found'
+
+
+def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str], level: int) -> bool:
+    """Remove what is found; True when nothing is left, even if another process has removed it."""
+    found = _output(find, environ)
+    if not found or not found.split():
+        return found is not None
+    _log.log(
+        level, "Containers or networks of an engine that has ended are removed", extra={"count": len(found.split())}
+    )
+    return _output([*remove, *found.split()], environ) is not None or _output(find, environ) == ""
+
+
+def _output(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        result = _run(argv, environ, _SECONDS)
+        if result.returncode == 0:
+            return result.stdout
+        _log.warning("Containers cannot be removed", extra={"cause": result.stderr.strip()[-200:]})
+    return None

@@ -12,7 +12,7 @@ import re
 
 from katib.local.containers.arguments import Program
 from katib.local.pods.images import ImageRun, Pull
-from katib.local.processes.spawn_errors import SpawnError
+from katib.local.processes.handle import SpawnError
 
 _LAST_WORDS = {
     Program.PODMAN: re.compile(r"^Error: (.+)$"),

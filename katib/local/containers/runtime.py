@@ -11,15 +11,13 @@ from pathlib import Path
 from katib.local.containers.arguments import (
     Abilities,
     Program,
-    kill_words,
-    network_words,
     remove_words,
     run_line,
 )
 from katib.local.containers.failures import pull_failure, start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
-from katib.local.processes.spawn_errors import SpawnError
+from katib.local.processes.handle import SpawnError
 
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""
@@ -90,7 +88,8 @@ class Runtime:
 
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there; several pods may do so at once."""
-        words = " ".join(shlex.quote(word) for word in (self.path, *network_words(name, self.labels)))
+        labels = (word for key, value in self.labels.items() for word in ("--label", f"{key}={value}"))
+        words = shlex.join((self.path, "network", "create", *labels, name))
         exists = f"{shlex.quote(self.path)} network inspect {shlex.quote(name)} >/dev/null 2>&1"
         script = f"{exists} || {words} >/dev/null || {exists}"
         return ContainerCommand("katib-network", ("/bin/sh", "-c", script), dict(self.environment), "")
@@ -103,12 +102,12 @@ class Runtime:
         """Return the command that runs a container until its end, and removes it then."""
         notes = self._notes(name)
         pid_file = notes and notes / _PID
-        line = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
-        return self._command(line.words, line.environment, str(notes or ""))
+        words, passed = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
+        return self._command(words, passed, str(notes or ""))
 
     def kill(self, name: str) -> ContainerCommand:
         """Return the command that kills a container."""
-        return self._command(kill_words(name))
+        return self._command(("kill", "--signal", "KILL", name))
 
     def remove(self, name: str) -> ContainerCommand:
         """Return the command that removes a container whatever its state."""

@@ -19,7 +19,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -29,14 +28,11 @@ from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.inheritance import RunNote, decoded, is_plain
+from katib.local.jobs.conditions import earliest, end_of
+from katib.local.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
-from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.networks import LocalWiring, NamedWiring, PlacedWiring, PortTable, network_of
-from katib.local.jobs.outcomes import earliest
-from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
@@ -46,19 +42,17 @@ from katib.local.jobs.prepare import (
     job_directory,
     prepare_pod,
 )
-from katib.local.jobs.run import JobRun, Standing
-from katib.local.pods.image_process import execute
-from katib.local.pods.images import HOST_NETWORK
+from katib.local.jobs.run import JobRun, RunNote, Standing, decoded, is_plain
+from katib.local.pods.images import HOST_NETWORK, execute
+from katib.local.pods.log_file import Peek
 from katib.local.pods.loop import Loop
 from katib.local.pods.machine_pods import MachinePods
-from katib.local.pods.note import begin_note
-from katib.local.pods.objects import PodPlan, pod_metadata
-from katib.local.pods.peek import Peek
+from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import PREEMPTED, PodRecord
 from katib.local.pods.tokens import Tokens
-from katib.local.pods.tools import Images, Logs, PodTools
+from katib.local.pods.tools import PodTools
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import InformerEvent
@@ -120,10 +114,9 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            None
-            if machine.images is None
-            else Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock)),
-            Logs(settings.log_limits, peek=Peek.open()),
+            ImagePulls(machine.images, machine.processes, self._loop, clock) if machine.images is not None else None,
+            settings.log_limits,
+            Peek.open(),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
         if machine.place is not None:
@@ -144,7 +137,7 @@ class JobController:
     def start(self) -> None:
         """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended."""
         self._loop.start()
-        self._inherit()
+        self._place.end([group for group in list(self._place.kept()) if not self._adopt(group)])
         self._objects.start()
         self._controller.start()
 
@@ -191,8 +184,8 @@ class JobController:
         self._objects.stop()
         self._place.close()
         self._loop.stop()
-        if self._pods.logs.peek is not None:
-            self._pods.logs.peek.close()
+        if self._pods.peek is not None:
+            self._pods.peek.close()
         return sum(self._keeps_checkpoint(run.job) for run in ending), len(left)
 
     def _grace_of(self, run: JobRun, least: float) -> float:
@@ -208,13 +201,8 @@ class JobController:
 
     # --- pods that went on without an engine --------------------------------------------------------------------------
 
-    def _inherit(self) -> None:
-        """Go on with the jobs whose pods outlived their engine; end pods that belong to no job any more."""
-        kept = list(self._place.kept())
-        self._place.end([group for group in kept if not self._adopt(group)])
-
     def _adopt(self, kept: KeptGroup) -> bool:
-        """Go on with a job; False when it has ended or does not need these pods any more."""
+        """Go on with a job whose pods outlived their engine; False when it has ended or does not need them any more."""
         note = decoded(kept.note)
         if note is None or note.job_kind not in self._kinds:
             return False
@@ -255,11 +243,6 @@ class JobController:
             note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
             self._place.note(run.uid, note.encode())
 
-    def _keep_no_longer(self, run: JobRun) -> None:
-        """Have the pods of a job end with this engine: their logs do not show any more what they did."""
-        run.is_kept = False
-        self._place.forget(run.uid)
-
     def _write_what_ended(self) -> None:
         """Conclude jobs whose last pod ended while we stopped, so that they are not run again."""
         for key, run in list(self._runs.items()):
@@ -277,18 +260,15 @@ class JobController:
     def standing(self, key: Key) -> Standing | None:
         """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
 
-        For any thread.
+        An image that is fetched for it now comes before anything else. For any thread.
         """
         run = self._runs.get(key)
-        return None if run is None else run.reported
-
-    def pulling(self, key: Key) -> str:
-        """Return which image is fetched for a job now; empty when none is. For any thread."""
-        run = self._runs.get(key)
-        for pod in () if run is None else run.pods:
+        if run is None:
+            return None
+        for pod in run.pods:
             if (record := pod.record).pulling and not record.is_finished:
-                return record.pulling
-        return ""
+                return run.reported._replace(waiting=pulling_words(record.pulling))
+        return run.reported
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""
@@ -369,7 +349,7 @@ class JobController:
         if (images := self._machine.images) is not None:
             needs_machine = self._metrics.needs_machine(job)
             network = network_of(job, kind.kind, [found for found, _ in templates], images, needs_machine=needs_machine)
-        wiring: LocalWiring | NamedWiring | PlacedWiring = NamedWiring()
+        wiring: LocalWiring | NamedWiring = NamedWiring()
         if self._machine.place is not None:
             wiring = PlacedWiring()
         elif network == HOST_NETWORK:
@@ -429,8 +409,10 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._objects.finish(key)
-        wake_at = decision.wake_at
-        return Result(earliest(wait, self._tell(run), None if wake_at is None else self._seconds_until(wake_at)))
+        seconds = None
+        if decision.wake_at is not None:  # never early: waking a moment before would plan the same again at once
+            seconds = max(0.0, (decision.wake_at - self._pods.steady.now()).total_seconds()) + 0.001
+        return Result(earliest(wait, self._tell(run), seconds))
 
     def _begin_log(self, run: JobRun) -> None:
         """Have the pods that start next begin the log of a trial again, or continue it."""
@@ -440,8 +422,9 @@ class JobController:
             self._metrics.discard(run.job)
         if run.kind.kind == JOB:
             run.first_kept = len(run.pods)
-        else:  # it counts its pods
-            self._keep_no_longer(run)
+        else:  # it counts its pods, and their logs do not show any more what they did
+            run.is_kept = False
+            self._place.forget(run.uid)
 
     def _goes_on(self, run: JobRun) -> bool:
         """Return whether the next pod continues what the last one has reported.
@@ -578,10 +561,6 @@ class JobController:
         with contextlib.suppress(NotFoundError):
             self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE
-
-    def _seconds_until(self, wake_at: datetime) -> float:
-        # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (wake_at - self._pods.steady.now()).total_seconds() + 0.001)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from katib.api.quantities import parse_quantity
 from katib.errors import invalid
 from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables, expand, thread_variables
-from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount, Pull
+from katib.local.pods.images import ImageRun, Mount, Pull
 
 _POLICIES = {"Always": Pull.ALWAYS, "IfNotPresent": Pull.MISSING, "Never": Pull.NEVER}
 _UID_DIGITS = 8
@@ -23,33 +22,8 @@ _SYSTEM = frozenset(
 """Directories that an image has of its own; one of this machine in their place would hide the image."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodInImages:
-    """What the containers of a pod have in common when they run in their images.
-
-    Attributes:
-        spec: Of the pod.
-        uid: Of the pod.
-        directory: Of the pod on disk, which they know by the same path.
-        workspace: Where the experiment was submitted from, likewise.
-        paths: By the path as a container knows it, the directory that stands for it, volumes apart.
-        visible: Files of ours that a variable may name; those that are named are mounted where they are.
-        network: `host`, or the name of a network of the runtime.
-        labels: Of the containers.
-    """
-
-    spec: Mapping[str, Any]
-    uid: str
-    directory: Path
-    workspace: Path
-    paths: Mapping[str, Path] = field(default_factory=dict)
-    visible: tuple[Path, ...] = ()
-    network: str = HOST_NETWORK
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
 def image_container(
-    container: Mapping[str, Any], path: str, context: PodContext, pod: PodInImages, volumes: Mapping[str, Path]
+    container: Mapping[str, Any], path: str, context: PodContext, volumes: Mapping[str, Path]
 ) -> tuple[ContainerCommand, ImageRun]:
     """Return what a container runs.
 
@@ -57,7 +31,6 @@ def image_container(
         container: As in the template.
         path: Where it stands in the job, for errors.
         context: Its pod.
-        pod: What its containers have in common.
         volumes: The directories of its volumes, by the paths that it knows them by.
 
     Raises:
@@ -73,26 +46,28 @@ def image_container(
     environment = {"PYTHONUNBUFFERED": "1", "HOSTNAME": context.identity.hostname, **context.ours, **declared}
     directory = container.get("workingDir") or ""
     environment |= thread_variables(container, path, context, environment)
-    rights = {**(pod.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
+    rights = {**(context.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     capabilities = rights.get("capabilities") or {}
     limits = (container.get("resources") or {}).get("limits") or {}
+    user, group, files_group = (rights.get(field) for field in ("runAsUser", "runAsGroup", "fsGroup"))
+    groups = [*(rights.get("supplementalGroups") or ()), *(() if files_group is None else (files_group,))]
     run = ImageRun(
-        name=f"katib-{context.identity.name}-{name}-{pod.uid[:_UID_DIGITS]}",
+        name=f"katib-{context.identity.name}-{name}-{context.identity.uid[:_UID_DIGITS]}",
         image=image,
         pull=_POLICIES.get(container.get("imagePullPolicy") or "", Pull.MISSING),
         entrypoint=entrypoint,
         arguments=arguments,
         environment=environment,
-        working_directory=str(pod.workspace / directory) if directory else "",
+        working_directory=str(context.workspace / directory) if directory else "",
         hostname=context.identity.hostname,
         aliases=context.identity.aliases,
-        mounts=_mounts(container, pod, volumes, environment),
-        labels={**pod.labels, "katib.container": name},
-        user=_user(rights),
-        groups=_groups(rights),
+        mounts=_mounts(container, context, volumes, environment),
+        labels={**context.labels, "katib.container": name},
+        user="" if user is None else f"{user}" if group is None else f"{user}:{group}",
+        groups=tuple(dict.fromkeys(groups)),
         cpus=_quantity(limits, "cpu", path),
         memory_bytes=None if (memory := _quantity(limits, "memory", path)) is None else int(memory),
-        network=pod.network,
+        network=context.network,
         read_only=rights.get("readOnlyRootFilesystem") is True,
         privileged=rights.get("privileged") is True,
         capabilities_added=tuple(capabilities.get("add") or ()),
@@ -103,44 +78,27 @@ def image_container(
 
 
 def _mounts(
-    container: Mapping[str, Any], pod: PodInImages, volumes: Mapping[str, Path], environment: Mapping[str, str]
+    container: Mapping[str, Any], context: PodContext, volumes: Mapping[str, Path], environment: Mapping[str, str]
 ) -> tuple[Mount, ...]:
     """Return the mounts, one for each target; the user's come last and win."""
-    named = {str(file): file for file in pod.visible if any(str(file) in value for value in environment.values())}
+    named = {str(file): file for file in context.visible if any(str(file) in value for value in environment.values())}
     found = {target: Mount(source, target, read_only=True) for target, source in named.items()}
-    if str(pod.workspace) not in _SYSTEM:
-        found[str(pod.workspace)] = Mount(pod.workspace, str(pod.workspace))
-    found[str(pod.directory)] = Mount(pod.directory, str(pod.directory))
-    for target, source in pod.paths.items():
+    if str(context.workspace) not in _SYSTEM:
+        found[str(context.workspace)] = Mount(context.workspace, str(context.workspace))
+    found[str(context.directory)] = Mount(context.directory, str(context.directory))
+    for target, source in context.paths.items():
         found[_normal(target)] = Mount(source, _normal(target))
-    sealed = _sealed(container, pod.spec.get("volumes") or ())
+    volumes_of_pod: Sequence[Mapping[str, Any]] = context.spec.get("volumes") or ()
+    writable = {volume["name"] for volume in volumes_of_pod if any(kind in volume for kind in _WRITABLE)}
+    mounts: Sequence[Mapping[str, Any]] = container.get("volumeMounts") or ()
+    sealed = {m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable}
     for target, source in volumes.items():
         found[_normal(target)] = Mount(source, _normal(target), read_only=target in sealed)
     return tuple(sorted(found.values(), key=lambda mount: (len(PurePosixPath(mount.target).parts), mount.target)))
 
 
-def _sealed(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the targets of mounts that are read-only: by their kind, or because the template says so."""
-    writable = {volume["name"] for volume in volumes if any(kind in volume for kind in _WRITABLE)}
-    mounts: Iterable[Mapping[str, Any]] = container.get("volumeMounts") or ()
-    return frozenset(m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable)
-
-
 def _normal(target: str) -> str:
     return target.rstrip("/") or "/"
-
-
-def _user(rights: Mapping[str, Any]) -> str:
-    user, group = rights.get("runAsUser"), rights.get("runAsGroup")
-    if user is None:
-        return ""
-    return f"{user}" if group is None else f"{user}:{group}"
-
-
-def _groups(rights: Mapping[str, Any]) -> tuple[int, ...]:
-    own = rights.get("fsGroup")
-    groups = [*(rights.get("supplementalGroups") or ()), *(() if own is None else (own,))]
-    return tuple(dict.fromkeys(groups))
 
 
 def _quantity(limits: Mapping[str, Any], name: str, path: str) -> Decimal | None:

@@ -6,19 +6,16 @@ from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.rules import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS
-from katib.local.jobs.jobset.structures import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.replicated.jaxjob import JAXJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.local.jobs.replicated.paddlejob import PaddleJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.rules import spec_structure
-from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Key, Kind, Object
 

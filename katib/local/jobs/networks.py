@@ -94,41 +94,6 @@ class NamedWiring:
         """Keep everything: names are free as soon as their containers are gone."""
 
 
-class PlacedWiring:
-    """Pods on nodes that are known only when they run: a mark stands for each. Fits `Wiring`.
-
-    Ports are chosen at random, and differ for all pods of a job: two of them may be on one node.
-    """
-
-    def __init__(self) -> None:
-        self._addresses: dict[tuple[str, str], Address] = {}
-
-    def address(self, name: str, _port: int, port_name: str = "") -> Address:
-        """Return where a pod listens; the same answer until `release`."""
-        key = (name, port_name)
-        if key not in self._addresses:
-            taken = {address.port for address in self._addresses.values()}
-            free = [port for port in _NODE_PORTS if port not in taken]
-            self._addresses[key] = Address(node_mark(name), secrets.choice(free))
-        return self._addresses[key]
-
-    def host(self, name: str) -> str:
-        """Return what stands for its node."""
-        return node_mark(name)
-
-    def ports(self) -> tuple[tuple[str, str, int], ...]:
-        """Return what was decided: the name of a pod, that of its port, and the port."""
-        return tuple((name, port_name, address.port) for (name, port_name), address in self._addresses.items())
-
-    def restore(self, ports: Iterable[tuple[str, str, int]]) -> None:
-        """Take over what an earlier engine decided."""
-        self._addresses |= {(name, port_name): Address(node_mark(name), port) for name, port_name, port in ports}
-
-    def release(self) -> None:
-        """Choose other ports from now on."""
-        self._addresses.clear()
-
-
 class PortTable:
     """The ports that jobs of this machine were promised. Thread-safe."""
 
@@ -139,9 +104,13 @@ class PortTable:
     def take(self) -> int:
         """Return a port that is free now and promised to no other job."""
         with self._lock:
-            port = free_port(self._taken)
+            port = self._choose(self._taken)
             self._taken.add(port)
             return port
+
+    @staticmethod
+    def _choose(taken: set[int]) -> int:
+        return free_port(taken)
 
     def promise(self, port: int) -> None:
         """Give a port to no other job: pods of one that went on without an engine listen there."""
@@ -166,13 +135,13 @@ class LocalWiring:
         self._addresses: dict[tuple[str, str], Address] = {}
 
     def address(self, name: str, _port: int, port_name: str = "") -> Address:
-        """Return where a pod listens; the same answer until `renew` or `release`."""
+        """Return where a pod listens; the same answer until `release`."""
         key = (name, port_name)
         if key not in self._addresses:
-            self._addresses[key] = Address(LOOPBACK, self._ports.take())
+            self._addresses[key] = Address(self.host(name), self._ports.take())
         return self._addresses[key]
 
-    def host(self, _name: str) -> str:
+    def host(self, name: str) -> str:  # noqa: ARG002 - of the protocol
         """Return the address that all pods share."""
         return LOOPBACK
 
@@ -184,10 +153,30 @@ class LocalWiring:
         """Take over what an earlier engine decided."""
         for name, port_name, port in ports:
             self._ports.promise(port)
-            self._addresses[name, port_name] = Address(LOOPBACK, port)
+            self._addresses[name, port_name] = Address(self.host(name), port)
 
     def release(self) -> None:
         """Give all ports back: no process of the job is left, or all begin again with other ports."""
         for address in self._addresses.values():
             self._ports.give_back(address.port)
         self._addresses.clear()
+
+
+class PlacedWiring(LocalWiring):
+    """Pods on nodes that are known only when they run: a mark stands for each.
+
+    Ports are chosen at random, and differ for all pods of a job: two of them may be on one node.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_NodePorts())
+
+    def host(self, name: str) -> str:
+        """Return what stands for its node."""
+        return node_mark(name)
+
+
+class _NodePorts(PortTable):
+    @staticmethod
+    def _choose(taken: set[int]) -> int:
+        return secrets.choice([port for port in _NODE_PORTS if port not in taken])

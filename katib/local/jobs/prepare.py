@@ -13,7 +13,7 @@ import random
 import re
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,14 @@ from typing import Any
 from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
-from katib.local.jobs.checkpoint import checkpoint_container
-from katib.local.jobs.images import PodInImages, image_container
+from katib.local.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics, Provision, checkpoint_container
+from katib.local.jobs.images import image_container
 from katib.local.jobs.kind import NewPod, PodStart
-from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.owner import JobOwner, PodMetrics, Provision
-from katib.local.pods.environment import ContainerCommand, PodContext, Rewriter, container_command
+from katib.local.pods.environment import PodContext, Rewriter, container_command
 from katib.local.pods.images import HOST_NETWORK, ImageRun
-from katib.local.pods.note import read_note
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
-from katib.local.pods.references import LocalObjects, PodIdentity
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, read_note
+from katib.local.pods.references import LocalObjects, PodIdentity, Volumes
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
-from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
 
 DEFAULT_GRACE_SECONDS = 30
@@ -242,10 +238,7 @@ def _containers(
         forced=wanted.variables,
         containers=(*init, *mains),
         processes=wanted.processes,
-    )
-    images = PodInImages(
         spec=spec,
-        uid=identity.uid,
         directory=directory,
         workspace=workspace,
         paths=further,
@@ -258,9 +251,12 @@ def _containers(
     for container, path, role in _in_order(spec, spec_path, collection.companions):
         try:
             mounted, outside = volumes.mounted(container, path)
-            image, start = None, workspace
+            image: ImageRun | None = None
+            start = workspace
             if in_images:
-                command, image = _in_image(container, path, context, images, mounted, tools.machine)
+                command, image = image_container(container, path, context, mounted)
+                if tools.machine.node_images is not None:  # on a node the command runs the image
+                    command, image = tools.machine.node_images(image, inherited, container), None
             else:
                 command = container_command(container, path, context, Rewriter({**further, **mounted}))
                 start = _start(container, workspace, directory)
@@ -284,7 +280,7 @@ def _containers(
     return tuple(plans)
 
 
-def _make_directories(directory: Path, further: Collection[Path], *, any_user: bool) -> None:
+def _make_directories(directory: Path, further: Iterable[Path], *, any_user: bool) -> None:
     for target in further:
         target.mkdir(parents=True, exist_ok=True)
     for target in (directory, *further) if any_user else ():
@@ -302,21 +298,6 @@ def _in_order(
         yield container, path, Role.SIDECAR
     for i, container in enumerate(spec.get("containers") or ()):
         yield container, f"{spec_path}.containers[{i}]", Role.MAIN
-
-
-def _in_image(
-    container: Mapping[str, Any],
-    path: str,
-    context: PodContext,
-    images: PodInImages,
-    mounted: Mapping[str, Path],
-    machine: Machine,
-) -> tuple[ContainerCommand, ImageRun | None]:
-    """Return the command of a container, and its image where that is run here; on a node the command runs it."""
-    command, image = image_container(container, path, context, images, mounted)
-    if machine.node_images is None:
-        return command, image
-    return machine.node_images(image, context.inherited, container), None
 
 
 def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:

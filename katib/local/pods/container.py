@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from katib.errors import KatibError, UnavailableError
-from katib.local.pods.image_process import ImageProcess
+from katib.local.pods.images import ImageProcess
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
 from katib.local.pods.objects import ContainerPlan
@@ -23,40 +22,8 @@ from katib.local.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
 from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import Exit, ProcessHandle
 
-
-class ContainerListener(Protocol):
-    """The pod of a container. Called on the loop."""
-
-    def process_started(self, container: str, handle: ProcessHandle) -> None:
-        """Take note that a process runs; its handle has a number that is new to the pod."""
-
-    def advance(self) -> None:
-        """Look at the container: a process of it started or ended, or nothing more comes."""
-
-    def output_read(self) -> None:
-        """Look at the monitor of the container: it has read something."""
-
-    def pulled(self, news: PullNews) -> None:
-        """Take note that the image has to be fetched, or that this has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptName:
-    """By what the next engine knows the processes of a container.
-
-    Attributes:
-        group: That of its job.
-        pod: Uid of its pod.
-        gpus: Cards that the pod has leased.
-    """
-
-    group: str
-    pod: str
-    gpus: tuple[str, ...] = ()
-
-    def keep(self, container: str, log: Path, limit_bytes: int, output: int) -> Keep:
-        """Return how a process of a container is kept."""
-        return Keep(self.group, (self.pod, container, *self.gpus), log, limit_bytes, output)
+if TYPE_CHECKING:
+    from katib.local.pods.pod import Pod
 
 
 class Container:
@@ -67,8 +34,8 @@ class Container:
         tools: Shared by all pods.
         log: Where its output is kept.
         monitor: Who reads its output; restarts continue the same stream.
-        listener: Its pod.
-        kept: By what the next engine knows its processes; None: they end with this one.
+        pod: Hears when a process of it started or ended, and when its monitor has read something.
+        keep: How its processes are kept for the next engine, but for their output; None: they end with this one.
 
     Attributes:
         remains: Processes that ended and left others running, which end with the pod.
@@ -80,8 +47,8 @@ class Container:
         tools: PodTools,
         log: LogFile,
         monitor: Monitor | None,
-        listener: ContainerListener,
-        kept: KeptName | None = None,
+        pod: Pod,
+        keep: Keep | None = None,
     ) -> None:
         self.plan = plan
         self.name = plan.command.name
@@ -101,8 +68,8 @@ class Container:
         self._loop = tools.loop
         self._processes = tools.processes
         self._clock = tools.clock
-        self._listener = listener
-        self._kept = kept
+        self._pod = pod
+        self._keep = keep
         self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
         if plan.image is not None and tools.images is not None:
@@ -160,12 +127,12 @@ class Container:
         self.is_started = self.has_run = True
         self.restarts = len(earlier)
         self.log.open()
-        listener, pipe = self._listener.output_read, last.output
+        listener, pipe = self._pod.output_read, last.output
         self._output = Output(self._tools, self.log, self.monitor, listener, is_kept=True, pipe=pipe)
         self._running_since, self._pid = last.began, last.pid
         self._output.start()
         self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
-        self._listener.process_started(self.name, self._handle)
+        self._pod.process_started(self.name, self._handle)
 
     def signal(self, sig: signal.Signals) -> None:
         """Ask the process to end and start none again; a container without one is over at once."""
@@ -185,30 +152,25 @@ class Container:
         """End the process and all it started, by force."""
         if self._image is not None and self._handle is not None:
             self._stopping = True
-            handle = self._handle
-            self._image.kill(lambda: self._kill_tree(handle))
+            self._image.kill(partial(self._processes.kill_tree, self._handle))
             return
         self.signal(signal.SIGKILL)
         if self._handle is not None:
             self._processes.kill_tree(self._handle)
 
-    def _kill_tree(self, handle: ProcessHandle) -> None:
-        self._processes.kill_tree(handle)
-
     def _run(self) -> None:
         """Start the process as soon as its image is here."""
         self._timer = None
-        image = self.plan.image
-        images = self._tools.images
-        if image is None or images is None or images.pulls.is_ready(image):
+        image, images = self.plan.image, self._tools.images
+        if image is None or images is None or images.is_ready(image):
             self._launch()
         else:
-            self._give_up_image = images.pulls.fetch(image, self._image_news, self._image_here)
+            self._give_up_image = images.fetch(image, self._image_news, self._image_here)
 
     def _image_news(self, news: PullNews) -> None:
         self.pulling = news.image if news.seconds is None else ""
-        self._listener.advance()
-        self._listener.pulled(news)
+        self._pod.advance()
+        self._pod.pulled(news)
 
     def _image_here(self, error: KatibError | None) -> None:
         self._give_up_image = None
@@ -216,28 +178,24 @@ class Container:
             self._fail(error)
             return
         self._launch()
-        self._listener.advance()
+        self._pod.advance()
 
     def _launch(self) -> None:
         plan = self.plan
         command, directory, made = plan.command, plan.directory, plan.volumes
         if self._image is not None:
             command = self._image.next_command()
-            directory = Path(command.working_directory or self.log.directory)
+            directory = Path(command.working_directory or self.log.path.parent)
             made = (*plan.volumes, directory)
             self._log_start = self.log.size
         self.log.note_start()
         try:
-            listener, is_kept = self._listener.output_read, self._kept is not None
+            listener, is_kept = self._pod.output_read, self._keep is not None
             output = Output(self._tools, self.log, self.monitor, listener, is_kept=is_kept)
         except OSError as error:
             self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
             return
         self._output = output
-        keep = None
-        if self._kept is not None:
-            limit = self._tools.logs.limits.total_bytes
-            keep = self._kept.keep(self.name, self.log.path, limit, output.pipe)
         try:
             self._start = start = self._processes.launch(
                 command.argv,
@@ -245,7 +203,7 @@ class Container:
                 directory,
                 output.write_fd,
                 directories=made,
-                keep=keep,
+                keep=self._keep and self._keep._replace(output=output.pipe),
                 on_exit=self._process_ended,
             )
         except KatibError as error:
@@ -283,14 +241,14 @@ class Container:
             self._processes.signal(handle, self._asked)
         if self._output is not None:
             self._output.start()
-        self._listener.process_started(self.name, handle)
-        self._listener.advance()
+        self._pod.process_started(self.name, handle)
+        self._pod.advance()
 
     def _fail(self, error: BaseException) -> None:
         """End without a process. One that was to be stopped anyway has not failed."""
         self._start = None
         if self._output is not None:
-            self._output.abandon()
+            self._output.close()
             self._output = None
         if not self._stopping:
             self.failure = error if isinstance(error, KatibError) else UnavailableError(str(error))
@@ -335,12 +293,12 @@ class Container:
             self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
         delay = self._tools.delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
-        self._listener.advance()
+        self._pod.advance()
 
     def _restart(self) -> None:
         self.restarts += 1
         self._run()
-        self._listener.advance()
+        self._pod.advance()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -351,4 +309,4 @@ class Container:
         self._cancel_timer()
         self.is_over = True
         self.log.close()
-        self._listener.advance()
+        self._pod.advance()

@@ -1,8 +1,8 @@
 """The environment, command and arguments of a container. No processes, no clock; reads ConfigMaps and Secrets.
 
-A container inherits the environment of the engine (see `inherited`), so that `python` is the user's python, then come
-`HOSTNAME` and what is ours, then `envFrom`, then `env` in its order; what comes later wins. `$(VAR)` sees `envFrom` and
-the entries of `env` above it, never the inherited part: on a cluster it would not either.
+A container inherits the environment of the engine (`inherited_environment`), so that `python` is the user's python,
+then come `HOSTNAME` and what is ours, then `envFrom`, then `env` in its order; what comes later wins. `$(VAR)` sees
+`envFrom` and the entries of `env` above it, never the inherited part: on a cluster it would not either.
 
 Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs), what the engine
 adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
@@ -14,9 +14,12 @@ cores of the machine otherwise, and trials that share it slow each other down.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from katib.local.pods.references import (
 )
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import ENGINE_ID, PROCESS_ID
+from katib.rpc import OUR_VERBOSITY_VARIABLE, VERBOSITY_VARIABLE
 
 _MARKS = frozenset({ENGINE_ID, PROCESS_ID})
 
@@ -70,6 +74,13 @@ class PodContext:
         forced: By the name of a container, variables that the user cannot change; they are known to `$(VAR)`.
         containers: All containers of the template, for resourceFieldRef by name.
         processes: How many processes a container of the template starts that share what it requests.
+        spec: Of the pod; like what follows, for containers that run in their images.
+        directory: Of the pod on disk, which they know by the same path.
+        workspace: Where the experiment was submitted from, likewise.
+        paths: By the path as a container knows it, the directory that stands for it, volumes apart.
+        visible: Files of ours that a variable may name; those that are named are mounted where they are.
+        network: `host`, or the name of a network of the runtime.
+        labels: Of the containers.
     """
 
     identity: PodIdentity
@@ -80,6 +91,13 @@ class PodContext:
     forced: Mapping[str, Mapping[str, str]]
     containers: Sequence[Mapping[str, Any]]
     processes: int = 1
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    directory: Path = Path()
+    workspace: Path = Path()
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    visible: tuple[Path, ...] = ()
+    network: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def container_command(
@@ -171,10 +189,10 @@ def thread_variables(
 def _from_source(source: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
     prefix = source.get("prefix", "")
     found: dict[str, str] = {}
-    for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
-        if reference := source.get(field):
+    for place, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
+        if reference := source.get(place):
             optional = reference.get("optional", False)
-            data = context.objects.data(kind, reference.get("name", ""), optional=optional, path=f"{path}.{field}")
+            data = context.objects.data(kind, reference.get("name", ""), optional=optional, path=f"{path}.{place}")
             found |= {f"{prefix}{name}": value for name, value in (data or {}).items()}
     return found
 
@@ -204,11 +222,10 @@ def _entry_value(
 
 
 def _resource(reference: Mapping[str, Any], where: str, container: Mapping[str, Any], context: PodContext) -> str:
-    def container_of(name: str) -> Mapping[str, Any]:
-        return next((c for c in context.containers if name and c.get("name") == name), container)
-
+    name = reference.get("containerName", "")
+    owner = next((c for c in context.containers if name and c.get("name") == name), container)
     try:
-        value = resource_value(container_of, reference, context.capacity)
+        value = resource_value(owner, reference, context.capacity)
     except ValueError as error:
         raise invalid(where, str(error), "write a quantity", "quantity") from error
     return _known(value, f"{where}.resource", reference.get("resource", ""))
@@ -250,7 +267,7 @@ class Rewriter:
     """
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
-        self._directories = {_normal(prefix): str(directory) for prefix, directory in directories.items()}
+        self._directories = {prefix.rstrip("/") or "/": str(directory) for prefix, directory in directories.items()}
         prefixes = sorted(self._directories, key=len, reverse=True)
         alternatives = "|".join(map(re.escape, prefixes))
         # A prefix counts where a path begins and where one of its components ends: not inside of another path.
@@ -263,5 +280,60 @@ class Rewriter:
         return self._pattern.sub(lambda match: self._directories[match.group(1)], text)
 
 
-def _normal(prefix: str) -> str:
-    return prefix.rstrip("/") or "/"
+_CHOSEN = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_OWN = frozenset(
+    {
+        "KATIB_TOKEN",
+        "KATIB_DB_MANAGER_ADDRESS",
+        "KATIB_DB_MANAGER_TOKEN",
+        "KATIB_DB_MANAGER_CA",
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT",
+    }
+)
+"""The token of the server opens it to everybody who has it; a trial has no use for it. The others say where to report,
+and are those of another trial when the engine itself runs in one."""
+
+_NAMES = ("python", "python3")
+
+
+def provided_commands(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the commands that mean the Python which runs katib; none where the user has chosen another."""
+    return frozenset() if not sys.executable or any(map(environ.get, _CHOSEN)) else frozenset(_NAMES)
+
+
+def inherited_environment(environ: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Return the environment that containers start from, in which there is a `python`.
+
+    With a virtual environment or conda active, the user has chosen a Python, and everything stays as it is. Otherwise
+    `python` and `python3` mean the Python that runs katib, which is the one that the user installed things for; that of
+    the PATH may be another one or, as on Debian, none. What is the engine's own business is left out.
+
+    Args:
+        environ: Of the engine.
+        directory: Where links to this Python may be made.
+    """
+    ours = {VERBOSITY_VARIABLE, OUR_VERBOSITY_VARIABLE} if OUR_VERBOSITY_VARIABLE in environ else set()
+    environment = {name: value for name, value in environ.items() if name not in _OWN | ours}
+    if not provided_commands(environ):
+        return environment
+    first = Path(sys.executable).parent if sys.prefix != sys.base_prefix else _linked(directory, sys.executable)
+    path = environment.get("PATH", os.defpath)
+    return environment | {"PATH": f"{first}{os.pathsep}{path}"}
+
+
+def _linked(directory: Path, python: str) -> Path:
+    """Return a directory that holds this Python and nothing else.
+
+    Its own directory, often `/usr/bin`, would bring everything that is in it before what the user prefers. The Python
+    of a virtual environment has a directory of its own, and finds its modules only under its own name.
+    """
+    with contextlib.suppress(OSError):  # without the links the PATH decides, as everywhere
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _NAMES:
+            link, draft = directory / name, directory / f"{name}.new"
+            draft.unlink(missing_ok=True)
+            draft.symlink_to(python)
+            draft.replace(link)
+    return directory

@@ -10,17 +10,21 @@ the time of the last record at or before it. What was written while no engine wa
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import fcntl
 import logging
 import os
 import re
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 
@@ -133,6 +137,10 @@ class LogFile:
         limits: How much is kept.
         on_full: Called when something could not be written because the disk is full.
         now: Returns the time, in seconds since 1970.
+
+    Attributes:
+        path: The file that is written to.
+        size: How many bytes were written.
     """
 
     def __init__(
@@ -146,11 +154,11 @@ class LogFile:
         self._times: int | None = None
         self._times_size = 0
         self._noted_at = 0.0
-        self._path = path
+        self.path = path
         self._limits = limits or LogLimits()
         self._on_full = on_full
         self._fd: int | None = None
-        self._size = 0
+        self.size = 0
         self._file_size = 0
         self._mid_line = False
         self._lost = 0
@@ -162,7 +170,7 @@ class LogFile:
     def open(self) -> None:
         """Open for appending; a restarted container continues its log."""
         try:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             status = os.fstat(self._fd)
             self._file_size = status.st_size
         except OSError as error:
@@ -170,7 +178,7 @@ class LogFile:
             return
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if status.st_size else os.O_TRUNC)
-            self._times = os.open(times_of(self._path, status), flags, 0o644)
+            self._times = os.open(times_of(self.path, status), flags, 0o644)
             self._times_size = os.fstat(self._times).st_size
 
     def note_start(self) -> None:
@@ -190,11 +198,11 @@ class LogFile:
 
     def contents(self) -> Iterator[bytes]:
         """Yield what the files hold, in chunks; none after the first that cannot be read."""
-        for part in log_parts(self._path):
+        for part in log_parts(self.path):
             try:
                 with part.open("rb") as file:
                     while chunk := file.read(_CHUNK_BYTES):
-                        self._size += len(chunk)
+                        self.size += len(chunk)
                         self._mid_line = not chunk.endswith(b"\n")
                         yield chunk
             except OSError:
@@ -272,7 +280,7 @@ class LogFile:
                 self._on_full()
                 return
             self._gap = 0
-            self._size += written
+            self.size += written
             self._file_size += written
             start += written
             self._mid_line = data[start - 1 : start] != b"\n"
@@ -280,68 +288,48 @@ class LogFile:
     def _rotate(self) -> None:
         """Go on with an empty file, and remove the oldest ones."""
         assert self._fd is not None
-        numbers = _numbers(self._path)
-        self._path.rename(self._path.with_name(f"{self._path.name}.{(numbers or [0])[-1] + 1}"))
+        numbers = _numbers(self.path)
+        self.path.rename(self.path.with_name(f"{self.path.name}.{(numbers or [0])[-1] + 1}"))
         self.close()
         self.open()
         self._remove(numbers[: max(0, len(numbers) + 2 - self._limits.max_files)])
 
     def _remove(self, numbers: list[int]) -> None:
         for number in numbers:
-            part = self._path.with_name(f"{self._path.name}.{number}")
+            part = self.path.with_name(f"{self.path.name}.{number}")
             with suppress(FileNotFoundError):
-                times_of(self._path, part.stat()).unlink(missing_ok=True)
+                times_of(self.path, part.stat()).unlink(missing_ok=True)
             part.unlink(missing_ok=True)
 
     def shrink(self) -> None:
         """Keep the end only: the disk is full, and this log has filled it."""
-        end = read_end(self._path, _LEFT_BYTES)
-        removed = max(0, self._size - len(end))
+        end = read_end(self.path, _LEFT_BYTES)
+        removed = max(0, self.size - len(end))
         try:
-            self._remove(_numbers(self._path))
-            times_of(self._path, self._path.stat()).unlink(missing_ok=True)
-            self._path.write_bytes(_gap_mark(removed) * bool(removed) + end + _gap_mark(self._gap) * bool(self._gap))
+            self._remove(_numbers(self.path))
+            times_of(self.path, self.path.stat()).unlink(missing_ok=True)
+            self.path.write_bytes(_gap_mark(removed) * bool(removed) + end + _gap_mark(self._gap) * bool(self._gap))
         except OSError as error:
-            _log.warning("Log of a container not shortened", extra={"path": str(self._path), "cause": error.strerror})
+            _log.warning("Log of a container not shortened", extra={"path": str(self.path), "cause": error.strerror})
 
     @property
     def problem(self) -> str:
         """Why it is not complete, beside what was removed because of its limits; empty when it is."""
         if self._lost and not self._broken:
-            return f"the log {self._path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
+            return f"the log {self.path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
         return self._broken
-
-    @property
-    def path(self) -> Path:
-        """The file that is written to."""
-        return self._path
-
-    @property
-    def directory(self) -> Path:
-        """Where it lies."""
-        return self._path.parent
-
-    @property
-    def size(self) -> int:
-        """How many bytes were written."""
-        return self._size
-
-    @property
-    def bytes_on_disk(self) -> int:
-        """How much of the disk it takes, roughly."""
-        return min(self._size, self._limits.max_bytes * self._limits.max_files)
 
     def last_line(self) -> str:
         """Return the last line in the file."""
-        return last_line(read_end(self._path, LAST_OUTPUT_BYTES))
+        return last_line(read_end(self.path, LAST_OUTPUT_BYTES))
 
     def text_from(self, start: int) -> str:
         """Return the end of what was written since the log had this size."""
-        return read_end(self._path, min(LAST_OUTPUT_BYTES, self._size - start)).decode(errors="replace")
+        return read_end(self.path, min(LAST_OUTPUT_BYTES, self.size - start)).decode(errors="replace")
 
     def names_address_in_use(self) -> bool:
         """Return whether the end of the file says that the program could not listen on its port."""
-        return names_address_in_use(read_end(self._path, TAIL_BYTES))
+        return names_address_in_use(read_end(self.path, TAIL_BYTES))
 
     def close(self) -> None:
         """Close the files; twice is fine."""
@@ -354,6 +342,69 @@ class LogFile:
             self._fd = None
 
     def _give_up(self, error: OSError) -> None:
-        self._broken = f"the log {self._path.name} ends after {self._size} bytes: {error.strerror}"
-        _log.warning("Log of a container cut short", extra={"path": str(self._path), "cause": error.strerror})
+        self._broken = f"the log {self.path.name} ends after {self.size} bytes: {error.strerror}"
+        _log.warning("Log of a container cut short", extra={"path": str(self.path), "cause": error.strerror})
         self.close()
+
+
+_PIPE_BYTES = 1 << 18
+
+
+class Peek:
+    """Looks into pipes, by way of a pipe of its own: bytes can be moved to a log when they have been looked at.
+
+    A program that is killed between reading a pipe and writing a log takes what it had read along. So bytes are copied
+    out of the pipe first (tee), and moved to the log afterwards by the kernel (splice): at every moment each of them is
+    in the pipe or in the log. Linux only. Used by one thread.
+
+    Raises:
+        OSError: The kernel cannot, or this process has no descriptors left.
+    """
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._read, self._write = os.pipe()
+        with contextlib.suppress(OSError):  # only a wish: the account may be at its limit of pipe memory
+            fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._try_out()
+
+    @classmethod
+    def open(cls) -> Self | None:
+        """Return one; None where the kernel does not allow it. Pipes are read as they are then."""
+        if sys.platform != "linux":
+            return None
+        try:
+            return cls()
+        except OSError as error:
+            _log.warning("Output may lack its end when the engine is killed", extra={"cause": error.strerror})
+            return None
+
+    def _try_out(self) -> None:
+        read, write = os.pipe()
+        try:
+            with contextlib.suppress(BlockingIOError):
+                self.read(read, 1)
+        except OSError:
+            self.close()
+            raise
+        finally:
+            os.close(read)
+            os.close(write)
+
+    def read(self, pipe: int, size: int) -> bytes:
+        """Return up to so many bytes from the front of a pipe, which stay in it; none at its end.
+
+        Raises:
+            BlockingIOError: Nothing is in it now.
+            OSError: The kernel cannot.
+        """
+        count: int = self._libc.tee(pipe, self._write, ctypes.c_size_t(size), os.SPLICE_F_NONBLOCK)
+        if count < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return os.read(self._read, count) if count else b""
+
+    def close(self) -> None:
+        """Close its pipe."""
+        os.close(self._read)
+        os.close(self._write)

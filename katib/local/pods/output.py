@@ -15,22 +15,10 @@ import fcntl
 import os
 import termios
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.tools import PodTools
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorReport:
-    """What a monitor found, once all of it is stored.
-
-    Attributes:
-        explanation: One sentence that explains a missing objective metric; empty when it was found.
-    """
-
-    explanation: str = ""
 
 
 class Monitor(Protocol):
@@ -56,8 +44,11 @@ class Monitor(Protocol):
     def verdict(self) -> str:
         """Why the trial is to be stopped early; empty while it may go on."""
 
-    def close(self, done: Callable[[MonitorReport], None]) -> None:
-        """Say that no more output comes. `done` is called once, from any thread, when everything read is stored."""
+    def close(self, done: Callable[[str], None]) -> None:
+        """Say that no more output comes. `done` is called once, from any thread, when everything read is stored.
+
+        It takes one sentence that explains a missing objective metric; empty when it was found.
+        """
 
 
 _CHUNK_BYTES = 1 << 16
@@ -74,6 +65,10 @@ class Output:
 
     It ends with the pipe, or after `finish` as soon as what was in the pipe at that moment is read: a daemon that holds
     the pipe open does not delay the end of its container.
+
+    Attributes:
+        pipe: The read end.
+        write_fd: The other end of a new pipe; the caller closes it.
     """
 
     def __init__(
@@ -87,7 +82,7 @@ class Output:
         pipe: int | None = None,
     ) -> None:
         self._loop = tools.loop
-        self._peek = tools.logs.peek if is_kept else None
+        self._peek = tools.peek if is_kept else None
         self._log = log
         self._monitor = monitor
         self._after_feed = after_feed
@@ -96,31 +91,22 @@ class Output:
         self._open = True
         self._earlier = None if pipe is None else log.contents()
         if pipe is not None:
-            self._read_fd, self.write_fd = pipe, -1
+            self.pipe, self.write_fd = pipe, -1
             os.set_blocking(pipe, False)
             return
-        self._read_fd, self.write_fd = os.pipe()
-        os.set_blocking(self._read_fd, False)
+        self.pipe, self.write_fd = os.pipe()
+        os.set_blocking(self.pipe, False)
         with contextlib.suppress(
             OSError, AttributeError
         ):  # only a wish: the account may be at its limit of pipe memory
-            fcntl.fcntl(self._read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-    @property
-    def pipe(self) -> int:
-        """The read end."""
-        return self._read_fd
+            fcntl.fcntl(self.pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def start(self) -> None:
         """Begin to read, what the log holds of an earlier engine first."""
         if self._earlier is None:
-            self._loop.watch(self._read_fd, self._read)
+            self._loop.watch(self.pipe, self._read)
         else:
             self._loop.call_soon(self._read)
-
-    def abandon(self) -> None:
-        """Read nothing: the container could not be started."""
-        self._close()
 
     def finish(self, ended: Callable[[], None]) -> None:
         """Say that the container ended. `ended` is called when its output is read."""
@@ -129,7 +115,7 @@ class Output:
             ended()
             return
         waiting = array.array("i", [0])
-        fcntl.ioctl(self._read_fd, termios.FIONREAD, waiting)
+        fcntl.ioctl(self.pipe, termios.FIONREAD, waiting)
         self._left = waiting[0]
         self._read()
 
@@ -138,13 +124,14 @@ class Output:
             if not self._open:
                 return
             if self._monitor is not None and self._monitor.backlogged:
-                self._pause()
+                self._loop.unwatch(self.pipe)
+                self._loop.call_later(_RETRY_SECONDS, self._resume)
                 return
             if self._earlier is not None:
                 self._read_earlier()
                 continue
             if self._left == 0:
-                self._close()
+                self.close()
                 return
             if not self._read_chunk():
                 break
@@ -157,7 +144,7 @@ class Output:
         data = next(self._earlier, b"")
         if not data:
             self._earlier = None
-            self._loop.watch(self._read_fd, self._read)
+            self._loop.watch(self.pipe, self._read)
         elif self._monitor is not None:
             self._monitor.feed(data)
             self._after_feed()
@@ -166,40 +153,37 @@ class Output:
         """Read once; False when there is nothing more for now."""
         try:
             size = _CHUNK_BYTES if self._left is None else min(_CHUNK_BYTES, self._left)
-            data = os.read(self._read_fd, size) if self._peek is None else self._peek.read(self._read_fd, size)
+            data = os.read(self.pipe, size) if self._peek is None else self._peek.read(self.pipe, size)
         except BlockingIOError:
             if self._left is not None:
                 self._left = 0
             return False
         if not data:
-            self._close()
+            self.close()
             return False
         if self._left is not None:
             self._left -= len(data)
         if self._peek is None:
             self._log.write(data)
         else:
-            self._log.move(data, self._read_fd)
+            self._log.move(data, self.pipe)
         if self._monitor is not None:
             self._monitor.feed(data)
             self._after_feed()
         return True
 
-    def _pause(self) -> None:
-        self._loop.unwatch(self._read_fd)
-        self._loop.call_later(_RETRY_SECONDS, self._resume)
-
     def _resume(self) -> None:
         if self._open:
             if self._earlier is None:
-                self._loop.unwatch(self._read_fd)
-                self._loop.watch(self._read_fd, self._read)
+                self._loop.unwatch(self.pipe)
+                self._loop.watch(self.pipe, self._read)
             self._read()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Read nothing more, as of a container that could not be started."""
         self._open = False
-        self._loop.unwatch(self._read_fd)
-        os.close(self._read_fd)
+        self._loop.unwatch(self.pipe)
+        os.close(self.pipe)
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended()

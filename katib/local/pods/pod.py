@@ -16,24 +16,20 @@ from types import MappingProxyType
 from typing import Any
 
 from katib.errors import KatibError
-from katib.local.pods.container import Container, KeptName
+from katib.local.pods.container import Container
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.note import note_end, note_processes
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
-from katib.local.pods.output import MonitorReport
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.place import PodListener
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, Phase, PodRecord
 from katib.local.pods.tokens import VISIBLE_CARDS, Lease, card_words
 from katib.local.pods.tools import PodTools
+from katib.local.processes.client import Keep
 from katib.local.processes.connection import KeptProcess
-from katib.local.processes.handle import ProcessHandle
-from katib.local.processes.spawn_errors import SpawnError
+from katib.local.processes.handle import ProcessHandle, SpawnError
 
 POLL_SECONDS = 0.2
-
-_NOTHING_KEPT: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})
 
 
 class Pod:
@@ -122,12 +118,13 @@ class Pod:
 
     @property
     def log_bytes(self) -> int:
-        """How much of the disk its logs take."""
-        return sum(container.log.bytes_on_disk for container in self._containers)
+        """How much of the disk its logs take, roughly."""
+        most = self._tools.log_limits.total_bytes
+        return sum(min(container.log.size, most) for container in self._containers)
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
-    def granted(self, lease: Lease, kept: Mapping[str, Sequence[KeptProcess]] = _NOTHING_KEPT) -> None:
+    def granted(self, lease: Lease, kept: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})) -> None:
         """Start with what was leased.
 
         Args:
@@ -148,7 +145,7 @@ class Pod:
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
             self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
             return
-        self._tools.logs.evictions.running[self.plan.uid] = self
+        self._tools.evictions.running[self.plan.uid] = self
         for container in self._containers:
             if processes := kept.get(container.name):
                 container.take_over(processes)
@@ -164,17 +161,12 @@ class Pod:
             env = plan.command.env | {VISIBLE_CARDS: ",".join(leased or self._free_cards)}
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
-        limits, disk_full = self._tools.logs.limits, self._tools.logs.evictions.disk_full
+        limits, log, group = self._tools.log_limits, self.plan.directory / f"{name}.log", self.plan.group
         is_main, labels = plan.role is Role.MAIN, self.plan.labels
         monitor = self._listener.open_monitor(labels, name, self.plan.directory) if is_main else None
-        return Container(
-            plan,
-            self._tools,
-            LogFile(self.plan.directory / f"{name}.log", limits, disk_full),
-            monitor,
-            self,
-            KeptName(self.plan.group, self.plan.uid, leased) if self.plan.group else None,
-        )
+        log_file = LogFile(log, limits, self._tools.evictions.disk_full)
+        keep = Keep(group, (self.plan.uid, name, *leased), log, limits.total_bytes) if group else None
+        return Container(plan, self._tools, log_file, monitor, self, keep)
 
     # --- what containers say ------------------------------------------------------------------------------------------
 
@@ -270,10 +262,10 @@ class Pod:
         if self._evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
                 container.log.shrink()
-            self._tools.logs.evictions.running.pop(self.plan.uid, None)
+            self._tools.evictions.running.pop(self.plan.uid, None)
         self.is_storing = True
         self._listener.changed(self, self.record)
-        closed: list[Future[MonitorReport]] = []
+        closed: list[Future[str]] = []
         for container in containers:
             if container.monitor is not None:
                 container.monitor.poll()
@@ -281,8 +273,8 @@ class Pod:
                 container.monitor.close(closed[-1].set_result)
         self._tools.loop.when_all(closed, partial(self._conclude, containers, closed))
 
-    def _conclude(self, containers: list[Container], reports: list[Future[MonitorReport]]) -> None:
-        self._explanations = [text for report in reports if (text := report.result().explanation)]
+    def _conclude(self, containers: list[Container], reports: list[Future[str]]) -> None:
+        self._explanations = [text for report in reports if (text := report.result())]
         ends: list[bool] = []  # of main containers: whether they succeeded
         failure: KatibError | None = None
         failed: Container | None = None
@@ -308,7 +300,7 @@ class Pod:
     ) -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
-        self._tools.logs.evictions.running.pop(self.plan.uid, None)
+        self._tools.evictions.running.pop(self.plan.uid, None)
         changes: dict[str, Any] = {
             "phase": phase,
             "message": message,

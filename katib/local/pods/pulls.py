@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from katib.errors import KatibError, UnavailableError
-from katib.local.pods.image_process import execute
-from katib.local.pods.images import ImageRun, ImageRuntime, Pull
+from katib.local.pods.images import ImageRun, ImageRuntime, Pull, execute
 from katib.local.pods.loop import Loop
 from katib.local.processes.client import Processes, Start
 from katib.local.processes.handle import Exit
@@ -58,14 +57,14 @@ class ImagePulls:
     """Fetches images.
 
     Args:
-        runtime: Which program does it.
+        runtime: Which program does it, and runs them.
         processes: Starts that program.
         loop: Where everything is called.
         clock: Measures how long it takes.
     """
 
     def __init__(self, runtime: ImageRuntime, processes: Processes, loop: Loop, clock: Clock) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._processes = processes
         self._loop = loop
         self._clock = clock
@@ -121,7 +120,7 @@ class ImagePulls:
         if fetch.run.pull is Pull.ALWAYS:
             self._pull(fetch)
             return
-        found = self._runtime.has_image(fetch.run.image)
+        found = self.runtime.has_image(fetch.run.image)
         execute(found, self._processes, lambda done: self._loop.call_soon(lambda: self._looked(fetch, done)))
 
     def _looked(self, fetch: _Fetch, is_here: bool) -> None:
@@ -137,7 +136,7 @@ class ImagePulls:
             fetch.began = self._clock.monotonic()
             for waiter in list(fetch.waiters):
                 waiter.on_pull(PullNews(fetch.run.image))
-        command = self._runtime.pull(fetch.run.image)
+        command = self.runtime.pull(fetch.run.image)
         try:
             fetch.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the program has ended
             fetch.start = self._processes.launch(
@@ -169,14 +168,14 @@ class ImagePulls:
         elif not exit_.code:
             self._conclude(fetch, None)
         elif fetch.run.pull is Pull.ALWAYS:
-            found = self._runtime.has_image(fetch.run.image)
+            found = self.runtime.has_image(fetch.run.image)
             execute(found, self._processes, lambda here: self._loop.call_soon(lambda: self._failed(fetch, said, here)))
         else:
             self._failed(fetch, said, is_here=False)
 
     def _failed(self, fetch: _Fetch, said: str, is_here: bool) -> None:
         if self._is_open(fetch):
-            self._conclude(fetch, self._runtime.pull_failure(fetch.run, said, is_here=is_here))
+            self._conclude(fetch, self.runtime.pull_failure(fetch.run, said, is_here=is_here))
 
     def _conclude(self, fetch: _Fetch, error: KatibError | None) -> None:
         del self._open[fetch.run.image, fetch.run.pull]

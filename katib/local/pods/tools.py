@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from katib.local.pods.images import ImageRuntime
-from katib.local.pods.log_file import LogLimits
+from katib.local.pods.log_file import LogLimits, Peek
 from katib.local.pods.loop import Loop
-from katib.local.pods.objects import PodPlan
-from katib.local.pods.peek import Peek
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Tokens
 from katib.local.processes.client import Processes
 from katib.runtime.clock import Clock, SteadyTime
 
+if TYPE_CHECKING:
+    from katib.local.pods.pod import Pod
+
 LEAST_SHARE = 0.1
 """Of the disk. A pod that printed less has not filled it, and ending it would free little."""
-
-
-class Evictable(Protocol):
-    """A pod, as far as its output is concerned."""
-
-    plan: PodPlan
-
-    @property
-    def log_bytes(self) -> int:
-        """What its output takes on the disk."""
-
-    @property
-    def is_evicted(self) -> bool:
-        """Whether it is being ended already."""
-
-    def evict(self, cause: str) -> None:
-        """End it for good."""
 
 
 class Evictions:
@@ -46,7 +29,7 @@ class Evictions:
     """
 
     def __init__(self) -> None:
-        self.running: dict[str, Evictable] = {}
+        self.running: dict[str, Pod] = {}
 
     def disk_full(self) -> None:
         """End the pod that has printed most, unless none printed much or one is being ended already."""
@@ -67,31 +50,15 @@ class Evictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
-    """How the output of containers is kept.
+class PodTools:
+    """What every pod of a controller uses.
 
     Attributes:
-        limits: Of each container.
-        evictions: End the pod whose output has filled the disk.
+        images: Fetches images, and knows what runs them; None: containers are processes.
+        log_limits: How much of the output of each container is kept.
         peek: Reads pipes so that nothing is lost when this process is killed; None where the kernel cannot.
+        evictions: End the pod whose output has filled the disk.
     """
-
-    limits: LogLimits = field(default_factory=LogLimits)
-    evictions: Evictions = field(default_factory=Evictions)
-    peek: Peek | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """What runs images and fetches them."""
-
-    runtime: ImageRuntime
-    pulls: ImagePulls
-
-
-@dataclass(frozen=True, slots=True)
-class PodTools:
-    """What every pod of a controller uses."""
 
     loop: Loop
     processes: Processes
@@ -99,5 +66,7 @@ class PodTools:
     clock: Clock
     steady: SteadyTime
     delays: Delays
-    images: Images | None = None
-    logs: Logs = field(default_factory=Logs)
+    images: ImagePulls | None = None
+    log_limits: LogLimits = field(default_factory=LogLimits)
+    peek: Peek | None = None
+    evictions: Evictions = field(default_factory=Evictions)

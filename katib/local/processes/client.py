@@ -27,9 +27,8 @@ from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from katib.local.processes import proc, wire
 from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
-from katib.local.processes.handle import Exit, ProcessHandle
+from katib.local.processes.handle import Exit, ProcessHandle, spawn_error
 from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, living_guard, reap, sweep
-from katib.local.processes.spawn_errors import spawn_error
 from katib.runtime.clock import Clock, SystemClock
 
 RECORD_FILE = "engine.json"
@@ -65,14 +64,14 @@ class Keep(NamedTuple):
         name: What the next engine knows it by; names may be given again.
         log: File to whose end its output goes where no engine reads it.
         limit_bytes: How long that file may become then; the program waits after that.
-        output: Read end of the pipe that takes its output. The caller may close it.
+        output: Read end of the pipe that takes its output, of each start a new one. The caller may close it.
     """
 
     group: str
     name: tuple[str, ...]
     log: Path
     limit_bytes: int
-    output: int
+    output: int = -1
 
 
 class Start(NamedTuple):

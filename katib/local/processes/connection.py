@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -107,33 +108,23 @@ class KeptProcess(NamedTuple):
     output: int
 
 
-class HandOver(NamedTuple):
-    """All that a guard has kept.
+@dataclass(slots=True)
+class HandOver:
+    """All that a guard has kept, as far as its messages have said it.
 
     Attributes:
-        engine_id: Mark of the engine that has ended, and of its programs.
+        engine_id: Mark of the engine that has ended, and of its programs; empty before the first message.
         last_key: The highest key of a program that it asked for.
         notes: By group, what it left to be known.
         programs: Oldest first.
         held: Descriptors that it gave the guard to hold.
     """
 
-    engine_id: str
-    last_key: int
-    notes: dict[str, bytes]
-    programs: tuple[KeptProcess, ...]
-    held: tuple[int, ...]
-
-
-class _Estate:
-    """What was handed over so far."""
-
-    def __init__(self) -> None:
-        self.engine_id = ""
-        self._last_key = 0
-        self._notes: dict[str, bytes] = {}
-        self._programs: list[KeptProcess] = []
-        self._held: list[int] = []
+    engine_id: str = ""
+    last_key: int = 0
+    notes: dict[str, bytes] = field(default_factory=dict)
+    programs: list[KeptProcess] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
 
     def take(self, message: wire.Message, receiver: wire.Receiver) -> None:
         """Take a message of the guard.
@@ -143,23 +134,19 @@ class _Estate:
         """
         match message:
             case ("hello", version, str(engine_id), int(last_key)) if version == VERSION:
-                self.engine_id, self._last_key = engine_id, last_key
+                self.engine_id, self.last_key = engine_id, last_key
             case ("notes", dict(notes)):
-                self._notes = notes
+                self.notes = notes
             case ("program", *facts):
-                self._programs.append(KeptProcess(*facts, *receiver.take_fds()))
+                self.programs.append(KeptProcess(*facts, *receiver.take_fds()))
             case ("held",):
-                self._held += receiver.take_fds()
+                self.held += receiver.take_fds()
             case _:
                 raise wire.BrokenStreamError(f"a message of another version: {message[0]}")
 
-    def complete(self) -> HandOver:
-        """Return all of it."""
-        return HandOver(self.engine_id, self._last_key, self._notes, tuple(self._programs), tuple(self._held))
-
     def close(self) -> None:
         """Close all descriptors."""
-        for descriptor in (*self._held, *(program.output for program in self._programs)):
+        for descriptor in (*self.held, *(program.output for program in self.programs)):
             os.close(descriptor)
 
 
@@ -253,13 +240,13 @@ class GuardConnection:
         return connection, handed_over
 
     def _receive_hand_over(self) -> HandOver:
-        estate = _Estate()
+        estate = HandOver()
         try:
             while (messages := self._receiver.receive()) is not None:
                 for number, message in enumerate(messages, start=1):
                     if message[0] == "handed-over" and estate.engine_id:
                         self._waiting = messages[number:]
-                        return estate.complete()
+                        return estate
                     estate.take(message, self._receiver)
         except BaseException:
             estate.close()

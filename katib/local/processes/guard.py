@@ -517,7 +517,8 @@ def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: lis
         if os.getppid() != guard:
             os._exit(1)  # the guard died before the kernel knew our wish
         os.setsid()
-        _place_standard_streams(output)
+        for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+            os.dup2(source, target, inheritable=True)  # all sources are above 2: the guard's own three are open
         for directory in directories:
             begin(b"volume", os.fsencode(directory))
             if not os.path.exists(directory):  # noqa: PTH110 - pathlib costs the guard 5 ms of start-up
@@ -551,11 +552,6 @@ def _execute(argv: list[str], env: dict[bytes, bytes], begin: Callable[[bytes, b
     if broken:
         begin(b"interpreter", broken)
     raise failure
-
-
-def _place_standard_streams(output: int) -> None:
-    for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
-        os.dup2(source, target, inheritable=True)  # all sources are above 2: the guard's own three are open
 
 
 def main() -> None:

@@ -110,27 +110,18 @@ class Keeping:
         """Do what a message of the engine asks for."""
         match message:
             case ("listen",):
-                for descriptor in receiver.take_fds():
-                    self._listen(descriptor)
+                for descriptor in receiver.take_fds():  # the socket at which the next engine will knock
+                    self.close()
+                    self._door = socket.socket(fileno=descriptor)
+                    self._door.setblocking(False)
             case ("grace", seconds):
                 self.grace_seconds = seconds
             case ("note", group, data):
                 self._notes[group] = data
-            case ("forget", group):
-                self._forget(group)
-
-    def _listen(self, descriptor: int) -> None:
-        """Take the socket at which the next engine will knock."""
-        if self._door is not None:
-            self._door.close()
-        self._door = socket.socket(fileno=descriptor)
-        self._door.setblocking(False)
-
-    def _forget(self, group: str) -> None:
-        """Forget a group; what still runs of it ends with the engine."""
-        self._notes.pop(group, None)
-        for key in [key for key, program in self._programs.items() if program.group == group]:
-            self.drop(key)
+            case ("forget", group):  # what still runs of it ends with the engine
+                self._notes.pop(group, None)
+                for key in [key for key, program in self._programs.items() if program.group == group]:
+                    self.drop(key)
 
     # --- what happens to programs -------------------------------------------------------------------------------------
 

@@ -156,16 +156,12 @@ def _kill_marked(pid: int, engine_id: str) -> bool:
         if proc.environment_value(pid, proc.ENGINE_ID) != engine_id:
             return False
         signal.pidfd_send_signal(fd, signal.SIGKILL)
-        _await_end(fd)
+        end = select.poll()
+        end.register(fd, select.POLLIN)
+        end.poll(_DEATH_MILLISECONDS)
     except OSError:
         return False
     else:
         return True
     finally:
         os.close(fd)
-
-
-def _await_end(pidfd: int) -> None:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    poll.poll(_DEATH_MILLISECONDS)

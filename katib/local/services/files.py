@@ -23,7 +23,9 @@ class SocketDirectory:
     """A private directory for sockets, with a short path. Directories of dead owners are removed on the way."""
 
     def __init__(self) -> None:
-        base = _short_base()
+        given = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
+        fits = (d for d in given if d and len(os.fsencode(d)) <= _MAX_DIRECTORY and os.access(d, os.W_OK | os.X_OK))
+        base = Path(next(fits, "/tmp"))  # noqa: S108 - mkdtemp makes a private directory in it
         _remove_abandoned(base)
         self._path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
         self._count = 0
@@ -36,12 +38,6 @@ class SocketDirectory:
     def remove(self) -> None:
         """Remove the directory and what is left in it."""
         shutil.rmtree(self._path, ignore_errors=True)
-
-
-def _short_base() -> Path:
-    candidates = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
-    fits = (c for c in candidates if c and len(os.fsencode(c)) <= _MAX_DIRECTORY and os.access(c, os.W_OK | os.X_OK))
-    return Path(next(fits, "/tmp"))  # noqa: S108 - mkdtemp makes a private directory in it
 
 
 def _remove_abandoned(base: Path) -> None:

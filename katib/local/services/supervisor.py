@@ -185,10 +185,12 @@ class Supervisor:
             self._wake()
 
         output = self._log.open()
+        # The token of the server opens more than a service needs.
+        inherited = {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}
         try:
             return self._processes.spawn(
                 command,
-                {**_inherited(), **self._plan.environment},
+                {**inherited, **self._plan.environment},
                 self._plan.directory or self._log.path.parent,
                 output,
                 on_exit=exited,
@@ -280,8 +282,3 @@ class Supervisor:
             if not self._woken:
                 self._clock.wait(self._changed, seconds)
             self._woken = False
-
-
-def _inherited() -> dict[str, str]:
-    """Return our environment without the token of the server, which opens more than a service needs."""
-    return {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}

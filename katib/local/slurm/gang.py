@@ -21,8 +21,7 @@ from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import MARKS, node_mark
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
-from katib.local.slurm.options import MIB
-from katib.local.slurm.script import HOST, WAIT_FOR, pod_script
+from katib.local.slurm.script import HOST, MIB, WAIT_FOR, pod_script
 
 _WHERE: Final = f'{HOST}; echo "$SLURMD_NODENAME $host"'
 """What a task says of its place: the name that Slurm gives the node, and one that leads there."""
@@ -168,7 +167,9 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
 
 def _substitution(plan: PodPlan, variable: str) -> str:
     """Return the option of `sed` that replaces what stands for the node of a pod by what a variable has."""
-    mark = re.escape(node_mark(_host_name(plan))).replace("/", "\\/")
+    environments: list[Mapping[str, str]] = [container.command.env for container in plan.containers]
+    host = next((env["HOSTNAME"] for env in environments if "HOSTNAME" in env), plan.name)  # as its peers know it
+    mark = re.escape(node_mark(host)).replace("/", "\\/")
     return f'-e "s/{mark}/${variable}/g"'
 
 
@@ -176,9 +177,3 @@ def _log_of(plan: PodPlan) -> str:
     """Return the log of the first main container of a pod, as a word of the shell."""
     main = next(container for container in plan.containers if container.is_main)
     return shlex.quote(str(plan.directory / f"{main.command.name}.log"))
-
-
-def _host_name(plan: PodPlan) -> str:
-    """Return by what its peers know a pod."""
-    environments: list[Mapping[str, str]] = [container.command.env for container in plan.containers]
-    return next((env["HOSTNAME"] for env in environments if "HOSTNAME" in env), plan.name)

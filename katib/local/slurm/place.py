@@ -26,10 +26,9 @@ from katib.local.slurm.gang import (
     launcher_script,
     step_script,
 )
-from katib.local.slurm.options import job_options, requested_options, step_options
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import environment_of, pod_script
+from katib.local.slurm.script import environment_of, job_options, pod_script, requested_options
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 from katib.whole_files import write_whole
@@ -154,8 +153,8 @@ class SlurmPods:
             common, requested = environment_of(first), requested_options(first.request)
             log = first.directory / f"{main.command.name}.log"
             script = pod_script(first, pods[0].state_file, delays, common, is_step=bool(self._settings.allocation))
-        options_of = step_options if self._settings.allocation else job_options
-        options = options_of(first, comment, requested, self._settings.options, log)
+        is_step = bool(self._settings.allocation)
+        options = job_options(first, comment, requested, self._settings.options, log, is_step=is_step)
         environment = clean_environment(common)
         if self._settings.allocation:
             environment = step_environment(common, self._settings.slurm.environment)

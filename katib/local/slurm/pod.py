@@ -25,9 +25,8 @@ from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
-from katib.local.pods.note import note_end, note_processes
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
-from katib.local.pods.output import Monitor, MonitorReport
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
+from katib.local.pods.output import Monitor
 from katib.local.pods.place import PodListener
 from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
 from katib.local.pods.tokens import card_words
@@ -302,14 +301,14 @@ class SlurmPod:
             self._kill_timer.cancel()
         self._update_record()
         self._listener.changed(self, self.record)
-        closed: list[Future[MonitorReport]] = []
+        closed: list[Future[str]] = []
         for _, monitor, log in self._monitors:
             log.close()
             monitor.poll()
-            future: Future[MonitorReport] = Future()
+            future: Future[str] = Future()
             closed.append(future)
             monitor.close(future.set_result)
-        self._tools.loop.when_all(closed, lambda: self._conclude([future.result().explanation for future in closed]))
+        self._tools.loop.when_all(closed, lambda: self._conclude([future.result() for future in closed]))
 
     def _conclude(self, explanations: Sequence[str]) -> None:
         monitors = [monitor for _, monitor, _ in self._monitors]
@@ -317,12 +316,13 @@ class SlurmPod:
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
         succeeded = is_through and not self._is_preempted
         explanation = "; ".join(filter(None, explanations))
+        reason = "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
             last_output="" if succeeded else self._last_output(),
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
-            reason="" if succeeded or self._stopping else self._reason(),
+            reason="" if succeeded or self._stopping else reason,
             explanation=explanation,
             is_measured=bool(monitors) and not explanation,
         )
@@ -405,9 +405,6 @@ class SlurmPod:
         return f"pod {self.record.title}: {job} ended as {state} without an exit code" + (
             f" ({reason})" if reason not in {"", "None"} else ""
         )
-
-    def _reason(self) -> str:
-        return "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
 
     def _last_output(self) -> str:
         failed = next((exit_.container for exit_ in self._exits() if exit_.code), self._main)

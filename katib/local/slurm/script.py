@@ -1,8 +1,7 @@
-"""What a job of Slurm executes for a pod, as a script of `sh`, and the file by which the pod is followed. Pure.
+"""What a job of Slurm executes for a pod, with which options, and the file by which the pod is followed. Pure.
 
-The script is the kubelet of the pod: init containers one by one, sidecars beside them, then the main containers
-together; a container that is to be started again is, after the pause of the kubelet. Nothing but `sh` is needed on the
-node.
+It is a script of `sh`, which is all that a node needs, and the kubelet of the pod: init containers one by one, sidecars
+beside them, then the main containers together; a container that is to be started again is, after the kubelet's pause.
 
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
 `<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
@@ -15,13 +14,18 @@ which a submission whose answer was lost can lead to, the second does nothing.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Final
 
+from katib.api.names import SLURM_OPTIONS_ANNOTATION
+from katib.errors import invalid
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays
+from katib.local.pods.tokens import Request
+from katib.tuning.batch_scripts import SET_BY_US
 
 WITHIN: Final = "within:"
 """Begins the name of a step that a container runs as, after which come the step of its pod, as `12.3`, and a number."""
@@ -191,3 +195,95 @@ def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays:
         f'while :; do {end}; [ $code = 0 ] && return 0; [ -z "$stopping" ] || return $code; sleep $pause & wait $!',
         f"[ $pause = 0 ] && pause={first:g} || pause=$((pause * 2)); done",
     ]
+
+
+_TEMPLATE: Final = "spec.trialTemplate.trialSpec.spec.template.metadata"
+MIB: Final = Decimal(2**20)
+
+
+def checked_options(texts: Iterable[str], place: str, *, may_have_tasks: bool = False) -> tuple[str, ...]:
+    """Return options that users wrote, such as `partition=gpu` or `--exclusive`, as `sbatch` takes them.
+
+    Args:
+        texts: One option each.
+        place: Where they stand, for errors.
+        may_have_tasks: Whether `ntasks` is one of them.
+
+    Raises:
+        InvalidError: One is none, or is given to every job by us.
+    """
+    found = []
+    for text in texts:
+        name, equals, value = text.removeprefix("--").partition("=")
+        if not name.replace("-", "").isalnum() or (text.startswith("-") and not text.startswith("--")):
+            remedy = "write options of sbatch by their long names, such as partition=gpu"
+            raise invalid(place, f'"{text}" is not an option of sbatch', remedy, "slurm-option")
+        if name in SET_BY_US and not (may_have_tasks and name == "ntasks"):
+            raise invalid(place, f"--{name} is set for every trial already", "remove it", "slurm-option-ours")
+        found.append(f"--{name}{equals}{value}")
+    return tuple(found)
+
+
+def annotated_options(
+    annotations: Mapping[str, object], place: str, *, may_have_tasks: bool = False
+) -> tuple[str, ...]:
+    """Return the options in the annotations of a pod template, among them tasks that a program starts by `srun`.
+
+    Raises:
+        InvalidError: As `checked_options`.
+    """
+    text = str(annotations.get(SLURM_OPTIONS_ANNOTATION) or "")
+    where = f"{place}.annotations[{SLURM_OPTIONS_ANNOTATION}]"
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise invalid(where, f"{text!r}: {error}".lower(), "close the quotation", "slurm-option") from error
+    return checked_options(words, where, may_have_tasks=may_have_tasks)
+
+
+def requested_options(request: Request) -> tuple[str, ...]:
+    """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up."""
+    options = ["--ntasks=1"]
+    if request.cpu:
+        options.append(f"--cpus-per-task={request.cpu.to_integral_value(ROUND_CEILING)}")
+    if request.memory:
+        options.append(f"--mem={(request.memory / MIB).to_integral_value(ROUND_CEILING)}M")
+    if request.gpus:
+        options.append(f"--gres=gpu:{request.gpus}")
+    return tuple(options)
+
+
+def job_options(
+    plan: PodPlan,
+    comment: str,
+    requested: Sequence[str],
+    general: Sequence[str],
+    log: Path,
+    *,
+    is_step: bool = False,
+) -> tuple[str, ...]:
+    """Return all options of the job of a pod or of a gang; of those that are given twice, the last one counts.
+
+    Args:
+        plan: Of the pod, or of the first one.
+        comment: By which its job is found again.
+        requested: What its pods request.
+        general: Of all jobs.
+        log: Takes the output of its script.
+        is_step: Whether the options are those of `srun`, for a step of an allocation.
+
+    Raises:
+        InvalidError: Its annotation is wrong.
+    """
+    own = (f"--job-name={plan.name}", f"--comment={comment}", "--export=ALL", "--no-requeue")
+    if is_step:
+        own = (f"--job-name={comment}", *(() if plan.role else ("--nodes=1",)), "--exact")
+    return (
+        *own,
+        f"--output={str(log).replace('%', '%%')}",
+        "--open-mode=append",
+        "--chdir=/",
+        *requested,
+        *general,
+        *annotated_options(plan.annotations, _TEMPLATE, may_have_tasks=not (plan.role or is_step)),
+    )

@@ -71,7 +71,8 @@ class LocalFacts:
         job = None
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial.spec.run_spec or {}), key_of(trial)))
-        pods = self._pods(trial)
+        stored = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
+        pods = tuple(map(dict, stored or self._files.past_pods(trial)))
         cause = failure_of(trial)
         replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
         tail = self._files.tail(trial, _LOG_LINES, replica, container)
@@ -80,15 +81,12 @@ class LocalFacts:
         if job is None:
             return known
         reason, remedy = self.waiting(Key.of(job)), ""
-        pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
+        waits = (waiting_words(pod) for pod in pods if not is_over(pod))
+        pulling = next((words for words in waits if words.startswith(PULLING)), "")
         if pulling:
             reason, remedy = f"is {pulling}", _PULL_FIRST
         waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
         return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
-
-    def _pods(self, trial: Trial) -> tuple[Json, ...]:
-        found = self._store.list(POD, trial.namespace, labels={TRIAL_LABEL: trial.name}).items
-        return tuple(map(dict, found or self._files.past_pods(trial)))
 
 
 class EngineFacts(LocalFacts):
@@ -135,8 +133,3 @@ def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) ->
         return "", files.container_quoted(trial, cause) if cause else ""
     container = str(last_failure(failed).get("name", ""))
     return replica_name(failed), "" if container == trial.spec.primary_container_name else container
-
-
-def _pulling(pod: Json) -> str:
-    words = waiting_words(pod)
-    return words if words.startswith(PULLING) else ""

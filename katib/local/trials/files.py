@@ -21,8 +21,7 @@ from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
-from katib.local.pods.note import read_note
-from katib.local.pods.objects import replica_of
+from katib.local.pods.objects import read_note, replica_of
 from katib.local.trials.line_times import Piece, previous_run, timed_lines
 from katib.runtime.objects import Key, Object
 from katib.tuning.ports import ALL, Part, TimedLines
@@ -85,7 +84,9 @@ class TrialFiles:
         wanted = container or trial.spec.primary_container_name
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
-            _require_container(container, chosen, logs, _title(trial, replica))
+            names = [name for pod in chosen for name in pod.get("containers") or ()] or [path.stem for path in logs]
+            if container not in names:  # it does not only start later
+                raise no_container(container, sorted(set(names)), _title(trial, replica))
         elif not paths and (replica or failure_of(trial)):
             paths = logs
         return max(paths, key=_modified_at, default=None)
@@ -100,7 +101,7 @@ class TrialFiles:
             return find_replica(found, replica, trial.name) if found else ()
         if failed := [pod for pod in found if replica_name(pod) == named_replica(trial)]:
             return failed
-        primary = [pod for pod in found if _is_primary(pod, trial)]
+        primary = [pod for pod in found if "labels" not in pod["metadata"] or is_primary(pod, trial)]  # or may be
         primary = primary or ([] if any(map(has_role, found)) else found)
         if not any(pod.get("replica") for pod in primary):
             return primary
@@ -135,8 +136,9 @@ class TrialFiles:
     def read_timed(self, trial: Trial, lines: TimedLines, part: Part = ALL) -> Iterator[bytes]:
         """Yield some lines of output: `katib.tuning.ports.TimedOutput`."""
         path = self.log_file(trial, part.replica, part.container)
-        if path is not None:
-            _require_times(path, _title(trial, part.replica))
+        if path is not None and path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
+            cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
+            raise invalid(_title(trial, part.replica), cause, remedy, "output-without-times")
         shape = partial(timed_lines, since=lines.since, shows=lines.shows)
         if not lines.previous:
             return self._read(trial, part, shape)
@@ -248,12 +250,6 @@ class TrialFiles:
         finally:
             for file in files:
                 file.close()
-
-
-def _require_times(path: Path, title: str) -> None:
-    if path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
-        cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
-        raise invalid(title, cause, remedy, "output-without-times")
 
 
 def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:
@@ -391,18 +387,6 @@ def _prints(pod: Json, trial: Trial, value: str) -> bool:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return re.search(rb"(?<![\w.])" + re.escape(value.encode()) + rb"(?!\.?\w)", data) is not None
     return False
-
-
-def _is_primary(pod: Object, trial: Trial) -> bool:
-    """Return whether a pod is a primary one, or may be as far as is known."""
-    return "labels" not in pod["metadata"] or is_primary(pod, trial)
-
-
-def _require_container(wanted: str, pods: Sequence[Object], logs: Sequence[Path], title: str) -> None:
-    """Raise an error when pods have no such container: not when it has not started yet."""
-    names = [name for pod in pods for name in pod.get("containers") or ()] or [path.stem for path in logs]
-    if wanted not in names:
-        raise no_container(wanted, sorted(set(names)), title)
 
 
 def _title(trial: Trial, replica: str) -> str:

@@ -15,12 +15,10 @@ from katib.api.types import Experiment, Trial
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.trial.plan import is_stopping
-from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.controller import JobController
-from katib.local.jobs.owner import Provision
+from katib.local.jobs.dependencies import Provision, TrialCheckpoint
 from katib.local.jobs.prepare import trial_name, trial_owner
 from katib.local.layout import Layout
-from katib.local.pods.objects import pulling_words
 from katib.local.pods.pulls import PullNews
 from katib.local.trials.files import TrialFiles
 from katib.runtime.informer import Informer
@@ -31,7 +29,7 @@ _MINUTE_SECONDS = 60
 
 
 class TrialJobs:
-    """The trials that jobs belong to, each of which has the name of its job. Fits `katib.local.jobs.owner.JobOwner`.
+    """The trials that jobs belong to, each of which has the name of its job. Fits `JobOwner`.
 
     Args:
         files: What jobs leave; those of a job without a trial go with it.
@@ -124,13 +122,10 @@ class TrialPods:
         self._jobs = jobs
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return whether a trial runs and what it waits for; the image that is fetched for it before anything else."""
-        key = key_of(trial)
-        image, standing = self._jobs.pulling(key), self._jobs.standing(key)
-        if standing is None:
+        """Return whether a trial runs and what it waits for."""
+        if (standing := self._jobs.standing(key_of(trial))) is None:
             return NO_UPDATE
-        waiting = pulling_words(image) if image else standing.waiting
-        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs, place=standing.place)
+        return PodUpdate(standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place)
 
     def is_ending(self, trial: Trial) -> bool:
         """Return whether programs of a deleted job may still run."""

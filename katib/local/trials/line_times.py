@@ -78,7 +78,10 @@ def timed_lines(
             if begins:
                 moment = times.at(place + start)
                 keeps = moment >= earliest
-                found += [_stamp(moment)] if keeps and shows else []
+                if keeps and shows:
+                    seconds, fraction = divmod(moment, 1_000_000)
+                    stamp = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:06}Z "
+                    found.append(stamp.encode())
             end = chunk.find(b"\n", start) + 1 or len(chunk)
             found += [chunk[start:end]] if keeps else []
             begins, start = chunk[end - 1 : end] == b"\n", end
@@ -103,8 +106,3 @@ def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
         if number >= first[0]:
             file.seek(start)
             yield Piece(file, start, file.read(last[1] - start if number == last[0] else -1))
-
-
-def _stamp(moment: int) -> bytes:
-    seconds, fraction = divmod(moment, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:06}Z ".encode()

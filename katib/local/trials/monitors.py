@@ -18,10 +18,10 @@ from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError, UnavailableError
+from katib.local.jobs.dependencies import Collection as PodCollection
 from katib.local.jobs.networks import PUSHES_NOTHING
-from katib.local.jobs.owner import Collection as PodCollection
-from katib.local.pods.note import read_note
-from katib.local.pods.output import Monitor, MonitorReport
+from katib.local.pods.objects import read_note
+from katib.local.pods.output import Monitor
 from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
@@ -67,10 +67,6 @@ class LogVariables(Protocol):
         """
 
 
-def _no_variables(_trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:  # noqa: ARG001 - of the protocol
-    return NO_VARIABLES
-
-
 class RewindableLog(Protocol):
     """What a monitor wants of the observation log beside the reporter that writes to it."""
 
@@ -105,7 +101,7 @@ class TrialMonitors:
         log: RewindableLog,
         events: EventRecorder,
         clock: Clock,
-        log_variables: LogVariables = _no_variables,
+        log_variables: LogVariables = lambda _trial_name, _metrics, *, pushes: NO_VARIABLES,  # noqa: ARG005
         sdk_variables: Mapping[str, str] = NO_VARIABLES,
         host_file: str = "",
     ) -> None:
@@ -440,7 +436,7 @@ class _TrialMonitor(Generic[S]):
             taken = self.stored.without(readings, taken)
         self.reporter.report(self.trial.name, taken)
 
-    def close(self, done: Callable[[MonitorReport], None]) -> None:
+    def close(self, done: Callable[[str], None]) -> None:
         """Read the rest, say what was not found, and call back when all is stored, or at once when that fails."""
         try:
             problem = self._read_end()
@@ -449,10 +445,10 @@ class _TrialMonitor(Generic[S]):
             if missing and not explanation:
                 self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
             text = self.failure or "; ".join(filter(None, (explanation, problem)))
-            self.reporter.flush(self.trial.name, partial(done, MonitorReport(text)))
+            self.reporter.flush(self.trial.name, partial(done, text))
         except Exception as error:  # noqa: BLE001 - a thread of a source may call it, which has no other handler
             self.fail(error)
-            done(MonitorReport(self.failure))
+            done(self.failure)
 
     def _read_end(self) -> str:
         """Read what the end of the program completes; return what is wrong with the source."""
@@ -499,7 +495,7 @@ class SourceMonitor(_TrialMonitor[Source]):
         """Have the source read what goes with the program."""
         self.source.hasten()
 
-    def close(self, done: Callable[[MonitorReport], None]) -> None:
+    def close(self, done: Callable[[str], None]) -> None:
         """Read the rest and call back when all is stored.
 
         An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.

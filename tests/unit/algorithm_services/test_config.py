@@ -102,11 +102,7 @@ MISTAKES = {
         "algorithms[0]",
         "config-command-or-address",
     ),
-    "command without port": (
-        "algorithms: [{name: a, command: [x]}]",
-        "algorithms[0].command",
-        "config-command-listen",
-    ),
+    "command without port": ("algorithms: [{name: a, command: [x]}]", "algorithms[0].command", "config-command-listen"),
     "address": ("algorithms: [{name: a, address: localhost}]", "algorithms[0].address", "config-address"),
     "setting type": (
         "algorithms: [{name: a, address: 'h:1', settings: [{name: x, type: number}]}]",

@@ -209,9 +209,7 @@ REJECTED = {
         objectives(FIRST, SECOND, additionalMetricNames=["seconds"]),
     ),
     "objectives for an algorithm of one": rejected(
-        "spec.algorithm.algorithmName",
-        "algorithm-without-feature",
-        objectives(FIRST, SECOND, algorithm="tpe"),
+        "spec.algorithm.algorithmName", "algorithm-without-feature", objectives(FIRST, SECOND, algorithm="tpe")
     ),
     "objectives with early stopping": rejected(
         "spec.earlyStopping",
@@ -225,9 +223,7 @@ REJECTED = {
         "spec.objective.constraints[0]", "constraint-unbounded", bounded({"metricName": "latency"})
     ),
     "constraint with swapped bounds": rejected(
-        "spec.objective.constraints[0].min",
-        "constraint-order",
-        bounded({"metricName": "latency", "min": 3, "max": 1}),
+        "spec.objective.constraints[0].min", "constraint-order", bounded({"metricName": "latency", "min": 3, "max": 1})
     ),
     "constraint that is not finite": rejected(
         "spec.objective.constraints[0].max",
@@ -354,9 +350,7 @@ REJECTED = {
         f"{TEMPLATE}.trialParameters[1].reference",
         "trial-parameter-reference-unknown",
         with_trial_parameters(
-            ("learningRate", "lr"),
-            ("b", "wrong-ref"),
-            command="${trialParameters.learningRate} ${trialParameters.b}",
+            ("learningRate", "lr"), ("b", "wrong-ref"), command="${trialParameters.learningRate} ${trialParameters.b}"
         ),
     ),
     "V32 not used": rejected(
@@ -390,9 +384,7 @@ REJECTED = {
         an_experiment(parameters=None, trialTemplate=a_template("${trialParameters.n}", {"n": "${trialSpec.Name}"})),
     ),
     "V39 both": rejected(
-        "spec",
-        "search-space-both",
-        an_experiment(nasConfig={"operations": [{"operationType": "conv"}]}),
+        "spec", "search-space-both", an_experiment(nasConfig={"operations": [{"operationType": "conv"}]})
     ),
     "V40 unknown": rejected("spec.parameters[0].parameterType", "parameter-type", a_space("float", min="0", max="1")),
     "V40 missing": rejected("spec.parameters[0].parameterType", "parameter-type", a_space("", min="0", max="1")),
@@ -530,9 +522,7 @@ REJECTED = {
         f"{TEMPLATE}.trialParameters[1].reference",
         "trial-parameter-reference-duplicate",
         with_trial_parameters(
-            ("learningRate", "lr"),
-            ("rate", "lr"),
-            command="${trialParameters.learningRate} ${trialParameters.rate}",
+            ("learningRate", "lr"), ("rate", "lr"), command="${trialParameters.learningRate} ${trialParameters.rate}"
         ),
     ),
 }
@@ -593,8 +583,7 @@ ACCEPTED = {
     ),
     "V31 names of an architecture search": an_architecture_search(),
     "V33 variables of others": with_trial_parameters(
-        ("learningRate", "lr"),
-        command="echo ${HOME} $(VAR) {{x}} ${trialSpec.Name} ${trialParameters.learningRate}",
+        ("learningRate", "lr"), command="echo ${HOME} $(VAR) {{x}} ${trialSpec.Name} ${trialParameters.learningRate}"
     ),
     "V35 labels": with_job(metadata={"labels": {"a": "b"}}),
     "V36 another apiVersion": with_job(apiVersion="test/v1"),

@@ -10,13 +10,7 @@ from msgspec import structs
 from katib.api.defaults import with_defaults
 from katib.api.loading import decode_experiment
 from katib.api.types import Condition, Experiment
-from katib.api.validation import (
-    admit_update,
-    awaits_restart,
-    describe_changes,
-    is_restartable,
-    validate_update,
-)
+from katib.api.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
 from katib.errors import InvalidError
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 

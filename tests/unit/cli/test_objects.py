@@ -266,8 +266,7 @@ def test_describe_of_nothing_says_where_to_look(katib: Katib) -> None:
 
 def test_why_puts_the_answer_first(katib: Katib, played: MemoryTuningService) -> None:
     played.explain(
-        "default",
-        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",)),
+        "default", Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",))
     )
 
     assert katib("why", "t").out.splitlines() == [

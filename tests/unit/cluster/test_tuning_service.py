@@ -190,6 +190,9 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
             "Wait for room in the cluster",
             id="unschedulable",
         ),
+        pytest.param(unscheduled('persistentvolumeclaim "data" not found'), "not found", "Create the claim", id="pvc"),
+        pytest.param(unscheduled("didn't match node selector."), "selector", "Fix nodeSelector", id="no node"),
+        pytest.param(unscheduled("had taint {gpu: }"), "taint", "Give the pod of the template tolerations", id="taint"),
         pytest.param(
             waiting("ImagePullBackOff"),
             'image "nosuch:1" of container main in pod demo-0000-pod cannot be pulled',
@@ -399,13 +402,11 @@ class Way:
         self.addresses = list(addresses)
         self.opened: list[tuple[Key, int]] = []
         self.closed = 0
-        self.address = ""
 
     @contextmanager
-    def open(self, pod: Key, port: int) -> Iterator[Way]:
+    def open(self, pod: Key, port: int) -> Iterator[str]:
         self.opened.append((pod, port))
-        self.address = self.addresses.pop(0)
-        yield self
+        yield self.addresses.pop(0)
         self.closed += 1
 
 
@@ -525,20 +526,3 @@ def test_a_container_without_command_is_refused_when_it_is_submitted(world: Clus
 
     with pytest.raises(InvalidError, match=r"containers\[0\]\.command: it is missing.*write the entrypoint"):
         world.service.submit(yaml.safe_dump(experiment), source="silent.yaml")
-
-
-@pytest.mark.parametrize(
-    ("message", "remedy"),
-    [
-        pytest.param("0/1 nodes are available: 1 Insufficient cpu.", "lower resources.requests", id="no room"),
-        pytest.param('persistentvolumeclaim "data" not found', "Create the claim", id="no claim"),
-        pytest.param("1 node(s) didn't match node selector.", "nodeSelector", id="no node"),
-        pytest.param("1 node(s) had taint {gpu: }, that the pod didn't tolerate.", "tolerations", id="taint"),
-    ],
-)
-def test_a_pod_that_no_node_takes_is_explained_by_its_cause(world: ClusterWorld, message: str, remedy: str) -> None:
-    add_job(world)
-    add_pod(world, **unscheduled(message))
-
-    (found,) = why(world).remedies
-    assert remedy in found

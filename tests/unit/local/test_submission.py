@@ -12,10 +12,10 @@ from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
-from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.kinds import nothing_stored
 from katib.local.jobs.replicated.mpijob import MPIJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.submission import LocalHome, custom_collector_errors, peer_name_errors, runtime_errors
+from katib.local.submission import LocalHome
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_template, an_experiment
@@ -31,8 +31,8 @@ def found(**custom: Any) -> list[str]:
     raw = an_experiment(metricsCollectorSpec=spec)
     experiment = with_defaults(Experiment.decode(raw))
     source = raw["spec"]["trialTemplate"]["trialSpec"]
-    errors = custom_collector_errors(source, experiment.spec, HostCapacity.detect(), job_kinds())
-    return [error.path.removeprefix(PLACE) for error in errors]
+    errors, _ = LocalHome(HostCapacity.detect()).check(source, "t", experiment, nothing_stored)
+    return [error.path.removeprefix(PLACE) for error in errors if error.path.startswith(PLACE)]
 
 
 def test_a_collector_with_a_command_runs_here() -> None:
@@ -53,8 +53,8 @@ def test_one_that_cannot_is_refused_where_it_is_described(custom: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("collector", "fields", "count"),
-    [("StdOut", {}, 0), ("None", {}, 0), ("PrometheusMetric", {}, 2), ("PrometheusMetric", {"hostNetwork": True}, 0)],
-    ids=["printed", "none", "called", "found by the job's own check"],
+    [("StdOut", {}, 0), ("None", {}, 0), ("PrometheusMetric", {}, 2), ("PrometheusMetric", {"hostNetwork": True}, 2)],
+    ids=["printed", "none", "called", "found by the job's own check, once"],
 )
 def test_names_of_pods_lead_nowhere_where_the_collector_needs_the_network_of_the_machine(
     collector: str, fields: dict[str, Any], count: int
@@ -62,12 +62,12 @@ def test_names_of_pods_lead_nowhere_where_the_collector_needs_the_network_of_the
     worker = {"name": "pytorch", "image": "none", "command": ["x", "demo-worker-0:80", "demo-worker-0.ns.svc:80"]}
     source = training_job(PyTorchJob(), Worker=replica(2, worker, **fields))
     raw = an_experiment(metricsCollectorSpec={"collector": {"kind": collector}})
-    spec = with_defaults(Experiment.decode(raw)).spec
+    host = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
 
-    errors = peer_name_errors(source, "t", spec, job_kinds())
+    errors, _ = LocalHome(host).check(source, "t", with_defaults(Experiment.decode(raw)), nothing_stored)
 
     place = "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command"
-    assert [error.path for error in errors] == [f"{place}[1]", f"{place}[2]"][:count]
+    assert [error.path for error in errors if error.path.startswith(place)] == [f"{place}[1]", f"{place}[2]"][:count]
 
 
 OWN = """
@@ -155,7 +155,7 @@ def test_half_a_card_of_a_runtime_or_a_collector_is_refused_too() -> None:
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["template"]["spec"]["containers"][0] |= half
 
-    assert [error.origin for error in runtime_errors(runtime, "")] == ["device-part"]
+    assert [error.origin for error in LocalHome(HostCapacity.detect()).check_runtime(runtime, "")] == ["device-part"]
     assert '.resources.limits["nvidia.com/gpu"]' in found(command=COMMAND, **half)
 
 

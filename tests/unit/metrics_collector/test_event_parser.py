@@ -1,20 +1,28 @@
+"""Event files: records, readings, and files as the usual writers write them (`tests/support/event_files/make.py`)."""
+
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from struct import pack
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
 from metrics_collector.parsers.protobuf import varint
+from metrics_collector.parsers.records import MAX_RECORD_BYTES, RecordReader, checksum_function, crc32c
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tensors import float_text
 from metrics_collector.parsers.tf_events import EventParser
+from metrics_collector.sources.event_directory import EventDirectory
 from tests.support.event_records import (
+    EVENT_FILES,
     VERSION,
     event,
     field,
+    header,
     number_field,
     record,
     scalar,
@@ -245,3 +253,200 @@ def test_a_tag_whose_characters_a_writer_replaced_counts_as_the_metric() -> None
     assert values(read(scalar("train_acc", 0.5), "train acc")) == [("train acc", "0.5", 0)]
     assert values(read(scalar("eval/acc_5_", 0.5), "/eval/acc(5)")) == [("/eval/acc(5)", "0.5", 0)]
     assert values(read(scalar("train_acc", 0.5), "train acc", "train_acc")) == [("train_acc", "0.5", 0)]
+
+
+RECORDS = [b"first", b"", b"third" * 100]
+
+
+@pytest.mark.parametrize(
+    ("data", "checksum"),
+    [
+        (b"", 0),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(reversed(range(32))), 0x113FDB5C),
+        (b"123456789", 0xE3069283),
+    ],
+    ids=["nothing", "zeros", "ones", "upwards", "downwards", "digits"],
+)
+def test_checksums_are_those_of_the_rfc(data: bytes, checksum: int) -> None:
+    assert crc32c(data) == checksum
+    assert checksum_function()(data) == checksum
+
+
+def records_of(*chunks: bytes) -> tuple[list[bytes], RecordReader]:
+    reader = RecordReader()
+    return [found for chunk in chunks for found in reader.feed(chunk)] + reader.finish(), reader
+
+
+def test_records_are_found_whole() -> None:
+    found, reader = records_of(b"".join(map(record, RECORDS)))
+
+    assert found == RECORDS
+    assert reader.notes.records == 3
+    assert reader.notes.damages == 0
+
+
+def test_a_record_is_waited_for() -> None:
+    reader, data = RecordReader(), record(b"whole")
+
+    assert [found for at in range(len(data)) for found in reader.feed(data[at : at + 1])] == [b"whole"]
+    assert reader.finish() == []
+    assert reader.notes.missing_bytes == 0
+
+
+def test_a_record_that_is_never_completed_is_counted() -> None:
+    found, reader = records_of(record(b"first") + record(b"second")[:-3])
+
+    assert found == [b"first"]
+    assert reader.notes.missing_bytes == 3
+    assert reader.notes.damages == 0
+
+
+@pytest.mark.parametrize("place", [0, 8, 12, 16], ids=["length", "its checksum", "data", "its checksum"])
+def test_a_damaged_record_is_skipped_and_counted(place: int) -> None:
+    damaged = bytearray(record(b"seco"))
+    damaged[place] ^= 0xFF
+
+    found, reader = records_of(record(b"first"), bytes(damaged), record(b"third"))
+
+    assert found == [b"first", b"third"]
+    assert reader.notes.damages == 1
+
+
+def test_two_damages_are_two() -> None:
+    garbage = b"\x01\x02\x03"
+
+    found, reader = records_of(garbage + record(b"first") + garbage + record(b"second"))
+
+    assert found == [b"first", b"second"]
+    assert reader.notes.damages == 2
+
+
+def test_lost_bytes_cost_the_record_they_were_in() -> None:
+    data = record(b"x" * 50)
+
+    found, reader = records_of(record(b"first") + data[:20] + data[40:] + record(b"third"))
+
+    assert found == [b"first", b"third"]
+    assert reader.notes.damages == 1
+
+
+def test_what_follows_a_record_without_end_is_found_in_the_end() -> None:
+    found, reader = records_of(record(b"x" * 500)[:100] + record(b"second"))
+
+    assert found == [b"second"]
+    assert reader.notes.damages == 1
+    assert reader.notes.missing_bytes == 0
+
+
+def test_a_long_stretch_of_zeros_is_passed_quickly() -> None:
+    found, reader = records_of(scalar("a", 1.0), bytes(1_000_000), record(b"end"))
+
+    assert found[1:] == [b"end"]
+    assert reader.notes.damages == 1
+
+
+def test_a_record_too_long_to_be_held_is_skipped_unread() -> None:
+    reader = RecordReader()
+    data = header(MAX_RECORD_BYTES + 1) + bytes(MAX_RECORD_BYTES + 1 + 4) + record(b"next")
+    chunks = (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
+
+    assert [found for chunk in chunks for found in reader.feed(chunk)] == [b"next"]
+    assert reader.notes.long_records == 1
+    assert reader.notes.damages == 0
+
+
+FOUR = ("train/accuracy", "train/loss", "test/accuracy", "test/loss")
+
+
+def readings_of(directory: str, *names: str) -> list[MetricLog]:
+    with closing(EventDirectory(EVENT_FILES / directory, names)) as source:
+        readings = [reading for part in source.poll() for reading in part] + source.finish()
+        assert source.notes == ""
+        assert source.problem == ""
+        return readings
+
+
+def curve(readings: list[MetricLog], name: str) -> list[tuple[int | None, float | None]]:
+    return [(reading.step, parse_value(reading.value)) for reading in readings if reading.name == name]
+
+
+@pytest.mark.parametrize(
+    ("directory", "names", "count"),
+    [
+        ("tensorflow2", FOUR, 20),
+        ("tensorflow2/train", ("accuracy", "loss"), 10),
+        ("tensorflow2/train", ("train/accuracy", "train/loss"), 10),
+        ("tensorboardx", FOUR, 12),
+        ("tensorboardx/train", ("accuracy", "loss"), 6),
+    ],
+)
+def test_as_many_readings_are_found_as_katib_finds(directory: str, names: tuple[str, ...], count: int) -> None:
+    assert len(readings_of(directory, *names)) == count
+
+
+@pytest.mark.parametrize("directory", ["tensorflow2", "tensorboardx"])
+def test_curves_are_those_of_their_directories(directory: str) -> None:
+    readings = readings_of(directory, *FOUR)
+
+    assert curve(readings, "train/loss")[:3] == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert curve(readings, "test/accuracy")[:3] == [(0, 0.5), (1, 0.6666667), (2, 0.75)]
+
+
+def test_torch_writes_floats_and_tensors() -> None:
+    readings = readings_of("torch", "train/loss", "new", "double", "weights", "note")
+
+    assert curve(readings, "train/loss") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert curve(readings, "new") == [(0, 0.5), (1, 0.6666667), (2, 0.75)]
+    assert curve(readings, "double") == [(0, 0.0), (1, 0.1), (2, 0.2)]
+    assert len(readings) == 9
+
+
+def test_a_tag_with_a_description_is_a_scalar_too() -> None:
+    assert curve(readings_of("tensorboardx/train", "described"), "described") == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+def test_tensorflow_1_renames_what_is_taken() -> None:
+    readings = readings_of("tensorflow1", "accuracy", "loss")
+
+    assert curve(readings, "accuracy") == [(0, 0.5), (10, 0.6666667), (20, 0.75)]
+    assert curve(readings, "loss") == [(0, 0.5), (10, 0.3333333), (20, 0.25)]
+
+
+def test_keras_says_how_an_epoch_ended() -> None:
+    readings = readings_of("keras", "train/epoch_loss", "validation/epoch_loss", "epoch_accuracy")
+
+    assert [step for step, _ in curve(readings, "train/epoch_loss")] == [0, 1, 2]
+    assert [step for step, _ in curve(readings, "validation/epoch_loss")] == [0, 1, 2]
+    assert len(curve(readings, "epoch_accuracy")) == 6
+    assert all(0 < (value or 0) < 10 for _, value in curve(readings, "train/epoch_loss"))
+
+
+@pytest.mark.parametrize(
+    "name", ["float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
+def test_tensorflow_2_writes_numbers_of_every_type(name: str) -> None:
+    assert curve(readings_of("tensorflow2/types", name), name) == [(300, 3.0)]
+
+
+def test_tensorflow_2_writes_more_than_scalars() -> None:
+    readings = readings_of(
+        "tensorflow2/types", "bool", "one in a list", "two", "text", "image", "nan", "large step", "negative step"
+    )
+
+    assert values(readings) == [
+        ("bool", "1", 300),
+        ("one in a list", "0.5", 300),
+        ("nan", "nan", 300),
+        ("large step", "1", 1 << 40),
+        ("negative step", "1", None),
+    ]
+
+
+def test_the_files_are_small() -> None:
+    sizes = {path: path.stat().st_size for path in Path(EVENT_FILES).rglob("*tfevents*")}
+
+    assert len(sizes) == 9
+    assert max(sizes.values()) < 20_000

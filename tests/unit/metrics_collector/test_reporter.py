@@ -24,11 +24,7 @@ def log() -> FaultyLog:
 @pytest.fixture
 def reporter(log: FaultyLog) -> Iterator[Reporter]:
     reporter = Reporter(
-        log.report,
-        report_all=log.report_all,
-        max_batch=100,
-        max_waiting=1000,
-        pauses=Backoff(0.001, 0.004),
+        log.report, report_all=log.report_all, max_batch=100, max_waiting=1000, pauses=Backoff(0.001, 0.004)
     )
     yield reporter
     reporter.close(5)

@@ -84,10 +84,7 @@ def test_the_field_is_that_of_the_kind(kind: tuple[str, str], field: str) -> Non
             stored("tekton.dev/v1", "PipelineRun"),
             "trial demo-1: PipelineRun (tekton.dev/v1) has no field that suspends it",
         ),
-        (
-            stored("batch/v1", "Job", state="Succeeded"),
-            "trial demo-1: it has ended",
-        ),
+        (stored("batch/v1", "Job", state="Succeeded"), "trial demo-1: it has ended"),
     ],
     ids=["kind", "ended"],
 )

@@ -17,14 +17,7 @@ from katib.api.types import Experiment
 from katib.rest.server import Server
 from katib.tuning.service import RecordedEvent
 from katib.ui import ui_routes
-from tests.support.tuning import (
-    START,
-    MemoryTuningService,
-    condition,
-    document,
-    make_pareto_experiment,
-    make_trial,
-)
+from tests.support.tuning import START, MemoryTuningService, condition, document, make_pareto_experiment, make_trial
 
 DEMO = "experiments/default/demo"
 NASTY = "<script>alert(1)</script>"

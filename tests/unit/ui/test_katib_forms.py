@@ -65,11 +65,7 @@ def test_the_run_of_a_pipeline_is_a_column_where_there_is_one() -> None:
     trial = patched(make_trial("demo-0", DONE, loss="0.5", x="0.1"), metadata={"annotations": {PIPELINE_RUN: "run-7"}})
     lines = experiment_csv(make_experiment(), [trial, make_trial("demo-1", x="0.2")]).split("\n")
 
-    assert lines == [
-        "Status,trialName,loss,x,KFP Run",
-        "Succeeded,demo-0,0.5,0.1,run-7",
-        "Created,demo-1,,0.2,",
-    ]
+    assert lines == ["Status,trialName,loss,x,KFP Run", "Succeeded,demo-0,0.5,0.1,run-7", "Created,demo-1,,0.2,"]
 
 
 def test_an_experiment_without_trials_has_a_head() -> None:
@@ -172,10 +168,7 @@ def test_templates_are_told_by_namespace_and_in_order() -> None:
                 "ConfigMapNamespace": "team",
                 "ConfigMaps": [
                     {"ConfigMapName": "a", "Templates": [{"Path": "x", "Yaml": "3"}]},
-                    {
-                        "ConfigMapName": "b",
-                        "Templates": [{"Path": "a", "Yaml": "2"}, {"Path": "z", "Yaml": "1"}],
-                    },
+                    {"ConfigMapName": "b", "Templates": [{"Path": "a", "Yaml": "2"}, {"Path": "z", "Yaml": "1"}]},
                 ],
             },
         ]

@@ -10,7 +10,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from katib.local.jobs.batch.spec import FailureRule, JobSpec
-from katib.local.jobs.outcomes import FORGIVEN_LOSSES
+from katib.local.jobs.conditions import FORGIVEN_LOSSES
 from katib.local.pods.records import PREEMPTED, ContainerExit, Delays, Phase, PodRecord
 
 _RESTARTS = attrgetter("restarts")

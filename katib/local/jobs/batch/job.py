@@ -1,14 +1,15 @@
-"""`batch/v1` Job as a kind of job: its plan, and the names, labels and variables of its pods."""
+"""`batch/v1` Job as a kind of job: its pods, and the rules that the API server has for its spec."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from katib.api.wording import shown
 from katib.local.findings import Findings, Part, integer, mapping, mapping_at
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
-from katib.local.jobs.batch.rules import check_job_rules
-from katib.local.jobs.batch.spec import INDEXED, JobSpec
+from katib.local.jobs.batch.spec import BUILT_IN_CONTROLLER, INDEXED, JobSpec
 from katib.local.jobs.kind import (
     LabelValues,
     NewPod,
@@ -37,8 +38,27 @@ class BatchJob:
     plan = staticmethod(plan)
 
     def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
-        """Describe a pod: all are alike but for their index."""
-        return batch_pod(job, start)
+        """Describe a pod as the Job controller makes it: all are alike but for their index."""
+        index, spec, details = start.index, JobSpec.of(job), start.details
+        metadata, template = job["metadata"], job["spec"]["template"]
+        name, uid = metadata["name"], metadata.get("uid", "")
+        stem = name if index is None else f"{name}-{index}"
+        marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
+        variables = {} if index is None else {INDEX_VARIABLE: str(index)}
+        owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
+        failed = {} if details.get(FAILURES) is None else {FAILURES_ANNOTATION: str(details[FAILURES])}
+        if details.get(IGNORED_FAILURES):
+            failed[IGNORED_FAILURES_ANNOTATION] = str(details[IGNORED_FAILURES])
+        return NewPod(
+            name=f"{stem}-",
+            template=template,
+            path=TEMPLATE_PATH,
+            labels={**owner, **marks},
+            annotations={**marks, **failed},
+            hostname="" if index is None else stem,
+            variables=dict.fromkeys(container_names(template, init=True), variables) if variables else {},
+            restarts_on_failure=spec.restart_policy == "OnFailure" and spec.backoff_limit > 0,  # or no try is left
+        )
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a Job from running here, but for its pod template."""
@@ -50,41 +70,82 @@ class BatchJob:
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods."""
-        return (batch_labels(mapping(job.get("spec"))),)
+        spec = mapping(job.get("spec"))
+        own: dict[str, LabelValues] = dict(template_labels(mapping(spec.get("template"))))
+        if spec.get("completionMode") == INDEXED:
+            completions = integer(spec.get("completions"))
+            own[INDEX_ANNOTATION] = range(completions) if completions and completions > 0 else None
+        return (PodLabels(own, dict.fromkeys(OWNER_LABELS)),)
 
 
-def batch_pod(job: Object, start: PodStart) -> NewPod:
-    """Return a pod of a Job, as the Job controller makes it."""
-    index, spec = start.index, JobSpec.of(job)
-    metadata, template = job["metadata"], job["spec"]["template"]
-    name, uid = metadata["name"], metadata.get("uid", "")
-    stem = name if index is None else f"{name}-{index}"
-    marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
-    variables = {} if index is None else {INDEX_VARIABLE: str(index)}
-    owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
-    return NewPod(
-        name=f"{stem}-",
-        template=template,
-        path=TEMPLATE_PATH,
-        labels={**owner, **marks},
-        annotations={**marks, **(_failure_annotations(start) if start.details else {})},
-        hostname="" if index is None else stem,
-        variables=dict.fromkeys(container_names(template, init=True), variables) if variables else {},
-        restarts_on_failure=spec.restart_policy == "OnFailure" and spec.backoff_limit > 0,  # or no try is left
-    )
+_INDEXES: Final = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
 
 
-def batch_labels(spec: Mapping[str, Any]) -> PodLabels:
-    """Return the labels of the pods of a Job, given its spec, which may be malformed or hold placeholders."""
-    own: dict[str, LabelValues] = dict(template_labels(mapping(spec.get("template"))))
-    if spec.get("completionMode") == INDEXED:
-        completions = integer(spec.get("completions"))
-        own[INDEX_ANNOTATION] = range(completions) if completions and completions > 0 else None
-    return PodLabels(own, dict.fromkeys(OWNER_LABELS))
+def check_job_rules(job: Part) -> None:
+    """Check the spec of a Job."""
+    pod = job["template.spec"]
+    policy = pod["restartPolicy"]
+    allowed = {"", "Never", "OnFailure"}
+    if policy.require("write Never or OnFailure", "job-restart-policy") and policy.text not in allowed:
+        policy.error(f"a Job cannot have {shown(policy.value)}", "write Never or OnFailure", "job-restart-policy")
+    # The API server documents the deadline as positive and takes 0, with which all fail.
+    job.at_least(activeDeadlineSeconds=1, backoffLimit=0, backoffLimitPerIndex=0, completions=0, maxFailedIndexes=0)
+    job.at_least(parallelism=0, ttlSecondsAfterFinished=0)
+    if job["parallelism"].integer == 0:
+        job["parallelism"].notice("with 0 no pod is started, so every trial waits forever")
+    if (job["completions"].integer or 1) > 1:
+        job["completions"].notice("the metrics of all pods go to one trial, in the order they arrive")
+    job["completionMode"].choice("NonIndexed", INDEXED)
+    job["podReplacementPolicy"].choice("TerminatingOrFailed", "Failed")
+    _check_indexed(job)
+    if policy.value == "OnFailure":
+        for field in ("backoffLimitPerIndex", "podFailurePolicy"):
+            remedy = f"set {policy.path} to Never, or remove it"
+            job[field].refuse("it needs restartPolicy Never", remedy, "job-never-only")
+    _check_failure_policy(job, pod)
+    _check_success_policy(job["successPolicy"])
+    job.run_by(BUILT_IN_CONTROLLER, "Job")
 
 
-def _failure_annotations(start: PodStart) -> dict[str, str]:
-    """Return how often the index of a pod failed before; nothing without a limit per index."""
-    failures, ignored = start.details.get(FAILURES), start.details.get(IGNORED_FAILURES)
-    found = {} if failures is None else {FAILURES_ANNOTATION: str(failures)}
-    return {**found, IGNORED_FAILURES_ANNOTATION: str(ignored)} if ignored else found
+def _check_success_policy(policy: Part) -> None:
+    for rule in policy["rules"]:
+        indexes = rule["succeededIndexes"]
+        rule.at_least(succeededCount=1)
+        if not indexes.is_given and not rule["succeededCount"].is_given:
+            rule.error("it has no condition", "give succeededIndexes, succeededCount or both", "job-rule")
+        elif indexes.text and not _INDEXES.fullmatch(indexes.text):
+            indexes.error(f"{shown(indexes.text)} is not a list of indexes", "write it like 0,2-4", "job-indexes")
+
+
+def _check_indexed(job: Part) -> None:
+    is_indexed = job["completionMode"].value == INDEXED
+    if is_indexed:
+        cause = "it is missing in an Indexed Job"
+        job["completions"].require("give the number of indexes", "job-indexed-completions", cause)
+    for field in () if is_indexed else ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+        remedy = f"set {job.path}.completionMode to Indexed, or remove it"
+        job[field].refuse("only an Indexed Job can have it", remedy, "job-indexed-only")
+    if not job["backoffLimitPerIndex"].is_given:
+        cause = "it counts only together with backoffLimitPerIndex"
+        job["maxFailedIndexes"].refuse(cause, "give both or none", "job-max-failed-indexes")
+
+
+def _check_failure_policy(job: Part, pod: Part) -> None:
+    policy, replacement = job["podFailurePolicy"], job["podReplacementPolicy"]
+    if policy.fields and replacement.value == "TerminatingOrFailed":
+        cause = "with a podFailurePolicy only Failed is allowed"
+        replacement.error(cause, "write Failed, or remove it", "job-pod-replacement")
+    names = {c["name"].text for field in ("containers", "initContainers") for c in pod[field]}
+    for rule in policy["rules"]:
+        action, codes, conditions = rule["action"], rule["onExitCodes"], rule["onPodConditions"]
+        action.choice("FailJob", "FailIndex", "Ignore", "Count")
+        if action.value == "FailIndex" and not job["backoffLimitPerIndex"].is_given:
+            action.error("FailIndex needs backoffLimitPerIndex", "set it, or use FailJob", "job-fail-index")
+        conditions.note("nothing evicts pods here, so the rule never matches")
+        if bool(codes.fields) == conditions.is_given:
+            rule.error("it has no condition, or two", "give onExitCodes or onPodConditions", "job-rule")
+        codes["operator"].choice("In", "NotIn")
+        name = codes["containerName"]
+        if name.text and name.text not in names:
+            known = ", ".join(sorted(filter(None, names)))
+            name.error(f"there is no container {shown(name.text)}", f"use one of {known}", "job-rule-container")

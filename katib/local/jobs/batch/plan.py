@@ -23,15 +23,22 @@ from katib.local.jobs.batch.spec import UNLIMITED, JobSpec, format_indexes
 from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,
+    Outcome,
     Reason,
     conditions_of,
+    deadline_of,
+    earliest,
+    early_outcome,
+    failure,
+    overdue,
+    settled,
+    success,
     true_condition,
     with_condition,
     with_message,
     with_suspension,
 )
 from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
-from katib.local.jobs.outcomes import Outcome, deadline_of, earliest, early_outcome, failure, overdue, settled, success
 from katib.local.pods.records import Delays, Phase, PodRecord
 
 FAILURES: Final = "failures"
@@ -59,7 +66,9 @@ def plan(observed: Observed) -> Plan:
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
     if spec.suspend:
-        return _suspend(counts, conditions, moment.wall)
+        conditions = with_suspension(conditions, "Job", _SUSPENSION, moment.wall, suspended=True)
+        names = tuple(p.name for p in counts.active)
+        return Plan(_status(counts, counts.active, conditions, None), stop=names, waiting="its job is suspended")
     return _go_on(spec, counts, conditions, moment, started_at or moment.steady, observed.delays)
 
 
@@ -80,12 +89,6 @@ def _finish(
     completed_at = now if over and outcome.success else None
     status = _status(counts, counts.active, conditions, started_at, completed_at)
     return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
-
-
-def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
-    conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=True)
-    status = _status(counts, counts.active, conditions, None)
-    return Plan(status, stop=tuple(p.name for p in counts.active), waiting="its job is suspended")
 
 
 def _go_on(

@@ -15,7 +15,7 @@ from katib.local.jobs.kind import Wiring
 PORT: Final = 29500
 HOST_FILE: Final = "mpi/hostfile"
 HOST_DIRECTORY: Final = "/etc/mpi"
-"""Where the host file is in a container."""
+"""Where the host file of a launcher is in a container; all its slots are on this machine."""
 
 _MPI_ALIKE: Final = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE")
 """The same for OpenMPI up to 4, for OpenMPI 5, and for what descends from MPICH."""
@@ -79,11 +79,6 @@ def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[st
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
         }
     return {}
-
-
-def host_file(training: TrainingSet) -> str:
-    """Return the hosts of an MPI launcher: all its slots are on this machine."""
-    return f"localhost slots={training.slots}\n"
 
 
 def _first(training: TrainingSet, wiring: Wiring) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from katib.local.findings import Findings, Part, integer, mapping, mapping_at, mappings
-from katib.local.jobs.batch.job import batch_labels, batch_pod
+from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.plan import plan
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
 from katib.local.jobs.jobset.spec import (
@@ -20,7 +20,7 @@ from katib.local.jobs.jobset.spec import (
     job_template,
     subdomain_of,
 )
-from katib.local.jobs.kind import LabelValues, NewPod, PodLabels, PodStart, Wiring, names_in_domain
+from katib.local.jobs.kind import NewPod, PodLabels, PodStart, Wiring, names_in_domain
 from katib.runtime.objects import Kind, Object
 
 JOB_SET = Kind(API_VERSION, "JobSet")
@@ -46,9 +46,18 @@ class JobSet:
 
     plan = staticmethod(plan)
 
-    def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
-        """Describe a pod of one of its Jobs."""
-        return jobset_pod(job, start)
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe a pod of one of its Jobs, as the controllers of JobSet and Job make it."""
+        replicated, index = JobSetSpec.of(job).replicated_job(start.role)
+        pod = BatchJob().pod(child_job(job, replicated, index), start, wiring)
+        marks = job_labels(job, replicated, index, start.details.get("attempt", 0))
+        return replace(
+            pod,
+            path=replicated.path,
+            labels={**pod.labels, **marks},
+            annotations={**pod.annotations, **marks},
+            aliases=_aliases(job, pod.hostname),
+        )
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a JobSet from running here, but for its pod templates."""
@@ -64,25 +73,26 @@ class JobSet:
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""
-        return jobset_templates(job)
+        found: dict[str, tuple[Mapping[str, Any], int]] = {}
+        for position, item in mappings(mapping(job.get("spec")).get("replicatedJobs")):
+            spec = mapping_at(item, "template.spec")
+            replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
+            count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
+            found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
+        return found
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
-        """Return the labels of its pods, for each replicated job."""
-        return jobset_labels(job)
-
-
-def jobset_pod(jobset: Object, start: PodStart) -> NewPod:
-    """Return a pod of a JobSet, as the controllers of JobSet and Job make it."""
-    replicated, index = JobSetSpec.of(jobset).replicated_job(start.role)
-    pod = batch_pod(child_job(jobset, replicated, index), start)
-    marks = job_labels(jobset, replicated, index, start.details.get("attempt", 0))
-    return replace(
-        pod,
-        path=replicated.path,
-        labels={**pod.labels, **marks},
-        annotations={**pod.annotations, **marks},
-        aliases=_aliases(jobset, pod.hostname),
-    )
+        """Return the labels of its pods, for each replicated job that has any."""
+        found = []
+        for _, item in mappings(mapping(job.get("spec")).get("replicatedJobs")):
+            replicas, (pods,) = integer(item.get("replicas", 1)), BatchJob().pod_labels({"spec": job_template(item)})
+            if replicas == 0:
+                continue
+            indexes = range(replicas) if replicas and replicas > 0 else None
+            marks = {REPLICATED_JOB_LABEL: str(item.get("name")), f"{PREFIX}/job-index": indexes}
+            later = dict.fromkeys(f"{PREFIX}/{name}" for name in _SET_LATER)
+            found.append(PodLabels({**pods.own, **marks}, {**pods.others, **later}))
+        return found
 
 
 def _aliases(jobset: Object, host: str) -> tuple[str, ...]:
@@ -91,28 +101,3 @@ def _aliases(jobset: Object, host: str) -> tuple[str, ...]:
         return ()
     subdomain, namespace = subdomain_of(jobset), jobset["metadata"].get("namespace", "")
     return (subdomain, *names_in_domain(subdomain, namespace), *names_in_domain(host, subdomain, namespace))
-
-
-def jobset_templates(jobset: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
-    """Return the pod templates of a JobSet that may be malformed, by path, each with its number of pods."""
-    found: dict[str, tuple[Mapping[str, Any], int]] = {}
-    for position, item in mappings(mapping(jobset.get("spec")).get("replicatedJobs")):
-        spec = mapping_at(item, "template.spec")
-        replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
-        count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
-        found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
-    return found
-
-
-def jobset_labels(jobset: Object) -> list[PodLabels]:
-    """Return the labels of the pods of a JobSet that may be malformed, for each replicated job that has any."""
-    found = []
-    for _, item in mappings(mapping(jobset.get("spec")).get("replicatedJobs")):
-        replicas, pods = integer(item.get("replicas", 1)), batch_labels(job_template(item))
-        if replicas == 0:
-            continue
-        indexes = range(replicas) if replicas and replicas > 0 else None
-        marks: dict[str, LabelValues] = {REPLICATED_JOB_LABEL: str(item.get("name")), f"{PREFIX}/job-index": indexes}
-        later = dict.fromkeys(f"{PREFIX}/{name}" for name in _SET_LATER)
-        found.append(PodLabels({**pods.own, **marks}, {**pods.others, **later}))
-    return found

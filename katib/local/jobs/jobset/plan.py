@@ -21,27 +21,25 @@ from katib.local.jobs.batch.plan import plan as plan_job
 from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,
+    Outcome,
     Reason,
     conditions_of,
-    end_of,
-    true_condition,
-    with_condition,
-    with_message,
-    with_suspension,
-    without_probes,
-)
-from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
-from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.outcomes import (
-    Outcome,
     earliest,
     early_outcome,
+    end_of,
     going,
     held_until,
     may_yet_fail,
     settled,
+    true_condition,
+    with_condition,
+    with_message,
+    with_suspension,
     without_port,
+    without_probes,
 )
+from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
+from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.pods.records import Phase, PodRecord
 
 _RESTART = "RestartJobSet"

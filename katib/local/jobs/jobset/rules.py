@@ -1,4 +1,4 @@
-"""Rules between the fields of a JobSet's spec, and what they mean on one machine."""
+"""The structures of JobSets, TrainJobs and training runtimes, and the rules of a JobSet on one machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,84 @@ from typing import Final
 
 from katib.api.wording import did_you_mean, shown
 from katib.local.findings import Part
-from katib.local.jobs.batch.rules import check_job_rules
+from katib.local.jobs.batch.job import check_job_rules
 from katib.local.jobs.jobset.plan import ACTIONS
 from katib.local.jobs.jobset.spec import COMPLETE, MANAGER, READY, job_template
-from katib.local.jobs.jobset.structures import JOB_SET_SPEC
-from katib.local.jobs.structure import check_job_template, check_structure
+from katib.local.jobs.structure import Structure, check_job_template, check_structure, structure
 from katib.templates import has_placeholder
+
+_METADATA: Final = structure(map="labels annotations")
+
+JOB_SET_SPEC: Final[Structure] = structure(
+    text="managedBy",
+    integer="ttlSecondsAfterFinished",
+    boolean="suspend",
+    any="volumeClaimPolicies",
+    replicatedJobs=[
+        structure(text="name groupName", integer="replicas", job="template", dependsOn=[structure(text="name status")])
+    ],
+    network=structure(text="subdomain", boolean="enableDNSHostnames publishNotReadyAddresses"),
+    successPolicy=structure(text="operator", texts="targetReplicatedJobs"),
+    failurePolicy=structure(
+        integer="maxRestarts",
+        text="restartStrategy",
+        rules=[
+            structure(
+                text="name action",
+                texts="onJobFailureReasons onJobFailureMessagePatterns targetReplicatedJobs",
+            )
+        ],
+    ),
+    startupPolicy=structure(text="startupPolicyOrder"),
+    coordinator=structure(text="replicatedJob", integer="jobIndex podIndex"),
+)
+
+_INITIALIZER: Final = structure(text="storageUri", env="env", secretRef=structure(text="name"))
+_POD_PARTS: Final = structure(
+    text="serviceAccountName priorityClassName",
+    map="nodeSelector",
+    any="affinity tolerations volumes initContainers containers schedulingGates imagePullSecrets securityContext",
+)
+_POD_TEMPLATE: Final = structure(metadata=_METADATA, spec=_POD_PARTS)
+_JOB_TEMPLATE: Final = structure(metadata=_METADATA, spec=structure(template=_POD_TEMPLATE))
+_PATCHED_JOBS: Final = structure(replicatedJobs=[structure(text="name", template=_JOB_TEMPLATE)])
+_TARGETS: Final = [structure(text="name")]
+
+TRAIN_JOB_SPEC: Final[Structure] = structure(
+    text="managedBy",
+    integer="activeDeadlineSeconds",
+    boolean="suspend",
+    map="labels annotations",
+    runtimeRef=structure(text="name apiGroup kind"),
+    initializer=structure(dataset=_INITIALIZER, model=_INITIALIZER),
+    trainer=structure(
+        text="image", texts="command args", env="env", integer="numNodes", any="numProcPerNode resourcesPerNode"
+    ),
+    runtimePatches=[
+        structure(
+            text="manager time",
+            trainingRuntimeSpec=structure(template=structure(metadata=_METADATA, spec=_PATCHED_JOBS)),
+        )
+    ],
+    podTemplateOverrides=[structure(text="manager", targetJobs=_TARGETS, **_POD_TEMPLATE)],
+    podSpecOverrides=[{"targetJobs": _TARGETS, **_POD_PARTS}],
+)
+
+RUNTIME_SPEC: Final[Structure] = structure(
+    any="podGroupPolicy",
+    mlPolicy=structure(
+        integer="numNodes",
+        torch=structure(any="numProcPerNode elasticPolicy envInjection"),
+        mpi=structure(integer="numProcPerNode", text="mpiImplementation sshAuthMountPath", boolean="runLauncherAsNode"),
+        jax={},
+        xgboost={},
+        any="flux",
+    ),
+    template=structure(metadata=_METADATA, spec=JOB_SET_SPEC),
+)
+
+RUNTIME: Final[Structure] = structure(text="apiVersion kind", any="metadata status", spec=RUNTIME_SPEC)
+
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 

@@ -114,11 +114,6 @@ class JobSetSpec:
             managed_elsewhere=spec.get("managedBy", MANAGER) != MANAGER,
         )
 
-    @property
-    def global_replicas(self) -> int:
-        """How many Jobs it has."""
-        return sum(job.replicas for job in self.replicated_jobs)
-
     def replicated_job(self, role: str) -> tuple[ReplicatedJob, int]:
         """Return the replicated job and the index of the Job that pods of a role belong to."""
         name, _, index = role.rpartition("-")
@@ -186,7 +181,7 @@ def job_labels(jobset: Object, replicated_job: ReplicatedJob, index: int, attemp
         "jobset-uid": metadata.get("uid", ""),
         "replicatedjob-name": replicated_job.name,
         "replicatedjob-replicas": str(replicated_job.replicas),
-        "global-replicas": str(spec.global_replicas),
+        "global-replicas": str(sum(job.replicas for job in spec.replicated_jobs)),
         "job-index": str(index),
         "job-global-index": str(replicated_job.first + index),
         "job-key": hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest(),

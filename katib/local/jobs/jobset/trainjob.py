@@ -14,7 +14,10 @@ from katib.local.findings import Findings, Part
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
 from katib.local.jobs.conditions import (
     conditions_of,
+    deadline_of,
+    earliest,
     end_of,
+    overdue,
     true_condition,
     with_condition,
     with_suspension,
@@ -25,21 +28,18 @@ from katib.local.jobs.jobset.environment import (
     HOST_DIRECTORY,
     HOST_FILE,
     RESERVED,
-    host_file,
     node_variables,
 )
-from katib.local.jobs.jobset.jobset import jobset_labels, jobset_pod, jobset_templates
+from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
-from katib.local.jobs.jobset.trainjob_rules import check_node_names, check_train_job, is_readable, written_at
+from katib.local.jobs.jobset.trainjob_rules import MANAGER, check_node_names, check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring, container_names
-from katib.local.jobs.outcomes import deadline_of, earliest, overdue
 from katib.runtime.objects import Kind, Object
 
 TRAIN_JOB = Kind(API_VERSION, "TrainJob")
-MANAGER: Final = "trainer.kubeflow.org/trainjob-controller"
 
 _TERMINAL: Final = {"Completed": "Complete", "Failed": "Failed"}
 _SHARED_DIRECTORY: Final = "../initializer"
@@ -82,7 +82,7 @@ class TrainJob:
         training: TrainingSet | None = start.details.get("training") or self._resolve(job)
         if training is None:
             raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
-        return _with_variables(jobset_pod(training.jobset, start), training, start, wiring)
+        return _with_variables(JobSet().pod(training.jobset, start, wiring), training, start, wiring)
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
@@ -102,7 +102,7 @@ class TrainJob:
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has with what the TrainJob says."""
         training = self._resolve(job)
-        return {} if training is None else jobset_templates(training.jobset)
+        return {} if training is None else JobSet().templates(training.jobset)
 
     def written_at(self, job: Object, place: str) -> str:
         """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
@@ -112,7 +112,7 @@ class TrainJob:
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods, as its runtime makes them."""
         training = self._resolve(job)
-        return () if training is None else jobset_labels(training.jobset)
+        return () if training is None else JobSet().pod_labels(training.jobset)
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
@@ -180,7 +180,7 @@ def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring:
     if replicated.name != training.trainer or NODE not in container_names(pod.template):
         return pod
     if training.policy == "mpi":
-        files, rewrites = {HOST_FILE: host_file(training)}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
+        files, rewrites = {HOST_FILE: f"localhost slots={training.slots}\n"}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
         pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots, slots=training.slots)
     if not training.has_trainer:
         return pod

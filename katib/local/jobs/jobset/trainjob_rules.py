@@ -18,9 +18,8 @@ from katib.local.jobs.jobset.resolve import (
     container_of,
     training_set,
 )
-from katib.local.jobs.jobset.rules import check_jobset_rules, check_spelled_out
+from katib.local.jobs.jobset.rules import RUNTIME, RUNTIME_SPEC, TRAIN_JOB_SPEC, check_jobset_rules, check_spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
-from katib.local.jobs.jobset.structures import RUNTIME, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.structure import check_in_container, check_structure, has_structure
 from katib.runtime.objects import Object
 from katib.templates import has_placeholder

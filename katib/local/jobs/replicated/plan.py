@@ -19,17 +19,17 @@ only after a moment in which those that listen can say so by their own end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
-from katib.local.jobs.conditions import Conditions, Reason, conditions_of
-from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.outcomes import (
+from katib.local.jobs.conditions import (
     FORGIVEN_LOSSES,
+    Conditions,
     Outcome,
+    Reason,
+    conditions_of,
     deadline_of,
     early_outcome,
     failure,
@@ -41,6 +41,7 @@ from katib.local.jobs.outcomes import (
     success,
     without_port,
 )
+from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.status import TrainingCondition, replica_statuses, with_condition
@@ -88,21 +89,25 @@ def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECO
     spec = TrainingSpec.of(observed.job, kind)
     if done := settled(observed, spec):
         return done
-    memory = _Memory(**observed.memory)
-    replicas = Replicas(spec, observed.pods[memory.first :], kind.container)
-    return _Planning(kind, observed, spec, memory, replicas, late_seconds).plan()
+    return _Planning(kind, observed, spec, late_seconds).plan()
 
 
-@dataclass(frozen=True, slots=True)
 class _Planning:
     """One decision about a job that is not over."""
 
-    kind: TrainingKind
-    observed: Observed
-    spec: TrainingSpec
-    memory: _Memory
-    replicas: Replicas
-    late_seconds: float
+    def __init__(self, kind: TrainingKind, observed: Observed, spec: TrainingSpec, late_seconds: float) -> None:
+        self.kind = kind
+        self.observed = observed
+        self.spec = spec
+        self.late_seconds = late_seconds
+        self.memory = _Memory(**observed.memory)
+        self.replicas = Replicas(spec, observed.pods[self.memory.first :], kind.container)
+        self._going = going(observed.pods)  # all pods that were not asked to end
+        self._name = str(observed.job["metadata"]["name"])
+        self._title = f"{kind.kind.kind} {self._name}"
+        self._wall, self._steady = observed.moment
+        self._started_at = observed.started_at or self._steady
+        self._deadline = deadline_of(spec.active_deadline_seconds, self._started_at)
 
     def plan(self) -> Plan:
         outcome = self.memory.outcome or early_outcome(self.replicas.pods)
@@ -335,42 +340,11 @@ class _Planning:
             return conditions
         return self._with((), TrainingCondition.CREATED, f"{self._title} is created.")
 
-    # --- facts --------------------------------------------------------------------------------------------------------
-
-    @property
-    def _going(self) -> tuple[PodRecord, ...]:
-        """All pods that were not asked to end."""
-        return going(self.observed.pods)
-
     def _no_replicas(self) -> Replicas:
         return Replicas(self.spec, (), self.kind.container)
 
-    @property
-    def _name(self) -> str:
-        return str(self.observed.job["metadata"]["name"])
-
-    @property
-    def _title(self) -> str:
-        return f"{self.kind.kind.kind} {self._name}"
-
     def _reason(self, type_: str) -> str:
         return f"{self.kind.kind.kind}{type_}"
-
-    @property
-    def _wall(self) -> datetime:
-        return self.observed.moment.wall
-
-    @property
-    def _steady(self) -> datetime:
-        return self.observed.moment.steady
-
-    @property
-    def _started_at(self) -> datetime:
-        return self.observed.started_at or self._steady
-
-    @property
-    def _deadline(self) -> datetime | None:
-        return deadline_of(self.spec.active_deadline_seconds, self._started_at)
 
 
 def _explained(pod: PodRecord) -> str:

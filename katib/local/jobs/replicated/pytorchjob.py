@@ -47,7 +47,7 @@ class PyTorchJob(TrainingKind):
         if replicas.spec.count(MASTER):
             return replicas.has_succeeded(MASTER, 0)
         if replicas.spec.fields.get("elasticPolicy") is not None:
-            return replicas.any_succeeded(WORKER)
+            return any(replicas.has_succeeded(WORKER, i) for i in range(replicas.spec.count(WORKER)))
         return replicas.all_succeeded(WORKER)
 
     def waits_for(self, spec: TrainingSpec, role: str) -> str:

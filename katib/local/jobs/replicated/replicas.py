@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 
-from katib.local.jobs.outcomes import going
+from katib.local.jobs.conditions import going
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.pods.records import Phase, PodRecord
 
@@ -67,10 +67,6 @@ class Replicas:
         """Return whether all replicas of a role have succeeded; no when there are none."""
         count = self.spec.count(role)
         return count > 0 and all(self.has_succeeded(role, i) for i in range(count))
-
-    def any_succeeded(self, role: str) -> bool:
-        """Return whether a replica of a role has succeeded."""
-        return any(self.has_succeeded(role, i) for i in range(self.spec.count(role)))
 
     def is_retried(self, pod: PodRecord) -> bool:
         """Return whether a failed pod is replaced: its policy is ExitCode and its program did not end by itself.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from katib.api.wording import did_you_mean, shown
@@ -140,7 +140,8 @@ def check_peer_names(kind: TrainingKind, job: Part) -> None:
     patterns = _peer_names(kind)
     for replica in replicas_of(kind, job["spec"]).values():
         for container in replica["template.spec.containers"]:
-            for word in _words(container):
+            said = [word for field in ("command", "args") for word in container[field].words]
+            for word in (*said, *(entry["value"] for entry in container["env"] if entry["value"].value)):
                 found = next(filter(None, (pattern.search(str(word.value)) for pattern in patterns)), None)
                 if found:
                     cause = f"{shown(found.group())} is the name of a replica on a cluster, which leads nowhere here"
@@ -153,12 +154,6 @@ def _peer_names(kind: TrainingKind) -> tuple[re.Pattern[str], ...]:
     number = r"(?:\d+|\$[\w({]+[)}]?)"
     built = re.compile(rf"(?:[}})]|\$\w+)-(?:{roles})-{number}(?=$|[\s:,;'\"]|\.[-\w.]*svc)")
     return built, re.compile(rf"[a-z0-9]-(?:{roles})-{number}(?::\d|\.[-\w.${{}}]*svc\b)")
-
-
-def _words(container: Part) -> Iterator[Part]:
-    """Yield what a container's commands and variables say."""
-    yield from (word for field in ("command", "args") for word in container[field].words)
-    yield from (entry["value"] for entry in container["env"] if entry["value"].value)
 
 
 def check_single(kind: TrainingKind, spec: Part, type_: str, *, required: bool = False) -> None:

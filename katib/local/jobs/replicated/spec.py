@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from katib.runtime.objects import Object
 
+if TYPE_CHECKING:
+    from katib.local.jobs.replicated.training_kind import TrainingKind
+
 OPERATOR = "kubeflow.org/training-operator"
-
-
-class SpecDefaults(Protocol):
-    """What the spec of a kind leaves to its operator."""
-
-    @property
-    def replicas_field(self) -> str:
-        """Where the replicas are."""
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """Replica types in order."""
-
-    @property
-    def restart_policy(self) -> str:
-        """Of a replica that gives none."""
-
-    def default_replicas(self, role: str, /) -> int:
-        """Return the number of replicas of a role that gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +70,12 @@ class TrainingSpec:
         return self.roles[role].restart_policy == "OnFailure" and self.backoff_limit != 0
 
     @classmethod
-    def of(cls, job: Object, defaults: SpecDefaults) -> TrainingSpec:
+    def of(cls, job: Object, kind: TrainingKind) -> TrainingSpec:
         """Read the spec of a job that passed admission."""
         spec: Mapping[str, Any] = job.get("spec") or {}
         policy: Mapping[str, Any] = spec.get("runPolicy") or {}
-        given = replicas_by_type(spec.get(defaults.replicas_field) or {}, defaults.types)
-        roles = {
-            type_.lower(): _replica_spec(type_, *given[type_], defaults) for type_ in defaults.types if type_ in given
-        }
+        given = replicas_by_type(spec.get(kind.replicas_field) or {}, kind.types)
+        roles = {type_.lower(): _replica_spec(type_, *given[type_], kind) for type_ in kind.types if type_ in given}
         return cls(
             roles=roles,
             backoff_limit=_number(policy.get("backoffLimit")),
@@ -111,13 +93,13 @@ def replicas_by_type(given: Mapping[str, Any], types: Sequence[str]) -> dict[str
     return {by_lower[str(key).lower()]: (key, value) for key, value in given.items() if str(key).lower() in by_lower}
 
 
-def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], defaults: SpecDefaults) -> ReplicaSpec:
+def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], kind: TrainingKind) -> ReplicaSpec:
     count = _number(replica.get("replicas"))
     return ReplicaSpec(
         type=type_,
         key=key,
-        count=defaults.default_replicas(type_.lower()) if count is None else count,
-        restart_policy=replica.get("restartPolicy") or defaults.restart_policy,
+        count=kind.default_replicas(type_.lower()) if count is None else count,
+        restart_policy=replica.get("restartPolicy") or kind.restart_policy,
         template=replica.get("template") or {},
     )
 

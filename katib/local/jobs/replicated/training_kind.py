@@ -17,8 +17,6 @@ from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Kind, Object
 
-__all__ = ["MASTER", "WORKER", "Peers", "Port", "Roles", "TrainingKind", "listening_port", "pod_name"]
-
 WORKER: Final = "worker"
 
 Roles = Mapping[str, tuple[Mapping[str, Any], int]]
@@ -50,10 +48,6 @@ class Peers:
     container: str
     wiring: Wiring
 
-    def pod_name(self, role: str, index: int) -> str:
-        """Return the name of the pod of a replica."""
-        return pod_name(self.job, role, index)
-
     def address(self, role: str, index: int, domain: str = "") -> Address:
         """Return where a replica listens.
 
@@ -63,7 +57,7 @@ class Peers:
             domain: What the operator appends to its name, as `.default.svc`.
         """
         number = listening_port(self.spec.roles[role].template, self.container, self.port)
-        return self.wiring.address(self.pod_name(role, index) + domain, number, self.port.name)
+        return self.wiring.address(pod_name(self.job, role, index) + domain, number, self.port.name)
 
 
 class TrainingKind(Protocol):
@@ -146,8 +140,19 @@ class TrainingKind(Protocol):
         return {**role_labels(self.kind.kind, job, role), REPLICA_INDEX: str(index), **marks}
 
     def older_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return what operators before this one would add to these labels, for those that still select pods by them."""
-        return older_labels(self.older_operator, labels)
+        """Return what operators before this one would add to these labels, for those that still select pods by them.
+
+        The training operator called them the same without a group until 1.7, and the operators that it took the place
+        of put the framework before them.
+        """
+        same, prefix = (JOB_NAME, REPLICA_TYPE, REPLICA_INDEX, JOB_ROLE), self.older_operator
+        plain = {name.removeprefix(f"{_GROUP}/"): labels[name] for name in same if name in labels}
+        found = {"group-name": "kubeflow.org", **plain}
+        if prefix:
+            found |= {f"{prefix}-{name}": value for name, value in plain.items()}
+            found |= {"controller-name": f"{prefix}-operator", "group_name": "kubeflow.org"}
+            found[f"{prefix}_job_name"] = labels[JOB_NAME]
+        return found
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
         """Return a pod with what else this kind gives it, such as files."""
@@ -185,31 +190,6 @@ MASTER = "master"
 def role_labels(kind: str, job: str, role: str) -> dict[str, str]:
     """Return the labels that all pods of a role have."""
     return {OPERATOR_NAME: f"{kind.lower()}-controller", JOB_NAME: job, REPLICA_TYPE: role}
-
-
-def older_labels(prefix: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels by which operators before these ones marked the same pods.
-
-    The training operator called them the same without a group until 1.7, and the operators that it took the place of
-    put the framework before them.
-
-    Args:
-        prefix: The framework, as `tf`; empty where it had no operator of its own.
-        labels: Those of today.
-    """
-    same = (JOB_NAME, REPLICA_TYPE, REPLICA_INDEX, JOB_ROLE)
-    plain = {name.removeprefix(f"{_GROUP}/"): labels[name] for name in same if name in labels}
-    found = {"group-name": "kubeflow.org", **plain}
-    if prefix:
-        own = {f"{prefix}-{name}": value for name, value in plain.items()}
-        job = labels[JOB_NAME]
-        found |= {
-            "controller-name": f"{prefix}-operator",
-            **own,
-            "group_name": "kubeflow.org",
-            f"{prefix}_job_name": job,
-        }
-    return found
 
 
 def before_the_run(labels: Mapping[str, str], indexes: range | None) -> dict[str, LabelValues]:

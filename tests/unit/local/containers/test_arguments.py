@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.containers.arguments import Abilities, Program, kill_words, remove_words, run_line
+from katib.local.containers.arguments import Abilities, Program, remove_words, run_line
 from katib.local.pods.images import ImageRun, Mount, Pull
 
 ALL = Abilities()
 
 
 def words(run: ImageRun, program: Program = Program.PODMAN, abilities: Abilities = ALL, **taken: str) -> list[str]:
-    return list(run_line(program, abilities, run, "box-1", {"owner": "me"}, taken).words)
+    return list(run_line(program, abilities, run, "box-1", {"owner": "me"}, taken)[0])
 
 
 def values(found: list[str], option: str) -> list[str]:
@@ -29,9 +29,9 @@ def test_the_smallest_line_is_attached_labelled_and_removes_its_container() -> N
 
 
 def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
-    line = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
+    line, _ = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
 
-    assert values(list(line.words), "--pidfile") == ["/run/box-1.pid"]
+    assert values(list(line), "--pidfile") == ["/run/box-1.pid"]
 
 
 def test_docker_takes_the_same_but_for_what_it_does_not_know() -> None:
@@ -65,12 +65,13 @@ def test_variables_go_through_the_client_unless_it_would_obey_them() -> None:
         "LC_ALL": "C",
     }
 
-    line = run_line(Program.PODMAN, ALL, ImageRun("box", "i", environment=environment), "box-1", {}, {"MINE"})
+    run = ImageRun("box", "i", environment=environment)
+    line, passed = run_line(Program.PODMAN, ALL, run, "box-1", {}, {"MINE"})
 
-    assert values(list(line.words), "--env") == [
+    assert values(list(line), "--env") == [
         *("KEY", "DOCKER_HOST=tcp://x", "LC_ALL=C", "LD_PRELOAD=y", "MINE=1", "PATH=/x"),
     ]
-    assert line.environment == {"KEY": "secret"}
+    assert passed == {"KEY": "secret"}
 
 
 def test_mounts_are_bind_mounts_and_a_colon_in_a_path_does_not_divide_it() -> None:
@@ -148,7 +149,6 @@ def test_an_image_is_pulled_as_the_template_says_and_runs_without_a_first_proces
 
 
 def test_the_end_by_force() -> None:
-    assert kill_words("box-1") == ("kill", "--signal", "KILL", "box-1")
     assert remove_words(Program.PODMAN, "a", "b") == (
         *("rm", "--force", "--volumes", "--time", "0", "--ignore", "a", "b"),
     )

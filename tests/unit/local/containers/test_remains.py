@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.local.containers.arguments import Program
-from katib.local.containers.remains import keep_clean, removal_script, remove_all
+from katib.local.containers.choice import keep_clean, removal_script, remove_all
 from katib.local.containers.runtime import Runtime
 
 CLIENT = """#!/bin/sh

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from katib.local.jobs.inheritance import RunNote, decoded, is_plain
+from katib.local.jobs.run import RunNote, decoded, is_plain
 from katib.local.pods.machine_pods import MachinePods, by_pod
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess

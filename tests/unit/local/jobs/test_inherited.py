@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from katib.local.admission import HostCapacity
-from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.environment import inherited_environment
 from katib.rpc import keep_connections_quiet
 
 PREFIX = "import sys; print(sys.prefix)"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from katib.local.jobs.batch.plan import plan
-from katib.local.jobs.outcomes import FORGIVEN_LOSSES
+from katib.local.jobs.conditions import FORGIVEN_LOSSES
 from katib.local.pods.records import Delays, Phase
 from tests.support.planned_jobs import START, PlannedJob
 
@@ -27,6 +27,9 @@ class Simulation(PlannedJob):
     def restart(self) -> None:
         pod = self.unstopped[0]
         self.change(pod.name, restarts=pod.restarts + 1, message="it exited with 1")
+
+
+LIMIT_REACHED = 'container "main" of pod p0 exited with 1; the back-off limit of 0 is reached'
 
 
 def started(**options: Any) -> Simulation:
@@ -119,8 +122,11 @@ class TestBackOff:
         assert s.status["failed"] == 3
         assert s.message() == 'container "main" of pod p2 exited with 1; the back-off limit of 2 is reached'
 
-    def test_the_delay_ends_at_ten_minutes(self) -> None:
-        assert [Delays().recreate.pause_seconds(k) for k in (0, 1, 2, 3, 7, 8, 5000)] == [0, 10, 20, 40, 600, 600, 600]
+    def test_delays_double_to_ten_minutes_and_to_five_for_a_restart(self) -> None:
+        new, again = Delays().recreate.pause_seconds, Delays().restart.pause_seconds
+
+        assert [new(k) for k in (0, 1, 2, 3, 7, 8, 5000)] == [0, 10, 20, 40, 600, 600, 600]
+        assert [again(k) for k in (0, 1, 2, 3, 5, 6, 9)] == [0, 10, 20, 40, 160, 300, 300]
 
     def test_the_delay_starts_again_after_a_success(self) -> None:
         s = started(completions=3, backoffLimit=6)
@@ -132,14 +138,6 @@ class TestBackOff:
         s.advance(10)
 
         assert s.starts == [0, 10, 10, 20]
-
-    def test_without_a_limit_nothing_is_tried_again(self) -> None:
-        s = started()
-
-        s.end(1)
-
-        assert len(s.pods) == 1
-        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
 
     def test_pods_lost_with_the_guard_are_replaced_and_count_for_nothing(self) -> None:
         s = started()
@@ -177,71 +175,69 @@ class TestBackOff:
         assert s.unstopped
         assert s.emptied == []
 
-    def test_the_last_line_of_a_failed_program_closes_the_message(self) -> None:
-        s = started()
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({}, f"{LIMIT_REACHED}; last output: ValueError: boom"),
+            ({"backoffLimit": 1}, "ValueError: boom (exit code 1); try 2 of 2 begins at 2024-01-01T00:00:10Z"),
+        ],
+        ids=["no other try", "a try"],
+    )
+    def test_the_last_line_of_a_failed_program_is_told(self, options: dict[str, Any], message: str) -> None:
+        s = started(**options)
         s.pods = [replace(s.pods[0], last_output="ValueError: boom")]
 
         s.end(1)
 
-        assert s.message() == (
-            'container "main" of pod p0 exited with 1; the back-off limit of 0 is reached; '
-            "last output: ValueError: boom"
-        )
+        assert len(s.pods) == 1
+        assert s.message() == message
+        assert (("Failed", "BackoffLimitExceeded") in s.conditions()) == (not options)
 
-    def test_a_try_that_failed_tells_its_last_line_first(self) -> None:
-        s = started(backoffLimit=1)
-        s.pods = [replace(s.pods[0], last_output="ValueError: boom")]
-
-        s.end(1)
-
-        assert s.message() == "ValueError: boom (exit code 1); try 2 of 2 begins at 2024-01-01T00:00:10Z"
-
-    def test_on_failure_with_limit_zero_fails_at_the_first_restart(self) -> None:
-        s = started(restart="OnFailure", backoffLimit=0)
+    @pytest.mark.parametrize("limit", [0, 2])
+    def test_on_failure_kills_the_restart_that_reaches_the_limit(self, limit: int) -> None:
+        s = started(restart="OnFailure", backoffLimit=limit)
+        for _ in range(limit - 1):
+            s.restart()
         assert s.conditions() == []
 
         s.restart()
 
         assert ("Failed", "BackoffLimitExceeded") in s.conditions()
 
-    def test_on_failure_kills_the_restart_that_reaches_the_limit(self) -> None:
-        s = started(restart="OnFailure", backoffLimit=2)
-        s.restart()
-        assert s.conditions() == []
-
-        s.restart()
-
-        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
-
-    def test_restart_delays_are_none_then_double_to_five_minutes(self) -> None:
-        assert [Delays().restart.pause_seconds(k) for k in (0, 1, 2, 3, 5, 6, 9)] == [0, 10, 20, 40, 160, 300, 300]
-
-    def test_a_pod_that_cannot_start_fails_the_job_at_once(self) -> None:
+    @pytest.mark.parametrize(
+        ("changes", "conditions"),
+        [
+            (
+                {"phase": Phase.FAILED, "finished_at": START, "cannot_start": "it is said"},
+                [("FailureTarget", "PodCannotStart"), ("Failed", "PodCannotStart")],
+            ),
+            ({"verdict": "it is said"}, [("SuccessCriteriaMet", "EarlyStopped"), ("Complete", "EarlyStopped")]),
+        ],
+        ids=["cannot start", "stopped early"],
+    )
+    def test_what_no_further_pod_could_change_ends_the_job_at_once(
+        self, changes: dict[str, Any], conditions: list[tuple[str, str]]
+    ) -> None:
         s = started()
-        s.pods = [replace(s.pods[0], phase=Phase.FAILED, finished_at=s.now, cannot_start="no such command")]
+        s.pods = [replace(s.pods[0], **changes)]
 
         s.step()
 
-        assert s.conditions() == [("FailureTarget", "PodCannotStart"), ("Failed", "PodCannotStart")]
-        assert s.message() == "no such command"
+        assert (s.conditions(), s.message()) == (conditions, "it is said")
 
 
 class TestIndexed:
-    def test_each_index_runs_once_lowest_first(self) -> None:
+    def test_each_index_runs_once_lowest_first_and_more_run_when_the_job_gets_more(self) -> None:
         s = started(completions=3, parallelism=2, completionMode="Indexed")
         assert [p.index for p in s.unstopped] == [0, 1]
 
         s.end(0, index=1)
-
         assert [p.index for p in s.unstopped] == [0, 2]
         assert s.status["completedIndexes"] == "1"
-
-    def test_more_indexes_run_when_the_job_gets_more(self) -> None:
-        s = started(completions=2, parallelism=2, completionMode="Indexed")
-        s.spec.update({"completions": 4, "parallelism": 4})
+        s.spec.update({"completions": 5, "parallelism": 5})
         s.step()
 
-        assert [p.index for p in s.unstopped] == [0, 1, 2, 3]
+        assert [p.index for p in s.unstopped] == [0, 2, 3, 4]
 
     def test_indexes_that_the_job_has_no_more_are_ended_and_count_no_more(self) -> None:
         s = started(completions=4, parallelism=4, completionMode="Indexed")
@@ -398,10 +394,13 @@ class TestFailurePolicy:
 
 
 class TestDeadline:
-    def test_the_deadline_ends_the_job(self) -> None:
-        s = started(activeDeadlineSeconds=60)
-        assert s.step().wake_at == START + timedelta(seconds=60)
-        s.advance(59)
+    @pytest.mark.parametrize("fails", [False, True], ids=["it runs", "it waits for the next try"])
+    def test_the_deadline_ends_the_job(self, fails: bool) -> None:
+        s = started(activeDeadlineSeconds=6, backoffLimit=1)
+        if fails:
+            s.end(1)
+        assert s.step().wake_at == START + timedelta(seconds=6)
+        s.advance(5)
         assert s.conditions() == []
 
         s.advance(1)
@@ -425,36 +424,21 @@ class TestDeadline:
         assert ("Failed", "DeadlineExceeded") in s.conditions()
 
     @pytest.mark.parametrize("hours", [-3, 3])
-    def test_a_wall_clock_that_is_set_moves_no_deadline(self, hours: int) -> None:
-        s = started(activeDeadlineSeconds=5)
-        s.advance(4)
-        began = s.status["startTime"]
-        s.wall_jump = timedelta(hours=hours)
-
-        s.step()
-        assert s.unstopped
-        assert s.status["startTime"] == began
-
-        s.advance(1)
-        assert ("Failed", "DeadlineExceeded") in s.conditions()
-
-    @pytest.mark.parametrize("hours", [-3, 3])
-    def test_a_wall_clock_that_is_set_moves_no_next_try(self, hours: int) -> None:
-        s = started(backoffLimit=1)
+    def test_a_wall_clock_that_is_set_moves_no_deadline_and_no_next_try(self, hours: int) -> None:
+        s = started(activeDeadlineSeconds=15, backoffLimit=1)
         s.end(1)
+        began = s.status["startTime"]
         s.wall_jump = timedelta(hours=hours)
         s.advance(9)
         assert s.unstopped == []
 
         s.advance(1)
         assert s.starts == [0, 10]
+        assert s.status["startTime"] == began
+        s.advance(4)
+        assert s.unstopped
 
-    def test_the_deadline_passes_while_waiting_for_the_next_try(self) -> None:
-        s = started(activeDeadlineSeconds=5, backoffLimit=1)
-        s.end(1)
-
-        s.advance(5)
-
+        s.advance(1)
         assert ("Failed", "DeadlineExceeded") in s.conditions()
 
 
@@ -496,14 +480,6 @@ class TestSuspend:
 
 
 class TestEnd:
-    def test_a_verdict_completes_the_job_as_early_stopped(self) -> None:
-        s = started(backoffLimit=0)
-        s.pods = [replace(s.pods[0], verdict="loss above the median")]
-        s.step()
-
-        assert s.conditions() == [("SuccessCriteriaMet", "EarlyStopped"), ("Complete", "EarlyStopped")]
-        assert s.message() == "loss above the median"
-
     def test_a_noted_outcome_is_final(self) -> None:
         s = started(completions=2, parallelism=2, backoffLimit=0, activeDeadlineSeconds=60)
         s.polite = False

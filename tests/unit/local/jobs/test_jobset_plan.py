@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.jobset.jobset import JobSet, jobset_pod
+from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.kind import Observed, Plan, PodStart
+from katib.local.jobs.networks import NamedWiring
 from katib.local.pods.records import Phase
 from tests.support.planned_jobs import PlannedJob
 
@@ -272,7 +273,7 @@ class TestLife:
 def test_a_pod_carries_the_labels_of_the_jobset_and_of_its_job() -> None:
     s = started(replicated("a", 2), replicated("b", 2, parallelism=2, completions=2))
 
-    pod = jobset_pod(s.job, PodStart(1, "b-1", details={"attempt": 3}))
+    pod = JobSet().pod(s.job, PodStart(1, "b-1", details={"attempt": 3}), NamedWiring())
 
     labels = {name.removeprefix("jobset.sigs.k8s.io/"): value for name, value in pod.labels.items()}
     assert pod.name == "t-b-1-1-"

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from katib.local.findings import Findings
-from katib.local.jobs.kind import PodStart
+from katib.local.jobs.kind import PodStart, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.local.jobs.selection import check_pod_labels
 from katib.runtime.objects import Kind, Object
 
 ROLE, TYPE, INDEX = (f"training.kubeflow.org/{name}" for name in ("job-role", "replica-type", "replica-index"))

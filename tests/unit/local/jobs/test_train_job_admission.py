@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from katib.local.admission import check_job
-from katib.local.admission.command_rules import OFFER
+from katib.local.admission.pod_rules import OFFER
 from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
 from katib.local.jobs.kinds import job_kinds
-from katib.local.submission import runtime_errors
+from katib.local.submission import LocalHome
 from katib.runtime.objects import Key
 from tests.support.admission import HOST
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
@@ -297,7 +297,7 @@ def test_a_replicated_job_that_cannot_run_here_is_an_error_of_one_line(job: dict
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
-    assert runtime_errors({"spec": shipped_runtime(name).spec}, "") == []
+    assert LocalHome(HOST).check_runtime({"spec": shipped_runtime(name).spec}, "") == []
 
 
 @pytest.mark.parametrize(
@@ -314,4 +314,4 @@ def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
     ids=["nothing", "misspelled", "two policies", "no jobs"],
 )
 def test_what_is_wrong_with_a_runtime_alone_is_reported_with_its_place(runtime: dict[str, Any], line: str) -> None:
-    assert line in [str(error) for error in runtime_errors(runtime, "")]
+    assert line in [str(error) for error in LocalHome(HOST).check_runtime(runtime, "")]

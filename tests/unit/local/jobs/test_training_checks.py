@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from katib.local.admission import HostCapacity, check_job
-from katib.local.jobs.replicated.jaxjob import JAXJob
-from katib.local.jobs.replicated.paddlejob import PaddleJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from tests.support.training_jobs import replica, training_job
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()

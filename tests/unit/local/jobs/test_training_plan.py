@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.outcomes import DOUBT_SECONDS, FORGIVEN_LOSSES
-from katib.local.jobs.replicated.jaxjob import JAXJob
-from katib.local.jobs.replicated.paddlejob import PaddleJob
+from katib.local.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.plan import LATE_SECONDS, RENEWALS
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
-from katib.local.jobs.replicated.tfjob import TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from katib.local.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
@@ -40,6 +37,18 @@ class TestStart:
         assert t.holding() == {"Created": "PyTorchJobCreated", "Running": "PyTorchJobRunning"}
         assert (t.counts("Master"), t.counts("Worker")) == ({"active": 1}, {"active": 2})
         assert t.status["startTime"] == "2024-01-01T00:00:00Z"
+        assert {
+            "type": "Running",
+            "status": "True",
+            "reason": "PyTorchJobRunning",
+            "message": "PyTorchJob j is running.",
+            "lastUpdateTime": "2024-01-01T00:00:00Z",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        } in t.status["conditions"]
+        assert t.status["replicaStatuses"]["Worker"]["selector"] == (
+            "training.kubeflow.org/job-name=j,training.kubeflow.org/operator-name=pytorchjob-controller,"
+            "training.kubeflow.org/replica-type=worker"
+        )
 
     def test_workers_wait_for_the_program_of_the_master(self) -> None:
         decision = Training(PYTORCH, training_job(PYTORCH, Master=1, Worker=1)).plan()
@@ -117,40 +126,6 @@ class TestSuccess:
 
         assert "Succeeded" in t.holding()
 
-    def test_all_workers_decide_where_there_is_no_master(self) -> None:
-        t = started(PYTORCH, training_job(PYTORCH, Worker=2))
-        t.end("j-worker-0")
-        assert not t.is_over
-        t.end("j-worker-1")
-
-        assert "Succeeded" in t.holding()
-
-    def test_one_elastic_worker_is_enough(self) -> None:
-        t = started(PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": {}}, Worker=2))
-
-        t.end("j-worker-1")
-        t.advance(LATE_SECONDS)
-
-        assert "Succeeded" in t.holding()
-
-    def test_the_first_worker_decides_about_a_tfjob_without_chief(self) -> None:
-        t = started(TF, training_job(TF, Worker=2))
-
-        t.end("j-worker-0")
-        t.advance(LATE_SECONDS)
-
-        assert t.holding()["Succeeded"] == "TFJobSucceeded"
-
-    def test_with_all_workers_the_others_are_needed_too(self) -> None:
-        t = started(TF, training_job(TF, fields={"successPolicy": "AllWorkers"}, Worker=2))
-
-        t.end("j-worker-0")
-        t.advance(600)
-        assert t.holding() == {"Created": "TFJobCreated", "Running": "TFJobRunning"}
-        t.end("j-worker-1")
-
-        assert "Succeeded" in t.holding()
-
     @pytest.mark.parametrize("chief", ["Chief", "Master"])
     def test_the_chief_decides_and_parameter_servers_are_stopped_at_once(self, chief: str) -> None:
         t = started(TF, training_job(TF, PS=2, Worker=1, **{chief: 1}))
@@ -161,24 +136,30 @@ class TestSuccess:
         assert t.message("Succeeded") == "TFJob j is successfully completed; stopped then: ps-0, ps-1"
 
     @pytest.mark.parametrize(
-        ("kind", "roles", "decide"),
+        ("kind", "fields", "roles", "decide"),
         [
-            (XGBOOST, {"Master": 1, "Worker": 2}, ["j-master-0"]),
-            (PADDLE, {"Master": 1, "Worker": 2}, ["j-master-0"]),
-            (PADDLE, {"Worker": 2}, ["j-worker-0", "j-worker-1"]),
-            (JAX, {"Worker": 2}, ["j-worker-1", "j-worker-0"]),
+            (PYTORCH, {}, {"Worker": 2}, ["j-worker-0", "j-worker-1"]),
+            (PYTORCH, {"elasticPolicy": {}}, {"Worker": 2}, ["j-worker-1"]),
+            (TF, {}, {"Worker": 2}, ["j-worker-0"]),
+            (TF, {"successPolicy": "AllWorkers"}, {"Worker": 2}, ["j-worker-0", "j-worker-1"]),
+            (XGBOOST, {}, {"Master": 1, "Worker": 2}, ["j-master-0"]),
+            (PADDLE, {}, {"Master": 1, "Worker": 2}, ["j-master-0"]),
+            (PADDLE, {}, {"Worker": 2}, ["j-worker-0", "j-worker-1"]),
+            (JAX, {}, {"Worker": 2}, ["j-worker-1", "j-worker-0"]),
         ],
-        ids=["xgboost", "paddle", "paddle-collective", "jax"],
+        ids=["pytorch", "elastic", "first", "all-workers", "xgboost", "paddle", "paddle-collective", "jax"],
     )
-    def test_each_kind_has_its_rule(self, kind: TrainingKind, roles: dict[str, int], decide: list[str]) -> None:
-        t = started(kind, training_job(kind, **roles))
+    def test_each_kind_has_its_rule(
+        self, kind: TrainingKind, fields: dict[str, Any], roles: dict[str, int], decide: list[str]
+    ) -> None:
+        t = started(kind, training_job(kind, fields=fields, **roles))
         for name in decide:
             t.advance(600)
             assert not t.is_over
             t.end(name)
         t.advance(LATE_SECONDS)
 
-        assert "Succeeded" in t.holding()
+        assert t.holding()["Succeeded"] == f"{kind.kind.kind}Succeeded"
 
     def test_a_job_without_a_replica_that_decides_does_not_go_on_forever(self) -> None:
         t = started(TF, training_job(TF, Evaluator=2))
@@ -212,14 +193,6 @@ class TestFailure:
 
         assert "j-worker-1" in t.message("Failed")
 
-    def test_a_parameter_server_that_fails_fails_the_job(self) -> None:
-        t = started(TF, training_job(TF, PS=1, Worker=1))
-
-        t.end("j-ps-0", 1)
-        t.advance(DOUBT_SECONDS)
-
-        assert t.holding()["Failed"] == "TFJobFailed"
-
     def test_the_end_waits_for_pods_that_still_end(self) -> None:
         t = pytorch()
         t.polite = False
@@ -251,14 +224,22 @@ class TestFailure:
 
 
 class TestExitCode:
-    @pytest.mark.parametrize("code", [1, 127])
-    def test_a_code_of_the_program_is_final(self, code: int) -> None:
-        t = pytorch("ExitCode")
+    @pytest.mark.parametrize(
+        ("made", "name", "code"),
+        [
+            pytest.param(lambda: pytorch("ExitCode"), "j-worker-0", 1, id="code 1"),
+            pytest.param(lambda: pytorch("ExitCode"), "j-worker-0", 127, id="code 127"),
+            pytest.param(lambda: pytorch("OnFailure", backoffLimit=0), "j-worker-0", 1, id="no try is left"),
+            pytest.param(lambda: started(TF, training_job(TF, PS=1, Worker=1)), "j-ps-0", 1, id="parameter server"),
+        ],
+    )
+    def test_a_code_of_the_program_is_final(self, made: Callable[[], Training], name: str, code: int) -> None:
+        t = made()
 
-        t.end("j-worker-0", code)
+        t.end(name, code)
         t.advance(DOUBT_SECONDS)
 
-        assert t.holding()["Failed"] == "PyTorchJobFailed"
+        assert t.holding()["Failed"] == f"{t.job['kind']}Failed"
 
     @pytest.mark.parametrize("code", [128, 137, 143])
     def test_a_program_that_was_killed_gets_a_new_pod(self, code: int) -> None:
@@ -321,34 +302,19 @@ class TestExitCode:
 
 
 class TestOnFailure:
-    def test_the_second_restart_reaches_a_limit_of_two(self) -> None:
+    @pytest.mark.parametrize("name", ["j-master-0", "j-worker-0"])
+    def test_the_second_restart_of_any_replica_reaches_a_limit_of_two(self, name: str) -> None:
         t = pytorch("OnFailure", backoffLimit=2)
         t.restart("j-master-0")
         assert not t.is_over
 
-        t.restart("j-master-0", output="ValueError: boom")
+        t.restart(name, output="ValueError: boom")
 
         assert t.holding()["Failed"] == "PyTorchJobFailed"
         assert t.message("Failed") == (
-            'container "pytorch" of pod j-master-0 exited with 1; the back-off limit of 2 is reached; '
+            f'container "pytorch" of pod {name} exited with 1; the back-off limit of 2 is reached; '
             "last output: ValueError: boom"
         )
-
-    def test_the_restarts_of_all_replicas_count_together(self) -> None:
-        t = pytorch("OnFailure", backoffLimit=2)
-        t.restart("j-master-0")
-
-        t.restart("j-worker-0")
-
-        assert "Failed" in t.holding()
-
-    def test_a_limit_of_zero_allows_no_restart(self) -> None:
-        t = pytorch("OnFailure", backoffLimit=0)
-
-        t.end("j-worker-0", 1)
-        t.advance(DOUBT_SECONDS)
-
-        assert "Failed" in t.holding()
 
     def test_without_a_limit_six_failures_in_a_row_end_it(self) -> None:
         t = pytorch("OnFailure")
@@ -453,21 +419,16 @@ class TestSuspension:
 
 class TestNewTries:
     def test_a_port_that_is_taken_gives_all_replicas_new_ports(self) -> None:
-        t = pytorch(backoffLimit=0)
+        t, in_place = pytorch(backoffLimit=0), pytorch("OnFailure")
 
         t.end("j-master-0", 1, in_use=True)
+        in_place.restart("j-master-0", in_use=True)
 
         assert t.running == ["j-master-0", "j-worker-0", "j-worker-1"]
         assert t.rewired == [3]
         assert "all replicas start again with new ports" in t.message("Retrying")
         assert (t.counts("Master"), t.counts("Worker")) == ({"active": 1}, {"active": 2})
-
-    def test_a_program_that_would_start_again_in_place_does_not_keep_its_port(self) -> None:
-        t = pytorch("OnFailure")
-
-        t.restart("j-master-0", in_use=True)
-
-        assert (t.rewired, len(t.running)) == ([3], 3)
+        assert (in_place.rewired, len(in_place.running)) == ([3], 3)
 
     def test_the_new_ports_are_chosen_when_nothing_runs_any_more(self) -> None:
         t = pytorch()
@@ -508,22 +469,18 @@ class TestNewTries:
         t.advance(600)
         assert not t.is_over
 
-    def test_the_failure_of_a_worker_is_final_when_the_master_does_not_end(self) -> None:
+    @pytest.mark.parametrize("succeeds", [False, True], ids=["goes on", "succeeds"])
+    def test_the_failure_of_a_worker_is_final_when_the_master_does_not_fail(self, succeeds: bool) -> None:
         t = pytorch()
         t.end("j-worker-0", 1, output="ValueError: boom")
         assert t.plan().wake_at == t.now + timedelta(seconds=DOUBT_SECONDS)
 
-        t.advance(DOUBT_SECONDS)
+        if succeeds:
+            t.end("j-master-0")
+        else:
+            t.advance(DOUBT_SECONDS)
 
         assert t.message("Failed").endswith("exited with 1; last output: ValueError: boom")
-
-    def test_it_is_final_even_when_the_master_succeeds_in_that_moment(self) -> None:
-        t = pytorch()
-        t.end("j-worker-0", 1)
-
-        t.end("j-master-0")
-
-        assert t.holding()["Failed"] == "PyTorchJobFailed"
 
     def test_a_limit_that_is_reached_leaves_the_same_moment_and_starts_nothing_in_it(self) -> None:
         t = pytorch("ExitCode", backoffLimit=1)
@@ -567,40 +524,13 @@ class TestNewTries:
 
 
 class TestAfterTheEnd:
-    def test_it_is_removed_when_it_has_outlived_its_time(self) -> None:
-        t = pytorch(ttlSecondsAfterFinished=60)
+    @pytest.mark.parametrize("seconds", [0, 60])
+    def test_it_is_removed_when_it_has_outlived_its_time(self, seconds: int) -> None:
+        t = pytorch(ttlSecondsAfterFinished=seconds)
         t.end("j-master-0", 1)
-        t.advance(59)
-        assert not t.deleted
+        t.advance(max(0, seconds - 1))
+        assert t.deleted == (seconds == 0)
 
         t.advance(1)
 
         assert t.deleted
-
-    def test_with_zero_it_goes_at_once(self) -> None:
-        t = pytorch(ttlSecondsAfterFinished=0)
-
-        t.end("j-master-0", 1)
-        t.step()
-
-        assert t.deleted
-
-    def test_conditions_carry_both_times(self) -> None:
-        t = pytorch()
-
-        assert {
-            "type": "Running",
-            "status": "True",
-            "reason": "PyTorchJobRunning",
-            "message": "PyTorchJob j is running.",
-            "lastUpdateTime": "2024-01-01T00:00:00Z",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        } in t.status["conditions"]
-
-    def test_replica_statuses_select_their_pods(self) -> None:
-        t = pytorch()
-
-        assert t.status["replicaStatuses"]["Worker"]["selector"] == (
-            "training.kubeflow.org/job-name=j,training.kubeflow.org/operator-name=pytorchjob-controller,"
-            "training.kubeflow.org/replica-type=worker"
-        )

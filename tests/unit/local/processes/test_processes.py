@@ -14,8 +14,8 @@ import pytest
 from katib.errors import TerminalError, UnavailableError
 from katib.local.processes import proc
 from katib.local.processes.client import Processes
+from katib.local.processes.handle import SpawnError
 from katib.local.processes.proc import is_running
-from katib.local.processes.spawn_errors import SpawnError
 from tests.support.processes import engine, marked, read_pid, start, start_daemon
 from tests.support.waiting import eventually
 
@@ -110,17 +110,21 @@ class TestStarting:
 
         assert caught.value.origin == origin
 
-    def test_a_missing_directory_is_named(self, processes: Processes) -> None:
-        with pytest.raises(SpawnError, match='working directory "/no/such" does not exist') as caught:
-            start(processes, "true", cwd=Path("/no/such"))
+    @pytest.mark.parametrize(
+        ("words", "cwd", "origin", "cause"),
+        [
+            (("true",), "/no/such", "directory-missing", 'working directory "/no/such" does not exist'),
+            (("true", "x" * 3_000_000), "/", "command-too-long", "are too long for this machine"),
+        ],
+        ids=["directory", "arguments"],
+    )
+    def test_what_keeps_a_program_from_starting_is_told_apart(
+        self, processes: Processes, words: tuple[str, ...], cwd: str, origin: str, cause: str
+    ) -> None:
+        with pytest.raises(SpawnError, match=cause) as caught:
+            start(processes, *words, cwd=Path(cwd))
 
-        assert caught.value.origin == "directory-missing"
-
-    def test_too_long_arguments_are_told_apart(self, processes: Processes) -> None:
-        with pytest.raises(SpawnError) as caught:
-            start(processes, "true", "x" * 3_000_000)
-
-        assert caught.value.origin == "command-too-long"
+        assert caught.value.origin == origin
 
     def test_nothing_starts_after_the_stop(self) -> None:
         processes = Processes()
@@ -140,15 +144,17 @@ class TestStarting:
 
 
 class TestEnding:
-    def test_an_exit_code_is_reported(self, processes: Processes) -> None:
-        exit_ = start(processes, "sh", "-c", "exit 3").wait()
+    @pytest.mark.parametrize(
+        ("script", "expected"),
+        [("exit 3", (3, 0, False, "exited with 3")), ("kill -9 $$", (137, 9, False, "was killed by SIGKILL"))],
+        ids=["exit code", "signal"],
+    )
+    def test_how_it_ended_is_reported(
+        self, processes: Processes, script: str, expected: tuple[int, int, bool, str]
+    ) -> None:
+        exit_ = start(processes, "sh", "-c", script).wait()
 
-        assert (exit_.code, exit_.signal, str(exit_)) == (3, 0, "exited with 3")
-
-    def test_a_signal_becomes_128_and_its_number(self, processes: Processes) -> None:
-        exit_ = start(processes, "sh", "-c", "kill -9 $$").wait()
-
-        assert (exit_.code, exit_.signal, str(exit_)) == (137, 9, "was killed by SIGKILL")
+        assert (exit_.code, exit_.signal, exit_.remains, str(exit_)) == expected
 
     def test_a_signal_reaches_the_whole_group(self, processes: Processes, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"
@@ -179,9 +185,6 @@ class TestEnding:
         processes.kill_tree(process.handle).result(60)
 
         assert not is_running(daemon)
-
-    def test_a_process_that_leaves_nothing_says_so(self, processes: Processes) -> None:
-        assert not start(processes, "true").wait().remains
 
     def test_a_tree_that_ignores_polite_signals_is_killed(self, processes: Processes, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"

@@ -17,8 +17,15 @@ from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
-from katib.local.slurm.options import annotated_options, checked_options, job_options, requested_options
-from katib.local.slurm.script import environment_of, parse_progress, pod_script
+from katib.local.slurm.script import (
+    annotated_options,
+    checked_options,
+    environment_of,
+    job_options,
+    parse_progress,
+    pod_script,
+    requested_options,
+)
 
 FOLLOWED = "state"
 DELAYS = Delays(restart=Backoff(0.01, 0.02))

@@ -16,8 +16,7 @@ from katib.api.types import Trial
 from katib.errors import InvalidError, NotFoundError
 from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
-from katib.local.pods.note import begin_note, note_end, note_processes
-from katib.local.pods.objects import PodPlan
+from katib.local.pods.objects import PodPlan, begin_note, note_end, note_processes
 from katib.local.pods.records import Phase, PodRecord
 from katib.local.pods.tokens import Request
 from katib.local.trials.files import TrialFiles
@@ -265,28 +264,34 @@ def output_of(files: TrialFiles, obj: Trial, replica: str = "") -> str:
     return b"".join(files.read(obj, Part(replica=replica))).decode()
 
 
-def test_of_several_pods_the_output_is_that_of_the_one_with_the_value_of_the_trial(files: TrialFiles) -> None:
-    write_pod(files, "a", "loss=0.25", index=0, phase="Succeeded", isMeasured=True)
-    write_pod(files, "b", "loss=0.2", index=1, phase="Succeeded", isMeasured=True)
-    write_pod(files, "c", "loss=0.2, on SIGTERM", index=2, phase="Failed", reason="Stopped", isMeasured=True)
-
-    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "loss=0.2"
-    assert output_of(files, trial(SUCCEEDED, value="0.2"), "2") == "loss=0.2, on SIGTERM"
+SUCCESS, STOPPED = {"phase": "Succeeded"}, {"phase": "Failed", "reason": "Stopped"}
 
 
-def test_of_several_pods_one_that_has_no_reading_does_not_count(files: TrialFiles) -> None:
-    write_pod(files, "a", "nothing", index=0, phase="Succeeded", isMeasured=False)
-    write_pod(files, "b", "in a file", index=1, phase="Succeeded", isMeasured=True)
-    write_pod(files, "c", "stopped", index=2, phase="Failed", reason="Stopped", isMeasured=False)
+@pytest.mark.parametrize(
+    ("pods", "value", "shown"),
+    [
+        pytest.param(
+            [("0.25", SUCCESS, True), ("loss=0.2", SUCCESS, True), ("loss=0.2, on SIGTERM", STOPPED, True)],
+            *("0.2", "loss=0.2"),
+            id="the one with the value of the trial",
+        ),
+        pytest.param(
+            [("nothing", SUCCESS, False), ("in a file", SUCCESS, True), ("stopped", STOPPED, False)],
+            *("0.2", "in a file"),
+            id="one that has a reading",
+        ),
+        pytest.param([("stopped", STOPPED, False), ("ended", SUCCESS, False)], "", "ended", id="none that was stopped"),
+    ],
+)
+def test_of_several_pods_the_output_is_that_of_the_one_that_counts(
+    files: TrialFiles, pods: list[tuple[str, dict[str, str], bool]], value: str, shown: str
+) -> None:
+    for index, (output, end, is_measured) in enumerate(pods):
+        write_pod(files, f"pod-{index}", output, index=index, isMeasured=is_measured, **end)
+    state = SUCCEEDED if value else condition("MetricsUnavailable")
 
-    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "in a file"
-
-
-def test_of_several_pods_without_a_reading_one_that_was_stopped_comes_last(files: TrialFiles) -> None:
-    write_pod(files, "a", "stopped", index=0, phase="Failed", reason="Stopped", isMeasured=False)
-    write_pod(files, "b", "ended", index=1, phase="Succeeded", isMeasured=False)
-
-    assert output_of(files, trial(condition("MetricsUnavailable"))) == "ended"
+    assert output_of(files, trial(state, value=value)) == shown
+    assert output_of(files, trial(state, value=value), str(len(pods) - 1)) == pods[-1][0]
 
 
 def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialFiles) -> None:
@@ -387,7 +392,7 @@ def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int
 
     found = b"".join(files.read(OF_MAIN, Part(tail_lines=lines)))
 
-    assert len(log_parts(log.directory / "main.log")) > 4
+    assert len(log_parts(log.path.parent / "main.log")) > 4
     assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
 
 
@@ -432,7 +437,7 @@ def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
     stamped = b"".join(files.read_timed(OF_MAIN, TimedLines(shows=True))).decode().splitlines()
     since = datetime.fromtimestamp(1_700_000_000 + 95, UTC)
 
-    assert len(log_parts(log.directory / "main.log")) > 2
+    assert len(log_parts(log.path.parent / "main.log")) > 2
     assert stamped[0] == "2023-11-14T22:13:20.000000Z line 0"
     assert [line.split(" ", 1)[1] for line in stamped] == [f"line {number}" for number in range(13)]
     assert stamped == sorted(stamped)
@@ -468,9 +473,9 @@ def test_records_of_times_are_few_and_go_with_their_file(files: TrialFiles) -> N
         seconds += 0.001
         log.write(b"x\n")
     log.close()
-    times = list(log.directory.glob("main.times.*"))
+    times = list(log.path.parent.glob("main.times.*"))
 
-    assert len(times) == len(log_parts(log.directory / "main.log")) == 3
+    assert len(times) == len(log_parts(log.path.parent / "main.log")) == 3
     assert sum(path.stat().st_size for path in times) < 3 * 30 * 16
 
 

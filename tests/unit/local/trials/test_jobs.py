@@ -30,13 +30,9 @@ class Jobs:
     """What the controller of jobs answers."""
 
     known: Standing | None = None
-    image: str = ""
 
     def standing(self, _key: Key) -> Standing | None:
         return self.known
-
-    def pulling(self, _key: Key) -> str:
-        return self.image
 
 
 TRIAL = Trial.decode({"metadata": {"name": "t", "namespace": "ns"}, "spec": {}})
@@ -66,15 +62,6 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
 
     assert events.seen == [event]
     assert woken == [key_of(TRIAL)]
-
-
-def test_a_trial_waits_while_its_image_is_pulled_and_not_otherwise() -> None:
-    jobs = Jobs(Standing(), "train:1")
-    pods = TrialPods(cast(Any, jobs))
-
-    assert pods.update_of(TRIAL).waiting == 'pulling image "train:1"'
-    jobs.image = ""
-    assert pods.update_of(TRIAL).waiting == ""
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from katib.api.types import (
     SourceSpec,
     Trial,
 )
-from katib.local.pods.output import Monitor, MonitorReport
+from katib.local.pods.output import Monitor
 from katib.local.trials.monitors import METRICS_DIRECTORY, TrialMonitors
 from katib.runtime.objects import Key, Object
 from katib.runtime.testing import VirtualClock
@@ -63,12 +63,12 @@ class Bench:
             "metadata": {"name": "demo-1", "namespace": "default", "ownerReferences": [owner | {"controller": True}]}
         }
 
-    def close(self, monitor: Monitor) -> MonitorReport:
+    def close(self, monitor: Monitor) -> str:
         """Close a monitor and return its report once all is stored."""
-        reports: list[MonitorReport] = []
+        reports: list[str] = []
         told = threading.Event()
 
-        def done(report: MonitorReport) -> None:
+        def done(report: str) -> None:
             reports.append(report)
             told.set()
 
@@ -98,7 +98,7 @@ def test_what_a_container_prints_is_stored(bench: Bench, tmp_path: Path) -> None
     monitor.feed(b"epoch 1 loss=0.5 acc=0.1\nepo")
     monitor.feed(b"ch 2 loss=0.4 acc=0.2")
 
-    assert bench.close(monitor) == MonitorReport("")
+    assert bench.close(monitor) == ""
     assert (bench.values(), bench.values("acc")) == (["0.5", "0.4"], ["0.1", "0.2"])
 
 
@@ -193,7 +193,7 @@ def test_a_missing_objective_is_explained_in_the_report(bench: Bench, tmp_path: 
     monitor = opened(bench, tmp_path)
     monitor.feed(b"Loss: 0.5\n")
 
-    assert "loss" in bench.close(monitor).explanation
+    assert "loss" in bench.close(monitor)
 
 
 def test_a_metrics_file_that_cannot_be_read_is_named(bench: Bench, tmp_path: Path) -> None:
@@ -201,14 +201,14 @@ def test_a_metrics_file_that_cannot_be_read_is_named(bench: Bench, tmp_path: Pat
     (tmp_path / METRICS_DIRECTORY / "metrics.log").mkdir()
     report = bench.close(monitor)
 
-    assert "the file is not a regular file" in report.explanation
+    assert "the file is not a regular file" in report
 
 
 def test_a_missing_additional_metric_is_an_event(bench: Bench, tmp_path: Path) -> None:
     monitor = opened(bench, tmp_path)
     monitor.feed(b"loss=0.5\n")
 
-    assert bench.close(monitor) == MonitorReport("")
+    assert bench.close(monitor) == ""
     ((name, reason, message),) = bench.events.events
     assert (name, reason) == ("demo-1", "MetricsMissing")
     assert "acc" in message
@@ -251,7 +251,7 @@ def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Be
     events = scalar("loss", 0.5) + b"damage" + scalar("acc", 0.5)
     (tmp_path / METRICS_DIRECTORY / "events.out.tfevents.1").write_bytes(events)
 
-    assert bench.close(monitor).explanation == "event files: 1 damaged place skipped"
+    assert bench.close(monitor) == "event files: 1 damaged place skipped"
     ((_, reason, message),) = bench.events.events
     assert reason == "MetricsMissing"
     assert "1 damaged place" in message
@@ -293,7 +293,7 @@ def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Benc
         monitor = opened(bench, tmp_path, metrics)
         monitor.poll()
         assert asked.wait(60)
-        reports: Queue[MonitorReport] = Queue()
+        reports: Queue[str] = Queue()
         monitor.close(reports.put)
         answers.set()
 
@@ -312,7 +312,7 @@ def test_events_are_read_as_the_directory_of_the_template(bench: Bench, tmp_path
     write(str(tmp_path / METRICS_DIRECTORY), [0.5])
     monitor.poll()
 
-    assert bench.close(monitor) == MonitorReport("")
+    assert bench.close(monitor) == ""
     assert bench.values("logs/part0/loss") == ["0.5"]
 
 
@@ -335,7 +335,7 @@ def test_a_monitor_that_reads_everything_again_stores_what_is_new(bench: Bench, 
     monitor.feed(b"loss=0.5 acc=0.1\nloss=0.5 acc=0.2\nloss=0.4")
     monitor.feed(b" acc=0.3\nloss=0.5 acc=0.1\n")
 
-    assert bench.close(monitor) == MonitorReport("")
+    assert bench.close(monitor) == ""
     assert (bench.values(), bench.values("acc")) == (["0.5", "0.5", "0.4", "0.5"], ["0.1", "0.2", "0.3", "0.1"])
 
 

@@ -1,15 +1,127 @@
-"""What the controller of jobs needs of those that own them: of the trials, and of what collects their metrics."""
+"""What the controller of jobs is given: a machine with its limits, the trials that own jobs, how metrics get out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from katib.local.jobs.checkpoint import TrialCheckpoint
+from katib import checkpoint_folders
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.images import ImageRun, ImageRuntime
+from katib.local.pods.leases import LeaseTable
+from katib.local.pods.log_file import LogLimits
+from katib.local.pods.loop import Loop
+from katib.local.pods.objects import ContainerPlan, Role
 from katib.local.pods.output import Monitor
+from katib.local.pods.place import PodPlace
 from katib.local.pods.pulls import PullNews
+from katib.local.pods.records import Delays
+from katib.local.pods.tokens import Capacity
+from katib.local.processes.client import Processes
+from katib.runtime.clock import Clock, SteadyTime
 from katib.runtime.objects import Object
+
+CONTAINER_NAME = "katib-checkpoint"
+"""Of its log file; the name is not one that a template is likely to have."""
+
+_NOTE = "checkpoint.origin"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCheckpoint:
+    """Where a trial keeps its checkpoint.
+
+    Attributes:
+        mount_path: As its template knows it.
+        directory: As it is on this machine.
+        parent: That of the trial it starts from; None: it starts from nothing.
+        is_kept: Whether a run that was cut off, however that was, leaves it to the next one.
+    """
+
+    mount_path: str
+    directory: Path
+    parent: Path | None = None
+    is_kept: bool = False
+
+    def note(self, job_directory: Path) -> Path:
+        """Return the file that says what the folder was made from."""
+        return self.directory.with_name(f".{self.directory.name}.origin") if self.is_kept else job_directory / _NOTE
+
+
+def checkpoint_container(checkpoint: TrialCheckpoint, job_directory: Path) -> ContainerPlan:
+    """Return the container that provides the folder."""
+    program = str(Path(checkpoint_folders.__file__).resolve())
+    origin = () if checkpoint.parent is None else (str(checkpoint.parent),)
+    argv = (
+        sys.executable,
+        "-I",
+        "-S",
+        program,
+        str(checkpoint.directory),
+        str(checkpoint.note(job_directory)),
+        *origin,
+    )
+    command = ContainerCommand(CONTAINER_NAME, argv, {}, "")
+    return ContainerPlan(Role.INIT, command, job_directory, restart_on_failure=False, restart_always=False)
+
+
+SETTLE_SECONDS = 0.1
+"""How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
+that is busy, too. A write costs a turn of every watcher of jobs, and none of them needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What pods run on.
+
+    Attributes:
+        processes: Starts processes; its owner starts it before the jobs and stops it after them.
+        clock: Time.
+        capacity: What pods may lease.
+        images: Runs containers in their images; None: they are processes of this machine.
+        leases: What other engines hold of this machine; None: there are none.
+        place: Makes where pods run otherwise than here, from the loop and the time of all pods; None: they run here.
+        node_images: There, what a node executes for an image that is to run, our environment and a container of a
+            template; None: the command is a process of the node.
+    """
+
+    processes: Processes
+    clock: Clock
+    capacity: Capacity = field(default_factory=Capacity.of_machine)
+    images: ImageRuntime | None = None
+    leases: LeaseTable | None = None
+    place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
+    node_images: Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand] | None = None
+
+    @property
+    def runs_images(self) -> bool:
+        """Whether containers run in their images."""
+        return self.images is not None or self.node_images is not None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """Settings and limits of all jobs.
+
+    Attributes:
+        root: Directory of the pods' directories: `root/<namespace>/<job>/<pod>/`.
+        inherited: What the environment of processes starts from.
+        visible: Files of ours that a variable of a container may name.
+        delays: How long failures make wait.
+        log_limits: How much of the output of a container is kept.
+        settle_seconds: How long a passing status must hold before it is written.
+    """
+
+    root: Path
+    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    visible: tuple[Path, ...] = ()
+    delays: Delays = field(default_factory=Delays)
+    log_limits: LogLimits = field(default_factory=LogLimits)
+    settle_seconds: float = SETTLE_SECONDS
 
 
 class Provision(NamedTuple):

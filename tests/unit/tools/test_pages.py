@@ -1,4 +1,4 @@
-"""The generated pages of the documentation have everything that they are about."""
+"""The generated pages of the documentation have all that they are about, and links lead to pages of the site."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import click
 import pytest
 
 from katib.cli.app import COMMANDS, cli
-from tools.reference_pages import commands_page, defaults, example_pages, experiment_page, rest_page
+from suggestion_services.algorithms import ENTRIES
+from tools.algorithm_page import PAGE, updated
+from tools.build_docs import OF_THE_REPOSITORY, REPOSITORY, relinked, site_pages, targets
+from tools.reference_pages import commands_page, defaults, example_pages, experiment_page, pages, rest_page
 
 ROOT = Path(__file__).parents[3]
 COMMANDS_PAGE = commands_page()
@@ -83,3 +86,64 @@ def test_every_example_has_a_page_with_its_files() -> None:
         page = pages[f"{file.parent.relative_to(ROOT).as_posix()}.md"]
         assert f"## {file.name}\n" in page
         assert file.read_text().strip() in page
+
+
+def test_what_is_missing_or_wrong_is_written_and_the_rest_left_alone() -> None:
+    text = PAGE.read_text()
+    worn = text.replace("| `sigma` |", "| `sigmund` |").replace("At least 0.", "At least 1.").replace("| yes |", "|  |")
+    head, _, rest = worn.partition("\n### tpe\n")
+    without_tpe = head + "\n### " + rest.partition("\n### ")[2]
+
+    found = updated(without_tpe)
+
+    assert "\n### tpe\n\nTree-structured Parzen estimator, each parameter for itself.\n\n| setting |" in found
+    assert found.replace("\n### tpe\n", "").count("\n### ") == len(ENTRIES) - 1
+    assert [line for line in found.splitlines() if line.startswith("|")] == [
+        line for line in text.splitlines() if line.startswith("|")
+    ]
+
+
+def test_writing_twice_changes_nothing() -> None:
+    once = updated(PAGE.read_text().replace("\n### grid\n", "\n### grid\n\n\n"))
+
+    assert updated(once) == once
+
+
+PLACES = targets(pages())
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("[a page](rest.md#errors)", "[a page](rest.md#errors)"),
+        ("[an example](../../examples/asha)", "[an example](../examples/asha.md)"),
+        ("[its file](../../examples/asha/experiment.yaml)", "[its file](../examples/asha.md)"),
+        ("[changes](../../CHANGELOG.md)", "[changes](../project/changelog.md)"),
+        ("[decisions](../decisions)", "[decisions](../decisions/README.md)"),
+        ("![a picture](../images/experiment.png)", "![a picture](../images/experiment.png)"),
+        ("[elsewhere](https://example.com/a.md)", "[elsewhere](https://example.com/a.md)"),
+        ("[broken](nowhere.md)", "[broken](nowhere.md)"),
+        ("[below](#errors)", "[below](#errors)"),
+        ("[`engine.py`](../../katib/local/engine.py)", "`engine.py`"),
+        ("[the engine](../../katib/local/engine.py)", "the engine (`katib/local/engine.py`)"),
+        ("```\n[in code](y.md)\n```", "```\n[in code](y.md)\n```"),
+    ],
+)
+def test_a_link_leads_to_a_page_of_the_site_or_becomes_text(
+    link: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(REPOSITORY, raising=False)
+
+    assert relinked(link, "docs/reference/configuration.md", PLACES) == expected
+
+
+def test_files_that_are_no_pages_are_linked_where_the_repository_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REPOSITORY, "https://example.com/katib/blob/main/")
+
+    text = relinked("[it](../proto/api.proto)", "docs/index.md", PLACES)
+
+    assert text == "[it](https://example.com/katib/blob/main/proto/api.proto)"
+
+
+def test_the_site_has_the_pages_of_the_repository_and_the_generated_ones() -> None:
+    assert set(OF_THE_REPOSITORY.values()) | set(pages()) | {"index.md", "decisions/README.md"} <= set(site_pages())
