@@ -12,7 +12,6 @@ from katib.errors import FieldError, InvalidError, KatibError, invalid
 from katib.tuning.foreign_words import same_here
 
 _SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
-_OTHER_SEARCH = "update-immutable"
 _FOLLOWING = ("spec.trialTemplate", "spec.metricsCollectorSpec", "spec.objective.metricStrategies")
 """Fields that follow from what other arguments say."""
 _OF_PLACES = re.compile(r"--(data-dir|server)\b")
@@ -58,7 +57,7 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
         arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
             `parameters["lr"].min`; `parameters` has just those of the search space.
     """
-    if differing := [one for one in error.errors if one.origin == _OTHER_SEARCH]:
+    if differing := [one for one in error.errors if one.origin == "update-immutable"]:
         return _other_search(differing, arguments)  # nothing about its counts matters then
     found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
     if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
@@ -72,7 +71,7 @@ def _other_search(differing: Sequence[FieldError], arguments: Mapping[str, Any])
     changes = [f"{_argument(one.path, arguments)} {one.cause}" for one in differing if one in causes]
     again = ", or restart=True: the old one is kept under a name with a number" if "restart" in arguments else ""
     cause = f"the experiment of this name has other arguments: {', '.join(changes)}"
-    return invalid("name", cause, f"undo that, or pass another name{again}", _OTHER_SEARCH)
+    return invalid("name", cause, f"undo that, or pass another name{again}", "update-immutable")
 
 
 def _argument(path: str, arguments: Mapping[str, Any]) -> str:
