@@ -79,7 +79,7 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
     passing = _is_passing(chosen)
     firsts = [time_of_event(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
     since = min(firsts) if after is None else max(min(firsts), after)
-    return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
+    return PodRefusal(refusal_words(_message(chosen)), since, is_final=final is not None, is_passing=passing)
 
 
 def _is_final(event: Object) -> bool:
@@ -107,12 +107,16 @@ def exceeds_whole_quota(message: str) -> bool:
 
 
 def _message(event: Object) -> str:
-    return _PREFIXES.sub("", " ".join(str(event.get("message", "")).split()))
+    return _without_prefix(str(event.get("message", "")))
 
 
-def _words(event: Object) -> str:
-    """Return the message without names of pods, which differ from try to try."""
-    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _message(event)))
+def _without_prefix(message: str) -> str:
+    return _PREFIXES.sub("", " ".join(message.split()))
+
+
+def refusal_words(message: str) -> str:
+    """Return the message of an event without names of pods, which differ from try to try."""
+    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _without_prefix(message)))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 
