@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from katib.api.leases import is_callers
 from katib.api.names import RETRYING_REASON, TRIAL_LABEL
+from katib.api.quantities import parse_quantity
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
-from katib.cluster.pods.refusals import exceeds_whole_quota, refusal_words
+from katib.cluster.pods.refusals import refusal_words
 from katib.cluster.pods.starts import NOT_STARTING
 from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
@@ -31,6 +32,7 @@ from metrics_collector.delivery import KEPT
 
 CONTROLLER = "katib-controller"
 
+_QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 _LOG_LINES = 12
 _SIGNALS = range(1, 65)
 _SIGNALED = 128
@@ -299,9 +301,22 @@ def _reported_refusal(trial: Trial) -> str:
 
 def _refusal_remedy(message: str) -> str:
     """Return what to do about pods that are refused; empty where the message says it best."""
-    if exceeds_whole_quota(message):
+    if _exceeds_whole_quota(message):
         return "One pod asks for more than the whole quota: lower resources in the template, or ask for a larger quota."
     return next((remedy for words, remedy in _REFUSED.items() if re.search(words, message)), "")
+
+
+def _exceeds_whole_quota(message: str) -> bool:
+    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
+    found = _QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups())
+    with suppress(ValueError):  # an API server that words it in another way
+        return any(
+            parse_quantity(value) > parse_quantity(limited.get(name, value)) for name, value in requested.items()
+        )
+    return False
 
 
 def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
