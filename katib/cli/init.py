@@ -194,8 +194,13 @@ def _text(path: Path) -> str:
 
 
 def _with_placeholders(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return a command in which every parameter stands: those that it does not name are added as options."""
+    """Return a command in which every parameter stands: those that it does not name are added as options.
+
+    They are not where it names a configuration file, which has them.
+    """
     line = " ".join(command)
+    if "{config:" in line:
+        return list(command)
     words = list(command)
     for name in names:
         if f"{{{name}}}" not in line:
