@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from katib.errors import invalid, one_line
+from katib.errors import InvalidError, invalid, one_line
 
 _YAML: Final = frozenset({".yaml", ".yml"})
 _TREES: Final = _YAML | {".json"}
@@ -52,6 +52,17 @@ def read_config(path: str) -> str:
         cause, remedy = f"has more than {_MOST_CHARACTERS:,} characters", "pass the values by options or {parameters}"
         raise invalid(path, cause, remedy, "config-file")
     return text
+
+
+def values_of_config(path: str) -> dict[str, str]:
+    """Return the values without quotes of a YAML or JSON file by key, with keys above it; none of what is neither."""
+    if PurePath(path).suffix.lower() not in _TREES:
+        return {}
+    try:
+        text = read_config(path)
+        return {key.path: text[key.start : key.end] for key in _scalars(text, path) if key.is_plain}
+    except InvalidError:
+        return {}
 
 
 def filled_config(
