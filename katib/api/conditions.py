@@ -85,14 +85,7 @@ def set_condition(
 ) -> Conditions:
     """Return the list with the condition set, the very same list when nothing changed.
 
-    Args:
-        conditions: All of the object.
-        type_: Which is set.
-        reason: Why it has this status.
-        message: The same for people.
-        now: The time.
-        holds: Whether it is true.
-        restates: Whether another message makes it another condition, which holds since now.
+    Where it `restates`, another message makes it another condition, which holds since now.
     """
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
