@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from katib.errors import FieldError, InvalidError, KatibError
+from katib.errors import FieldError, InvalidError, KatibError, invalid
 from katib.tuning.foreign_words import same_here
 
 _SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
+_FOLLOWING = ("spec.trialTemplate", "spec.metricsCollectorSpec", "spec.objective.metricStrategies")
+"""Fields that follow from what other arguments say."""
 _OF_PLACES = re.compile(r"--(data-dir|server)\b")
 _METRIC = "--maximize or --minimize"
 _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -31,8 +33,10 @@ _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"spec\.objective\.goal", "goal", "--goal"),
         (r"spec\.objective\.objectiveMetricName", "objective", _METRIC),
         (r"spec\.algorithm" + _SETTINGS.format("settings"), "settings", ""),
+        (r"spec\.algorithm\.algorithmSettings", "settings", ""),
         (r"spec\.algorithm\..*", "algorithm", "--algorithm"),
         (r"spec\.earlyStopping" + _SETTINGS.format("early_stopping_settings"), "early_stopping_settings", ""),
+        (r"spec\.earlyStopping\.algorithmSettings", "early_stopping_settings", ""),
         (r"spec\.earlyStopping(\..*)?", "early_stopping", "--early-stopping"),
         (r"spec\.maxTrialCount", "max_trials", "--trials"),
         (r"spec\.parallelTrialCount", "parallel", "--parallel"),
@@ -53,10 +57,21 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
         arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
             `parameters["lr"].min`; `parameters` has just those of the search space.
     """
+    if differing := [one for one in error.errors if one.origin == "update-immutable"]:
+        return _other_search(differing, arguments)  # nothing about its counts matters then
     found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
     if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
         found = [one for one in found if one.path != "parallel"]
     return InvalidError(found)
+
+
+def _other_search(differing: Sequence[FieldError], arguments: Mapping[str, Any]) -> InvalidError:
+    """Return that the experiment of a name has other arguments than those now, which ones, and what to do."""
+    causes = {one for one in differing if not one.path.startswith(_FOLLOWING)} or set(differing)
+    changes = [f"{_argument(one.path, arguments)} {one.cause}" for one in differing if one in causes]
+    again = ", or restart=True: the old one is kept under a name with a number" if "restart" in arguments else ""
+    cause = f"the experiment of this name has other arguments: {', '.join(changes)}"
+    return invalid("name", cause, f"undo that, or pass another name{again}", "update-immutable")
 
 
 def _argument(path: str, arguments: Mapping[str, Any]) -> str:
@@ -69,6 +84,8 @@ def _argument(path: str, arguments: Mapping[str, Any]) -> str:
         name, _, suffix = argument.partition(".")
         for collection, index in groups.items():
             owner = arguments.get(collection)
+            if isinstance(owner, Mapping) and int(index) >= len(owner):  # the experiment that is there has more
+                continue
             key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
             name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
         return name + (f".{bound}" if bound else f".{suffix}" if suffix else "")

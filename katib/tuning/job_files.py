@@ -62,7 +62,7 @@ def job_template(
     """Return the template of trials that run a job.
 
     A value takes the place of `{name}` in any text of it; where there is none, of the value of an option `--name` in
-    the words of its containers, or of a variable of that name, in capitals too; else it is in `KATIB_PARAM_NAME`.
+    the words of its containers, or of a variable of that name, in capitals too; else it is in `KATIB_PARAM_LR`.
 
     Args:
         job: As `read_job` returns it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,6 +140,41 @@ def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[...
     assert (more.trials[2].value or 0) > 100
 
 
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_function_is_fixed_and_run_again_under_its_name(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(x: float, k: int = 0) -> float:
+        raise ValueError(x, k)
+
+    def search(function: Callable[..., float], space: Mapping[str, Any] = X, **options: Any) -> katib.TuneResult:
+        return tune(function, space, name="s", algorithm="grid", preload=preload, verbose=True, settings={}, **options)
+
+    with pytest.raises(katib.TuneError):
+        search(broken)
+    fixed = search(lambda x: x)
+    assert sorted(filter(None, values(fixed.trials))) == [0.25, 0.5, 0.75]
+    assert "s had failed, so its failed trials run again\n" in capsys.readouterr().err
+
+    assert search(lambda x: 7 * x).trials == fixed.trials
+    told = capsys.readouterr().err
+    assert "s had ended before, so nothing was run now; for more trials raise max_trials above 3, for all of it" in told
+    for space, change in (
+        ({"x": katib.search.double(0.25, 2, step=0.25)}, r'parameters\["x"\]\.max changed from "1" to "2"'),
+        ({**X, "k": katib.search.int(1, 2)}, r'parameters\["k"\] added'),
+    ):
+        with pytest.raises(InvalidError, match=rf"^name: the experiment of this name has other .*: {change}[^\n]*$"):
+            search(lambda x, k=0: x + k, space)
+
+    again = search(lambda x, k: x * k, {**X, "k": katib.search.int(2, 2)}, restart=True)
+    assert sorted(filter(None, values(again.trials))) == [0.5, 1, 1.5]
+    with pytest.raises(
+        InvalidError, match=r"^name: the experiment of this name has other arguments: parameters removed"
+    ):
+        search(lambda x: x)
+    assert katib.open("s-1", data_dir=tmp_path).best.value == 0.25
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -159,11 +195,33 @@ def test_a_function_that_raises_is_explained_by_its_last_words(
     assert "bad-" in str(caught.value)
 
 
-def test_a_function_that_reports_something_else_is_explained(tune: Callable[..., katib.TuneResult]) -> None:
-    with pytest.raises(katib.TuneError, match="Metrics are not available") as caught:
-        tune(lambda x: {"accuracy": x}, X, objective="loss", max_trials=1)
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: {"accuracy": x}, 'the function returned accuracy and no loss; pass objective="accuracy"'),
+        (lambda x: None, "the function returned no loss, and its process reported none"),
+        (lambda lr: lr, "the function has no argument x, so it was called with one mapping of all, which it returned"),
+    ],
+    ids=["another metric", "nothing", "its arguments"],
+)
+def test_a_function_that_brings_no_objective_is_explained(
+    tune: Callable[..., katib.TuneResult], function: Callable[..., Any], words: str, preload: list[str] | None
+) -> None:
+    with pytest.raises(katib.TuneError, match=re.escape(words)):
+        tune(function, X, objective="loss", max_trials=1, preload=preload)
 
-    assert "loss" in str(caught.value)
+
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_reading_without_a_name_is_of_the_objective(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None
+) -> None:
+    def loss(x: float) -> None:
+        for step in range(2):
+            katib.report(x + 1 - step, step)
+
+    result = tune(loss, X, objective="loss", algorithm="grid", settings={}, preload=preload)
+    assert sorted(filter(None, values(result.trials))) == [0.25, 0.5, 0.75]
 
 
 # --- a warm process ---------------------------------------------------------------------------------------------------

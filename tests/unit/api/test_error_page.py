@@ -14,16 +14,7 @@ from katib.errors import FieldError, InvalidError
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
-DOCUMENTED_ROOMS = (
-    "api",
-    "templates",
-    "local/jobs/replicated",
-    "local/jobs/jobset",
-    "local/slurm",
-    "figures",
-    "histories",
-    "ui",
-)
+DOCUMENTED_ROOMS = ("api", "figures", "histories", "local", "sdk", "space", "templates", "tuning", "ui")
 DOCUMENTED_FILES = (
     "katib/cli/editing.py",
     "katib/cli/get.py",
@@ -33,29 +24,15 @@ DOCUMENTED_FILES = (
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",
-    "katib/local/containers/failures.py",
-    "katib/local/findings.py",
-    "katib/local/jobs/images.py",
-    "katib/local/jobs/kind.py",
     "katib/integrations/hydra.py",
     "katib/integrations/ray.py",
     "katib/rest/status_server.py",
     "katib/rpc/trainer_status.py",
-    "katib/sdk/homes.py",
     "katib/sklearn.py",
-    "katib/tuning/ask_queues.py",
-    "katib/tuning/asking.py",
-    "katib/tuning/batch_scripts.py",
-    "katib/tuning/companions.py",
-    "katib/tuning/drafting.py",
-    "katib/tuning/editing.py",
-    "katib/tuning/ended_trials.py",
-    "katib/tuning/job_files.py",
-    "katib/tuning/offered_templates.py",
-    "katib/tuning/submission.py",
-    "katib/tuning/sweeps.py",
     "suggestion_services/auto/auto.py",
     "suggestion_services/enas/enas.py",
+    "suggestion_services/grid/grid.py",
+    "suggestion_services/sobol/sobol.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
 
