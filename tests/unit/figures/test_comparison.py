@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +19,10 @@ from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
 from katib.figures.trials import STATES
-from tests.support.tables import START, large_table, make_data, make_table
+from tests.support.tables import START, large_table, make_data, make_table, trace
 from tests.support.tuning import patched
 
 NAN = math.nan
-
-
-def trace(figure: Any, name: str) -> Any:
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> None:

@@ -17,7 +17,7 @@ from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_work
 from katib.figures.style import STATE_MARKS
 from katib.figures.trials import STATES
-from tests.support.tables import large_table, make_data, make_table, with_curves
+from tests.support.tables import large_table, make_data, make_table, trace, with_curves
 
 NAN = math.nan
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -115,11 +115,6 @@ def recorded(*values: float) -> Curve:
 
 def draw(curves: dict[str, Curve], choice: Choice | None = None) -> Any:
     return draw_intermediate(make_data(make_table([0.1, 0.5, NAN], WITH_CURVES), curves=curves), choice or Choice())
-
-
-def trace(figure: Any, name: str) -> Any:
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def test_each_trial_is_a_line_and_the_best_one_stands_out() -> None:

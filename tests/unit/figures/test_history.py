@@ -9,15 +9,9 @@ import pytest
 from katib.figures.data import Choice, measure_of
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.trials import STATES
-from tests.support.tables import large_table, make_data, make_table
+from tests.support.tables import large_table, make_data, make_table, trace
 
 NAN = math.nan
-
-
-def trace(figure: Any, name: str) -> Any:
-    """Return the one trace of that name."""
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def names(figure: Any) -> list[str]:
