@@ -40,6 +40,7 @@ from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import rules_of_the_server
 from tests.support.observations import MemoryObservationLog
 from tests.support.server_kinds import install_kind, remove_kind
+from tests.support.training_jobs import RUNTIMES
 from tests.support.tuning import document
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -253,19 +254,6 @@ def test_every_reading_command_works(katib: Any, world: ClusterWorld) -> None:
     assert "demo succeeded" in katib("why", "demo")[1]
     assert katib("delete", "demo")[1] == "experiment/demo deleted\n"
     assert katib("why", "demo")[0] == 2
-
-
-RUNTIMES = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine}
-spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata: {name: shared}
-spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
-""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
 
 
 @pytest.fixture

@@ -24,13 +24,6 @@ DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "demo.yaml"
-    path.write_text(document("demo"))
-    return path
-
-
-@pytest.fixture
 def played(service: MemoryTuningService) -> MemoryTuningService:
     """A cluster in which `demo` ran in the namespace of the context, `team`."""
     service.submit(document("demo"), source="demo.yaml", namespace="team")
