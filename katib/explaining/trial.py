@@ -42,7 +42,7 @@ from katib.tuning.service import Diagnosis
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
-_SIGKILLED = "exit code 137"
+_SIGKILLED = ("exit code 137", "killed by SIGKILL")
 
 _MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
 
@@ -325,7 +325,9 @@ def _memory_remedy(failure: str, facts: JobFacts) -> str:
     """Return what to do about a program that was killed as memory ran out; empty for one that ended otherwise."""
     if facts.out_of_memory or OUT_OF_MEMORY in failure:
         return _MORE_MEMORY
-    if facts.signal == "SIGKILL" or _SIGKILLED in failure:  # nothing says why, and this is the usual reason
+    if facts.signal == "SIGKILL" or any(
+        words in failure for words in _SIGKILLED
+    ):  # nothing says why, and this is the usual reason
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     return ""
 
