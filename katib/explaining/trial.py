@@ -325,9 +325,7 @@ def _memory_remedy(failure: str, facts: JobFacts) -> str:
     """Return what to do about a program that was killed as memory ran out; empty for one that ended otherwise."""
     if facts.out_of_memory or OUT_OF_MEMORY in failure:
         return _MORE_MEMORY
-    if facts.signal == "SIGKILL" or any(
-        words in failure for words in _SIGKILLED
-    ):  # nothing says why, and this is the usual reason
+    if facts.signal == "SIGKILL" or any(words in failure for words in _SIGKILLED):  # as a rule, for this reason
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     return ""
 
@@ -393,7 +391,7 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
         answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; for `katib tune`, that is --metrics-format."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; katib tune has --metrics-format for it."
     )
     return answer
 
