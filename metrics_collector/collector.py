@@ -30,6 +30,9 @@ class _ReadingCounts:
 class Collector:
     """Takes the readings of one trial as its source finds them. Not thread-safe; does no I/O.
 
+    Attributes:
+        verdict: Why the trial is to be stopped early; empty while it may go on.
+
     Args:
         objective: Name of the objective metric.
         metrics: Names of the additional metrics.
@@ -51,6 +54,7 @@ class Collector:
     ) -> None:
         self._objective = objective
         self._counts = {name: _ReadingCounts() for name in (objective, *metrics)}
+        self.verdict = ""
         self._evidence = evidence
         self._rules = RuleBook(rules, objective, objective_type) if rules else None
         self._clock = clock
@@ -69,12 +73,8 @@ class Collector:
             for reading in readings:
                 if reading.name in watched:
                     self._rules.observe(reading)
+            self.verdict = self._rules.verdict
         return [reading for reading in readings if reading.name in self._counts]
-
-    @property
-    def verdict(self) -> str:
-        """Why the trial is to be stopped early; empty while it may go on."""
-        return "" if self._rules is None else self._rules.verdict
 
     def explanation(self) -> str:
         """Return one sentence on why the objective metric has no usable reading; empty when it has one."""

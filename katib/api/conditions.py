@@ -69,11 +69,30 @@ def current_type(conditions: Conditions) -> str:
 
 
 def set_condition(
-    conditions: Conditions, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
+    conditions: Conditions,
+    type_: str,
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    holds: bool = True,
+    restates: bool = False,
 ) -> Conditions:
-    """Return the list with the condition set, the very same list when nothing changed."""
+    """Return the list with the condition set, the very same list when nothing changed.
+
+    Args:
+        conditions: All of the object.
+        type_: Which is set.
+        reason: Why it has this status.
+        message: The same for people.
+        now: The time.
+        holds: Whether it is true.
+        restates: Whether another message makes it another condition, which holds since now.
+    """
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
+    if restates and old is not None and old.message != message:
+        conditions, old = without_condition(conditions, type_), None
     if old is not None and old.status == status and old.reason == reason:
         return conditions
     now = now.replace(microsecond=0)

@@ -6,7 +6,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,12 +15,14 @@ import click
 from katib.cli import options
 from katib.errors import invalid
 from katib.tuning.batch_scripts import Batch, batch_of, option_words
+from katib.tuning.config_files import values_of_config
 from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
 from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
 from katib.tuning.script_options import (
     ScriptOption,
     direction_of,
     metrics_of_output,
+    option_around,
     options_of_help,
     options_of_source,
 )
@@ -71,8 +74,8 @@ def init(
     """Write an experiment file from five answers: command, parameters, metric, direction and budget.
 
     The command may be a job's file, job.yaml. Parameters are found in the script, which declares them by argparse or
-    click, in what its --help prints, or in the options of the job. For the metric the command runs once, as it is.
-    Without a terminal, or with --yes, nothing is asked.
+    click, in what its --help prints, in a configuration file that the command names, or in the options of the job. For
+    the metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
     """
     if words:
         options.refuse_as_command(words[0])
@@ -97,7 +100,8 @@ def init(
         job = read_job(*options.read_file(file_of_job))
     batch = batch_of(command) or Batch(tuple(command), {})
     command = list(batch.command)
-    found = [] if parameters else options_of_job(job) if job else _options_of(command)
+    configs = {} if job else _configs_of(command)
+    found = [] if parameters else options_of_job(job) if job else [*_options_of(command), *_options_of_configs(configs)]
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
     metric = (
@@ -113,7 +117,7 @@ def init(
     else:
         names = [str(parameter["name"]) for parameter in space]
         template = command_template(
-            _with_placeholders(command, names), space, Metrics(), slurm_options=option_words(batch.options)
+            _with_placeholders(command, names, configs), space, Metrics(), slurm_options=option_words(batch.options)
         )
     for note in template.notes:
         click.echo(f"note: {note}", err=True)
@@ -193,11 +197,30 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _with_placeholders(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return a command in which every parameter stands: those that it does not name are added as options."""
-    line = " ".join(command)
-    words = list(command)
-    for name in names:
+def _configs_of(command: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the values by key of each configuration file that a command names."""
+    paths = [word.rpartition("=")[2].removeprefix("{config:").removesuffix("}") for word in command]
+    return {path: values for path in paths if (values := values_of_config(path))}
+
+
+def _options_of_configs(configs: Mapping[str, Mapping[str, str]]) -> list[ScriptOption]:
+    """Return the keys of configuration files that have numbers."""
+    keys = [(key, value) for values in configs.values() for key, value in values.items()]
+    found = [(key, option_around(key.rpartition(".")[2], value)) for key, value in keys]
+    return [replace(option, flag=key) for key, option in found if option is not None]
+
+
+def _with_placeholders(
+    command: Sequence[str], names: Sequence[str], configs: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return a command in which every parameter stands: in a configuration file, or as an option that is added."""
+    line, words, left = " ".join(command), list(command), dict.fromkeys(names)
+    for path, values in configs.items():
+        held = [name for name in left if any(key == name or key.endswith(f".{name}") for key in values)]
+        if held:
+            left = {name: None for name in left if name not in held}
+            words = [f"{w.removesuffix(path)}{{config:{path}}}" if w.rpartition("=")[2] == path else w for w in words]
+    for name in left:
         if f"{{{name}}}" not in line:
             words += [f"--{name}", f"{{{name}}}"]
     return words

@@ -43,6 +43,7 @@ _MOST_AT_ONCE = 4
     epilog=options.examples(
         "katib tune -p lr=1e-5..1e-1:log -p layers=1..4 -p optimizer=adam,sgd --maximize accuracy \\",
         "    -- python train.py --lr {lr} --layers {layers} --opt {optimizer}",
+        "katib tune -p lr=1e-5..1e-1:log --minimize loss -- python train.py --config {config:conf/train.yaml}",
         "katib tune -p x=-3.0..3.0 --minimize loss --trials 50 -- python train.py --config {parameters}",
         "katib tune -p lr=0.001..0.1:log --minimize loss --metrics json -- python train.py {lr} --log {metrics}",
     ),
@@ -131,9 +132,10 @@ def tune(
 ) -> int:
     """Tune a program: search the values of its parameters, each trial a run of the command.
 
-    In the command, {lr} stands for the value of the parameter lr, {parameters} for a JSON file with all values,
-    {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
-    KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
+    In the command, {lr} stands for the value of the parameter lr, {config:FILE} for a copy of a configuration file with
+    values in place of its own, {parameters} for a JSON file with all values, {trial} for the name of the trial, and
+    {metrics} for what --metrics reads. Values are in the environment as well: KATIB_PARAM_LR. The program prints its
+    metrics as name=value or name: value.
 
     The command may be a job's file, job.yaml: values take the place of those that its options, as --lr, have. With --on
     slurm, it may be one of sbatch, or a batch script: its options are those of each trial.

@@ -20,11 +20,20 @@ P = TypeVar("P", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[P]):
-    """A call, and what it is for."""
+class SeenCall(Generic[P]):
+    """A call as it is at one moment.
+
+    Attributes:
+        purpose: What it is for.
+        is_done: Whether it is over.
+        answer: What was answered.
+        error: Why nothing was.
+    """
 
     purpose: P
-    future: Future[Any]
+    is_done: bool = False
+    answer: Any = None
+    error: BaseException | None = None
 
 
 class PendingCalls(Generic[P]):
@@ -35,7 +44,7 @@ class PendingCalls(Generic[P]):
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
         self._wake = wake
-        self._calls: dict[Key, Call[P]] = {}
+        self._calls: dict[Key, tuple[P, Future[Any]]] = {}
         self._lock = Lock()
 
     def ask(self, key: Key, purpose: P, start: Callable[[], Future[Any]]) -> Future[Any]:
@@ -46,18 +55,25 @@ class PendingCalls(Generic[P]):
         """
         with self._lock:
             call = self._calls.get(key)
-        if call is not None and (call.purpose == purpose or not call.future.done()):
-            return call.future
-        call = Call(purpose, start())
+        if call is not None and (call[0] == purpose or not call[1].done()):
+            return call[1]
+        future = start()
         with self._lock:
-            self._calls[key] = call
-        call.future.add_done_callback(lambda _: self._wake(key))
-        return call.future
+            self._calls[key] = purpose, future
+        future.add_done_callback(lambda _: self._wake(key))
+        return future
 
-    def find(self, key: Key) -> Call[P] | None:
+    def find(self, key: Key) -> SeenCall[P] | None:
         """Return the call that is under way or answered; None when there is none."""
         with self._lock:
-            return self._calls.get(key)
+            call = self._calls.get(key)
+        if call is None:
+            return None
+        purpose, future = call
+        if not future.done():
+            return SeenCall(purpose)
+        error = error_of(future)
+        return SeenCall(purpose, is_done=True, answer=None if error else future.result(), error=error)
 
     def purpose_of(self, key: Key) -> P | None:
         """Return what the call under way is for."""
@@ -69,7 +85,15 @@ class PendingCalls(Generic[P]):
         with self._lock:
             call = self._calls.pop(key, None)
         if call is not None:
-            call.future.cancel()
+            call[1].cancel()
+
+    def abandon(self, key: Key) -> None:
+        """Want no answer any more. A call that runs goes on; the next one for this key comes after it."""
+        with self._lock:
+            call = self._calls.get(key)
+        if call is not None:
+            call[1].cancel()
+            call[1].add_done_callback(lambda _: self.finish(key))
 
 
 def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any]:

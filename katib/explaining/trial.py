@@ -44,9 +44,13 @@ _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
 _SIGKILLED = ("exit code 137", "killed by SIGKILL")
 
+_DEADLINE = "its job ran longer than activeDeadlineSeconds"
+_DEADLINE_OF_A_JOB = "Job was active longer than specified deadline"
+"""How Kubernetes says that."""
+
 _MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
 
-_PODS_REFUSED = "TrialPodsRefused"
+PODS_REFUSED = "TrialPodsRefused"
 """Reason of a trial that failed because no pod of its job could be created."""
 
 _UNCOLLECTED = "PodWithoutCollector"
@@ -120,8 +124,11 @@ def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:
     if running.status != "False" or running.reason not in _HELD_UP_REMEDIES or facts.job is not None:
         return None
     cause = running.message.removeprefix("Trial cannot run: ").rstrip(".")
-    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[running.reason]])
+    remedy = _QUOTA_OF_JOBS if "exceeded quota" in cause else _HELD_UP_REMEDIES[running.reason]
+    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[remedy])
 
+
+_QUOTA_OF_JOBS = "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself."
 
 _HELD_UP_REMEDIES = {
     "JobForbidden": "Give the controller the right that the message names; the trial goes on by itself.",
@@ -271,8 +278,10 @@ def failure_cause(trial: Trial, facts: JobFacts) -> str:
     """
     ended = _job_condition(facts, "Failed")
     if ended is not None and ended.reason == "DeadlineExceeded":
-        return "its job ran longer than activeDeadlineSeconds"
+        return _DEADLINE
     cause = failure_of(trial)
+    if cause == _DEADLINE_OF_A_JOB:
+        return _DEADLINE
     if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
         return _exit_words(facts)
     replica = failed_replica(facts.pods, cause)
@@ -312,8 +321,10 @@ def _logs_command(trial: Trial, evidence: Evidence) -> str:
 
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
-    if held_condition(trial, "Failed").reason == _PODS_REFUSED:
+    if held_condition(trial, "Failed").reason == PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run it again."
+    if _DEADLINE in failure_cause(trial, facts):
+        return "Raise activeDeadlineSeconds in the template, or let the program do less."
     if remedy := _memory_remedy(failure_of(trial), facts):
         return remedy
     if facts.exit_code == _COMMAND_NOT_FOUND:

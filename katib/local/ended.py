@@ -44,14 +44,15 @@ class EndedExperiments:
 
     Args:
         store: All objects.
+        is_cached: Whether an object is in the caches; asked once they are started.
     """
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: SqlStore, is_cached: Callable[[Kind, Key], bool]) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._hidden: dict[Key, Experiment] = {}
         self._watches: dict[Kind, list[StoreWatch]] = {kind: [] for kind in _KINDS}
-        self._is_cached: Callable[[Kind, Key], bool] = lambda _kind, _key: True
+        self._is_cached = is_cached
 
     def hide(self) -> None:
         """Choose the experiments that the caches do not see. Before they are started."""
@@ -64,10 +65,6 @@ class EndedExperiments:
     def hidden(self) -> tuple[Experiment, ...]:
         """Return the experiments that the caches do not see, as they ended."""
         return tuple(self._hidden.values())
-
-    def look_into(self, is_cached: Callable[[Kind, Key], bool]) -> None:
-        """Register what says whether an object is in the caches."""
-        self._is_cached = is_cached
 
     def show(self, experiment: Key) -> None:
         """Give an experiment to the caches and return when they have it; at once when it is seen already.
@@ -105,9 +102,9 @@ class EndedExperiments:
         """Return the store for those who write on behalf of users: the caches see what they write."""
         return _Written(self._store, self)
 
-    def is_hidden(self, obj: Object) -> bool:
-        """Return whether the caches do not see an Experiment or a Suggestion."""
-        return Key.of(obj) in self._hidden
+    def visible(self, page: ObjectList) -> ObjectList:
+        """Return those of some experiments or suggestions that the caches see."""
+        return ObjectList(tuple(obj for obj in page.items if Key.of(obj) not in self._hidden), page.resource_version)
 
     def visible_trials(self, namespace: str | None) -> Iterator[ObjectList]:
         """Yield the trials that the caches see, a page at a time, one experiment after the other."""
@@ -185,9 +182,7 @@ class _Seen(_View):
         elif kind == TRIAL:
             yield from self._ended.visible_trials(namespace)
         else:
-            for page in self._store.pages(kind, namespace):
-                items = tuple(obj for obj in page.items if not self._ended.is_hidden(obj))
-                yield ObjectList(items, page.resource_version)
+            yield from map(self._ended.visible, self._store.pages(kind, namespace))
 
     def watch(self, kind: Kind, since: str) -> Watch:
         watch = self._store.watch(kind, since)

@@ -45,7 +45,7 @@ from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.choice import NOTE_FILE, removal_script
 from katib.local.containers.runtime import Runtime
 from katib.local.ended import EndedExperiments
-from katib.local.events import LoggedEvents, RecordedEvents
+from katib.local.events import LoggedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.dependencies import JobSettings, Machine
 from katib.local.jobs.jobset.runtimes import shipped_documents
@@ -63,15 +63,14 @@ from katib.local.repeating import Repeats
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
-from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
+from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, NodeImages, SlurmGate, node_images
 from katib.local.slurm.commands import Slurm
-from katib.local.slurm.images import NodeImages, node_images
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE, checked_options
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
 from katib.local.trials.checkpoints import CheckpointRetention
-from katib.local.trials.facts import EngineFacts
+from katib.local.trials.facts import LocalFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import TrialJobs, TrialPods
 from katib.local.trials.log_access import LOOPBACK_HOST, LogServers
@@ -169,10 +168,11 @@ class Engine:
             self._layout.create()
             stack.enter_context(claimed(self._layout.root))
             machine = self._machine(stack)
-            self._layout.keep_database_private()
+            # Before SQLite makes it: only its owner may read it, wherever it lies.
+            os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
-            self._ended = EndedExperiments(self._store)
+            self._ended = EndedExperiments(self._store, self._is_cached)
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
@@ -395,7 +395,6 @@ class Engine:
             has_optimization_jobs=True,
             thread=self._thread,
         )
-        self._ended.look_into(self._is_cached)
         self._recorder = LoggedEvents(self._events)
         if self._metrics is not None:
             self._metrics.follow(self._caches, self._ended.hidden)
@@ -501,8 +500,8 @@ class Engine:
 
     def _tuning_service(self) -> ObjectTuningService:
         callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller)
-        records = Records(self._store, self._observations, RecordedEvents(self._events), self._files, callers)
-        facts = EngineFacts(self._store, self._files, self._layout, self._jobs, self._services)
+        records = Records(self._store, self._observations, self._recorder, self._files, callers)
+        facts = LocalFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
             replace(records, store=self._ended.written()),
             Gate(self._catalog, LocalHome(self._host, self._prewarm, self._slurm_gate), StoredObjects(self._store)),

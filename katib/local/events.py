@@ -1,4 +1,4 @@
-"""The event log as its users want it: a recorder for the controllers, a reader for the tuning service."""
+"""The event log as the controllers write it and the tuning service reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from katib.tuning.service import RecordedEvent
 
 
 class LoggedEvents:
-    """Fits `katib.controllers.ports.EventRecorder`."""
+    """Fits `katib.controllers.ports.EventRecorder` and `katib.tuning.ports.EventReader`."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -22,13 +22,6 @@ class LoggedEvents:
         experiment = obj.metadata.labels.get(EXPERIMENT_LABEL, "") if isinstance(obj, Trial) else obj.name
         subject = EventSubject(type(obj).__name__, obj.namespace, obj.name, experiment)
         self._log.record(subject, warning=warning, reason=reason, message=message)
-
-
-class RecordedEvents:
-    """Fits `katib.tuning.ports.EventReader`."""
-
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         """Return the events of an object, oldest first; for an Experiment those of its trials too."""

@@ -32,17 +32,9 @@ class Layout:
         self.python = self.run / "python"
         """Links to the Python that runs the engine, for trials."""
 
-    def keep_database_private(self) -> None:
-        """Make the file of a new database before SQLite does: only its owner may read it, wherever it lies."""
-        os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
     def trial(self, namespace: str, name: str) -> Path:
         """Return the directory of one trial."""
         return self.trials / namespace / name
-
-    def experiment_checkpoints(self, namespace: str, experiment: str) -> Path:
-        """Return the directory of the checkpoints of one experiment."""
-        return self.checkpoints / namespace / experiment
 
     def is_full(self) -> bool:
         """Return whether the disk has no room for what a transaction writes."""

@@ -99,10 +99,10 @@ class _Parts:
 
     @cached_property
     def events(self) -> EventReader:
-        from katib.local.events import RecordedEvents
+        from katib.local.events import LoggedEvents
         from katib.stores.events import EventLog
 
-        return RecordedEvents(self._opened(lambda database: EventLog(database, self.clock)))
+        return LoggedEvents(self._opened(lambda database: EventLog(database, self.clock)))
 
     @cached_property
     def files(self) -> TrialFiles:

@@ -17,7 +17,7 @@ from katib.api.types import CollectorKind, Experiment, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
-from katib.local.findings import Findings, mapping, mappings
+from katib.local.findings import Findings, Part, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
 from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
@@ -135,7 +135,7 @@ def _peer_name_errors(
     metrics, findings = spec.metrics_collector_spec, Findings()
     keeps_on_host = metrics is not None and metrics.kind not in PUSHES_NOTHING
     if keeps_on_host and isinstance(kind, KnowsPeers) and may_be_named(kind.kind, pods):  # else found in any case
-        kind.check_peer_names(job, path, findings)
+        kind.check_peer_names(Part(job, path, findings))
     return findings.errors
 
 

@@ -197,7 +197,7 @@ class TransactedStore:
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        return self._update(semantics.header(obj), semantics.require_patch(changes))
+        return self._update(semantics.isolated(obj, "metadata"), semantics.require_patch(changes))
 
     def _update(self, obj: Json, changes: Json | None = None) -> Object:
         """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
@@ -216,7 +216,7 @@ class TransactedStore:
 
     def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields and replace the status: `katib.runtime.objects.WholeWrites`."""
-        given, patch = semantics.header(obj, "status"), semantics.require_patch(changes)
+        given, patch = semantics.isolated(obj, "status"), semantics.require_patch(changes)
         with self._transaction() as transaction:
             old = transaction.existing(Kind.of(given), Key.of(given))
             status = {"status": given["status"]} if "status" in given else {}
@@ -226,7 +226,7 @@ class TransactedStore:
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
-        given = semantics.header(obj, "status")
+        given = semantics.isolated(obj, "status")
         kind, key = Kind.of(given), Key.of(given)
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(given)}: this kind has no separate status; use update")

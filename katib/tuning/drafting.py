@@ -19,21 +19,23 @@ from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
+from katib.tuning.config_files import filled_config, read_config
 
 Json = dict[str, Any]
 
 CONTAINER: Final = "main"
 PARAMETERS_DIRECTORY: Final = "/etc/katib"
-PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/parameters.json"
+_PARAMETERS_NAME: Final = "parameters.json"
+PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/{_PARAMETERS_NAME}"
 """Where `{parameters}` points to: on one machine, a file of each trial's own."""
 
 METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
-_PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
 _SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _RESERVED = ("parameters", "trial", "metrics")
+_CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
 _INTEGER = re.compile(r"[+-]?\d+\Z")
@@ -280,10 +282,11 @@ def command_template(
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
     `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. Options of Slurm's `sbatch`, such as
-    `mem={size}G`, count where trials are its jobs.
+    `mem={size}G`, count where trials are its jobs. `{config:FILE}` is the path of a copy of a file with values in place
+    of its own, see `filled_config`.
 
     Raises:
-        InvalidError: The command is empty, or names what is not a parameter.
+        InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
     """
     if not command:
         raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
@@ -296,7 +299,9 @@ def command_template(
     if metrics.kind != "stdout":
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
-    words = [_filled(word, known, used, metrics) for word in words]
+    doubles = frozenset(one["name"] for one in parameters if one["parameterType"] == "double")
+    files = _Files({name: known[name] for name in names}, doubles, used)
+    words = [_filled(_CONFIG.sub(files.path_of_config, word), known, used, metrics) for word in words]
     variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
@@ -306,12 +311,12 @@ def command_template(
     }
     if metrics.kind != "stdout":
         container["env"].append({"name": "KATIB_METRICS_PATH", "value": metrics.mounted_path})
-    annotations: Json = {}
+    if "parameters" in used:
+        files.texts[_PARAMETERS_NAME] = _parameters_text(parameters)
+    pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    annotations = files.mount(pod)
     if options := [_filled(option, known, used, metrics) for option in slurm_options]:
         annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(options)
-    pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    if "parameters" in used:
-        annotations[_PARAMETERS_ANNOTATION] = _mount_parameters(pod, parameters)
     if annotations:
         pod["metadata"] = {"annotations": annotations}
     job: Json = {"backoffLimit": 0, "template": pod}
@@ -369,8 +374,51 @@ def variable_of(name: str) -> str:
     return "KATIB_PARAM_" + re.sub(r"\W", "_", name).upper()
 
 
-def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> str:
-    """Add a file with all values to a pod; return the annotation that it needs, which a volume shows as that file."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files of a pod, which are annotations that a volume shows as files.
+
+    Attributes:
+        placeholders: What takes the place of a value in them, by parameter.
+        doubles: The parameters that are real numbers.
+        used: Gets the parameters that they have.
+        texts: By name.
+    """
+
+    placeholders: Mapping[str, str]
+    doubles: frozenset[str]
+    used: set[str]
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def path_of_config(self, found: re.Match[str]) -> str:
+        """Return where a pod has its copy of a configuration file."""
+        text = filled_config(read_config(found[1]), found[1], self.placeholders, self.doubles, self.used)
+        name = PurePath(found[1]).name
+        if self.texts.get(name, text) != text or name == _PARAMETERS_NAME:
+            name = f"{len(self.texts)}-{name}"
+        self.texts[name] = text
+        return f"{PARAMETERS_DIRECTORY}/{name}"
+
+    def mount(self, pod: Json) -> Json:
+        """Add the files to a pod; return the annotations that it needs."""
+        if not self.texts:
+            return {}
+        (container,) = pod["spec"]["containers"]
+        container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
+        names = {
+            f"katib.kubeflow.org/{'parameters' if name == _PARAMETERS_NAME else f'config-{place}'}": name
+            for place, name in enumerate(self.texts)
+        }
+        items = [
+            {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+            for annotation, name in names.items()
+        ]
+        pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+        return {annotation: self.texts[name] for annotation, name in names.items()}
+
+
+def _parameters_text(parameters: Sequence[Json]) -> str:
+    """Return what the file with all values holds."""
     pairs = []
     for parameter in parameters:
         name, space = parameter["name"], parameter["feasibleSpace"]
@@ -381,11 +429,6 @@ def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> str:
             raise invalid(f"-p {name}", cause, remedy, "choice-text")
         placeholder = f"${{trialParameters.{name}}}"
         pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
-    (container,) = pod["spec"]["containers"]
-    container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
-    path = f"metadata.annotations['{_PARAMETERS_ANNOTATION}']"
-    items = [{"path": PurePath(PARAMETERS_FILE).name, "fieldRef": {"fieldPath": path}}]
-    pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
     return "{" + ", ".join(pairs) + "}"
 
 

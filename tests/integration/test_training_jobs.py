@@ -22,7 +22,6 @@ from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.replicated.frameworks import TFJob
-from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.objects import read_note
@@ -35,7 +34,8 @@ from tests.support.training_jobs import replica, training_job
 from tests.support.waiting import eventually
 
 PYTORCH, TF = PyTorchJob(), TFJob()
-KINDS: tuple[JobKind, ...] = (ReplicatedJob(PYTORCH, late_seconds=0.3), ReplicatedJob(TF, late_seconds=0.3))
+PYTORCH.late_seconds = TF.late_seconds = 0.3
+KINDS: tuple[JobKind, ...] = (PYTORCH, TF)
 
 MEETING = """
 import os, socket, sys, time

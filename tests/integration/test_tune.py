@@ -346,10 +346,24 @@ GUARDED = """
         print(result.best.parameters)
 """
 PLAIN = """
+    import ctypes, gc, os, signal, sys, threading
     import helper, katib
+
+    def state():
+        subreaper = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+        signals = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        return (
+            gc.get_freeze_count(), gc.get_threshold(), gc.isenabled(), sys.getswitchinterval(), subreaper.value,
+            signals, dict(os.environ), os.getcwd(), threading.active_count(),
+        )
+
     print("script", flush=True)
+    before = state()
     space = {"x": katib.search.int(1, 4)}
-    result = katib.tune(helper.twice, space, algorithm="grid", parallel=2, max_trials=4, name="s")
+    result = katib.tune(helper.twice, space, algorithm="grid", parallel=2, max_trials=4, name="s", verbose=False)
+    changed = [pair for pair in zip(before, state()) if pair[0] != pair[1]]
+    assert not changed, changed  # the interpreter of the caller stays as it was
     print(result.best.parameters)
 """
 HELPER = "FACTOR = 2\n\ndef twice(x):\n    return FACTOR * x\n"
@@ -370,24 +384,19 @@ def script(launch: Launch, directory: Path, text: str, **env: str) -> subprocess
     )
 
 
-@pytest.mark.parametrize("text", [GUARDED, PLAIN], ids=["with a main guard", "plain"])
-def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(text: str, tmp_path: Path, launch: Launch) -> None:
-    process = script(launch, tmp_path, text)
-    output, _ = process.communicate(timeout=180)
+@pytest.mark.parametrize(("text", "times"), [(GUARDED, 2), (PLAIN, 1)], ids=["with a main guard, twice", "plain"])
+def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(
+    text: str, times: int, tmp_path: Path, launch: Launch
+) -> None:
+    for _ in range(times):  # run again, it shows the same result
+        process = script(launch, tmp_path, text)
+        output, _ = process.communicate(timeout=180)
 
-    assert process.returncode == 0, output
-    assert output.splitlines().count("script") == 1
-    assert output.splitlines()[-1] == "{'x': 1}"
-    logs = list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))
-    assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
-
-
-def test_running_a_script_again_shows_the_same_result(tmp_path: Path, launch: Launch) -> None:
-    first, _ = script(launch, tmp_path, GUARDED).communicate(timeout=180)
-    again, _ = script(launch, tmp_path, GUARDED).communicate(timeout=180)
-
-    assert first.splitlines()[-1] == again.splitlines()[-1] == "{'x': 1}"
-    assert len(list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))) == 4
+        assert process.returncode == 0, output
+        assert output.splitlines().count("script") == 1
+        assert output.splitlines()[-1] == "{'x': 1}"
+        logs = list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))
+        assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
 
 
 def test_beside_a_search_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
@@ -433,12 +442,14 @@ def test_beside_a_server_of_the_directory_that_server_runs_it(
     assert ("Ctrl-C stops the watching only" in capsys.readouterr().err) is (preload is None)
 
 
-@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
-def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
-    tmp_path: Path, launch: Launch, preload: list[str] | None
+INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there"
+
+
+def test_an_interrupt_leaves_nothing_of_a_warm_process_running_and_the_next_run_goes_on(
+    tmp_path: Path, launch: Launch
 ) -> None:
     text = """
-        import sys, time, katib
+        import os, time, katib
 
         def loss(x, slow):
             print("started", flush=True)
@@ -446,28 +457,23 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
                 time.sleep(60)
             return x
 
-        slow = len(sys.argv) == 1 and __import__("os").environ.get("SLOW")
         result = katib.tune(
-            loss, {"x": katib.search.int(1, 4), "slow": slow}, algorithm="grid", parallel=2, max_trials=2, name="s",
-            preload=PRELOAD,
+            loss, {"x": katib.search.int(1, 4), "slow": os.environ.get("SLOW")}, algorithm="grid", parallel=2,
+            max_trials=2, name="s", preload=["wave"],
         )
         print(len(result.trials))
-    """.replace("PRELOAD", repr(preload))
+    """
     mark = f"test-{os.urandom(8).hex()}"
     process = script(launch, tmp_path, text, TEST_MARKER=mark, SLOW="1")
-    trials = tmp_path / "elsewhere" / ".katib" / "trials"
-    if preload is None:
-        eventually(lambda: sum("started" in p.read_text() for p in trials.rglob("*.log")) == 2)
-    else:
-        assert process.stdout is not None
-        while "started" not in process.stdout.readline():
-            pass
+    assert process.stdout is not None
+    while "started" not in process.stdout.readline():
+        pass
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=180)
 
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
-    assert "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there" in output
+    assert INTERRUPTED in output
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
 
     process = script(launch, tmp_path, text)
@@ -504,7 +510,8 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
             name="s", checkpoint=True,
         )
     """
-    process = script(launch, tmp_path, text)
+    mark = f"test-{os.urandom(8).hex()}"
+    process = script(launch, tmp_path, text, TEST_MARKER=mark)
     home = tmp_path / "elsewhere" / ".katib"
     logs = partial((home / "trials").rglob, "function.log")
     eventually(lambda: sum("step=4" in log.read_text() for log in logs()) == 2, "four steps of two")
@@ -512,7 +519,9 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
     paused = katib_here("pause", waiting, "--data-dir", str(home), cwd=tmp_path)
     eventually(lambda: len(list(logs())) == 3, "a trial in the place of the paused one")
     process.send_signal(end)
-    process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=180)
+    assert ("KeyboardInterrupt" in output, INTERRUPTED in output) == (end == signal.SIGINT,) * 2
+    eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
     (tmp_path / "go").touch()
 
     process = script(launch, tmp_path, text)
@@ -558,36 +567,6 @@ def test_the_example_of_a_function_finds_a_good_forest(tmp_path: Path) -> None:
     last = done.stdout.splitlines()[-1]
     assert last.startswith("best accuracy 0."), last
     assert float(last.split()[2]) > 0.8, last
-
-
-STATE = """
-import ctypes, gc, os, signal, sys, threading
-import katib
-
-def state():
-    subreaper = ctypes.c_int()
-    ctypes.CDLL(None).prctl(37, ctypes.byref(subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
-    signals = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
-    return (
-        gc.get_freeze_count(), gc.get_threshold(), gc.isenabled(), sys.getswitchinterval(), subreaper.value, signals,
-        dict(os.environ), os.getcwd(), threading.active_count(),
-    )
-
-def f(x):
-    return x
-
-before = state()
-katib.tune(f, {"x": katib.search.double(0, 1)}, max_trials=2, algorithm="random", verbose=False)
-after = state()
-print([pair for pair in zip(before, after) if pair[0] != pair[1]])
-"""
-
-
-def test_the_interpreter_of_the_caller_stays_as_it_was(tmp_path: Path, launch: Launch) -> None:
-    process = script(launch, tmp_path, STATE)
-    output, _ = process.communicate(timeout=180)
-
-    assert output.splitlines()[-1] == "[]"
 
 
 def test_a_function_reports_a_curve_by_steps_and_what_it_returns_ends_it(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from katib.api.types import format_time
-from katib.local.findings import Findings, mapping
+from katib.local.findings import Part, mapping
 from katib.local.jobs.conditions import conditions_of, end_of, with_condition
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring
 from katib.local.pods.records import Phase, PodRecord
@@ -69,7 +69,7 @@ class GangKind:
             restarts_on_failure=template["spec"].get("restartPolicy") == "OnFailure",
         )
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
+    def check(self, job: Part) -> None:
         """Find nothing."""
 
     def pod_labels(self, _job: Object) -> Sequence[PodLabels]:

@@ -13,6 +13,8 @@ from katib.api.names import RETRYING_REASON, TRIAL_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
+from katib.cluster.pods.refusals import exceeds_whole_quota
+from katib.cluster.pods.starts import NOT_STARTING
 from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.controllers.kinds import key_of
@@ -24,6 +26,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
 from katib.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of
 from katib.tuning.replicas import COLLECTORS
+from metrics_collector.delivery import KEPT
 
 CONTROLLER = "katib-controller"
 
@@ -33,6 +36,11 @@ _SIGNALED = 128
 """A shell adds the number of the signal that ended its program to this."""
 _IMAGE = "Check the name of the image in the template, and whether the nodes may pull it (imagePullSecrets)."
 _CONTAINER = "Fix the container in the template as the message says."
+_MISSING = "Create what is missing, or fix its name in the template; the pod starts by itself once it is there."
+_DESCRIBE = "Look at it: kubectl -n {} describe pod {}. The volumes of the template may be wrong, or its node."
+_COLLECTOR = (
+    "Look at the DB manager, and whether a NetworkPolicy of namespace {} keeps pods from it; no reading is lost."
+)
 _OUTPUT = "Read the output below and fix the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
 _REMEDIES = {
     **dict.fromkeys(PULL_FAILURES, _IMAGE),
@@ -40,6 +48,8 @@ _REMEDIES = {
     "CrashLoopBackOff": _OUTPUT,
 }
 """What to do about a container that waits, by the reason of its state."""
+
+_PULL_FAILED = "Failed to pull image"
 
 _UNSCHEDULED = {
     "persistentvolumeclaim": "Create the claim, or fix its name in the template; one that is there needs a volume.",
@@ -73,6 +83,7 @@ def cluster_place(core_namespace: str) -> Place:
         silence=f"If this lasts, look at the controller: kubectl -n {core_namespace} logs deployment/{CONTROLLER}",
         command="Use an image that has the command, or give its full path in the template.",
         capacity="Wait for room in the cluster, or lower resources.requests in the template.",
+        release="Where no controller is to come back, `katib release-finalizers` lets it go.",
     )
 
 
@@ -119,7 +130,7 @@ class ClusterFacts:
                 "failing" if trouble else "starting",
                 attempts=1 + max(map(_restarts, pods), default=0),
                 last_error=trouble.words,
-                remedy=f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods.",
+                remedy=_service_remedy(trouble.words, namespace, name),
             )
 
     def is_at_work(self) -> bool:
@@ -176,20 +187,49 @@ class ClusterFacts:
         failed = next((pod for pod in pods if facts_of(pod).has_failed), None) if is_retried else None
         chosen = troubled or failed or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
         ended = _last_end(chosen, trial.spec.primary_container_name) if chosen else {}
-        code = ended.get("exitCode")
+        code, init = ended.get("exitCode"), _failed_init(failed) if failed is not None else ""
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
         wants_tail = looped or failed is not None or state_of(trial) in ("Failed", "MetricsUnavailable")
+        waiting, remedy = self._held_by(trial, troubled, pods)
         return JobFacts(
             job=job,
-            waiting=facts_of(troubled).waiting if troubled else "",
-            remedy=_remedy_of(troubled) if troubled else "",
+            waiting=waiting,
+            remedy=remedy,
             attempt=max(attempt_of(job or {}), 1 + _restarts(chosen)),
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self.output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial, chosen, _LOG_LINES, init) if chosen is not None and wants_tail else (),
+            log_container=init,
             pods=tuple(oldest_first),
         )
+
+    def _held_by(self, trial: Trial, troubled: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
+        """Return why a pod of a trial does not run, and what to do about it."""
+        if troubled is not None:
+            waiting, remedy = facts_of(troubled).waiting, _remedy_of(troubled)
+            return f"{waiting}{self._pull_failure(troubled)}" if remedy == _IMAGE else waiting, remedy
+        message = running_condition(trial).message
+        if NOT_STARTING in message and any(facts_of(pod).starting for pod in pods):
+            words = message[message.index("pod ") :]
+            return words, _MISSING if "not found" in words else _DESCRIBE.format(trial.namespace, words.split()[1])
+        for pod in pods:
+            for collector in _collectors_alone(pod):
+                line = " ".join(self.output.tail(trial, pod, 1, collector))
+                if KEPT in line:
+                    words = f"its program has ended, and its {line[line.index(KEPT) :]}"
+                    return words, _COLLECTOR.format(trial.namespace)
+        return "", ""
+
+    def _pull_failure(self, pod: Object) -> str:
+        """Return why an image cannot be pulled, which the status of a pod says only now and then."""
+        key = Key.of(pod)
+        with suppress(KatibError):
+            events = reversed(self.events.events_of("Pod", key.namespace, key.name))
+            failure = next((event for event in events if event.message.startswith(_PULL_FAILED)), None)
+            cause = "" if failure is None else failure.message.partition(": ")[2]
+            return f": {' '.join(cause.rpartition(' desc = ')[2].split())}" if cause else ""
+        return ""
 
 
 def is_controller_at_work(store: ObjectStore, core_namespace: str) -> bool:
@@ -206,7 +246,36 @@ def _remedy_of(pod: Object) -> str:
     if unscheduled:
         return unscheduled
     reasons = (((c.get("state") or {}).get("waiting") or {}).get("reason", "") for c in _statuses(pod))
-    return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
+    remedy = next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
+    return _MISSING if remedy == _CONTAINER and "not found" in facts_of(pod).waiting else remedy
+
+
+def _collectors_alone(pod: Object) -> list[str]:
+    """Return the collectors that run in a pod in which nothing else does any more."""
+    running = [status["name"] for status in _statuses(pod) if "running" in (status.get("state") or {})]
+    return running if all(name in COLLECTORS for name in running) else []
+
+
+def _failed_init(pod: Object) -> str:
+    """Return the name of an init container that failed, which kept the program from starting."""
+    for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        ended = ((container.get("state") or {}).get("terminated") or {}).get("exitCode")
+        if ended and container.get("name") not in COLLECTORS:
+            return str(container["name"])
+    return ""
+
+
+def _service_remedy(words: str, namespace: str, name: str) -> str:
+    """Return what to do about a service that does not start, by what its Deployment and its pods say."""
+    entry = "its entry under runtime.suggestions of the KatibConfig"
+    if "exceeded quota" in words:
+        return f"Free some of the quota, ask for a larger one, or have {entry} ask for less; it goes on by itself."
+    if "is forbidden" in words:
+        return f"Have namespace {namespace} allow the pod of the service, or change {entry}; it goes on by itself."
+    if "PersistentVolumeClaim" in words:
+        claim = f"kubectl -n {namespace} describe persistentvolumeclaim {name}"
+        return f"Give the cluster a volume or a StorageClass for its claim: {claim}"
+    return f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods."
 
 
 def _reported_refusal(trial: Trial) -> str:
@@ -217,6 +286,8 @@ def _reported_refusal(trial: Trial) -> str:
 def _refusal_remedy(message: str) -> str:
     if "admission webhook" in message:
         return "Fix the pod of the template, or the webhook that refuses it, as the message says."
+    if exceeds_whole_quota(message):
+        return "One pod asks for more than the whole quota: lower resources in the template, or ask for a larger quota."
     if "exceeded quota" in message:
         return "Wait for running trials to end, ask for a larger quota, or lower resources in the template."
     if "violates PodSecurity" in message:

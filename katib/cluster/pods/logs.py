@@ -80,10 +80,10 @@ class ClusterOutput:
         """Return nothing: a cluster keeps nothing of a pod that is gone."""
         return ()
 
-    def tail(self, trial: Trial, pod: Object, lines: int) -> tuple[str, ...]:
-        """Return the last lines of a pod; none when they cannot be read."""
+    def tail(self, trial: Trial, pod: Object, lines: int, container: str = "") -> tuple[str, ...]:
+        """Return the last lines of a pod, or of a container of it; none when they cannot be read."""
         with suppress(KatibError):
-            data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines))))
+            data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines, container=container))))
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 

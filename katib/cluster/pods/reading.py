@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from katib.api.container_restarts import runs_again
 from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
@@ -30,11 +30,19 @@ POD = Kind("v1", "Pod")
 
 PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_CREATING = ("ContainerCreating", "PodInitializing")
 _OVER = ("Succeeded", "Failed")
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
 
 _REMEMBERED_FAILURES = 10_000
+
+
+class StartingPod(NamedTuple):
+    """A pod whose containers are to be created, by its name and its uid."""
+
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class PodFacts:
     Attributes:
         trial: Whose pod it is.
         waiting: Why it does not run.
+        starting: It, while it has a node and none of its containers has been created.
         runs: Whether a container of the job does.
         failed_at: When a container of it failed last; empty when none has.
         failure: How that container ended, and its last output when the collector left it.
@@ -57,6 +66,7 @@ class PodFacts:
 
     trial: Key
     waiting: str = ""
+    starting: StartingPod | None = None
     runs: bool = False
     failed_at: str = ""
     failure: str = ""
@@ -80,6 +90,7 @@ def facts_of(pod: Object) -> PodFacts:
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(metadata["name"], status),
+        starting=StartingPod(metadata["name"], metadata.get("uid", "")) if _is_starting(pod) else None,
         runs=_runs(status),
         failed_at=failed_at,
         failure=failure,
@@ -134,6 +145,11 @@ class TrialPods:
         """Return whether a pod that metrics are collected from runs, or waits to."""
         primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
+
+    def starting(self, trial: Trial) -> StartingPod | None:
+        """Return a pod of a trial that has a node and starts; None when there is none."""
+        pods = self.informer.group(key_of(trial))
+        return next((pod.starting for pod in pods if pod.starting), None)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
         """Forget a trial that is over or gone, and what the pods of one said that is suspended, or was until now."""
@@ -205,6 +221,15 @@ def _waiting(pod: str, status: Mapping[str, Any]) -> str:
     return next((text for container in container_statuses(status) if (text := _why_it_waits(pod, container))), "")
 
 
+def _is_starting(pod: Object) -> bool:
+    """Return whether a pod has a node that has not created a container yet, and has no other trouble."""
+    status = pod.get("status") or {}
+    if status.get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
+        return False
+    states = [(container.get("state") or {}).get("waiting") for container in container_statuses(status)]
+    return all(waiting is not None and waiting.get("reason") in _CREATING for waiting in states)
+
+
 def _runs(status: Mapping[str, Any]) -> bool:
     """Return whether a container runs that the job asked for; the phase alone says it while no container is named."""
     known = [container for container in container_statuses(status) if container.get("name") not in COLLECTORS]
@@ -227,12 +252,13 @@ def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
 
 
 def _failures(pod: str, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for container in container_statuses(status):
-        for state in ("lastState", "state"):
-            ended = (container.get(state) or {}).get("terminated") or {}
-            if ended.get("exitCode") and container.get("name") not in COLLECTORS:
-                text = f"Container {container.get('name', '')} in pod {pod} {_how(ended)}"
-                yield ended.get("finishedAt") or "", text
+    for part, title in (("initContainerStatuses", "Init container"), ("containerStatuses", "Container")):
+        for container in status.get(part) or ():
+            for state in ("lastState", "state"):
+                ended = (container.get(state) or {}).get("terminated") or {}
+                if ended.get("exitCode") and container.get("name") not in COLLECTORS:
+                    text = f"{title} {container.get('name', '')} in pod {pod} {_how(ended)}"
+                    yield ended.get("finishedAt") or "", text
     if status.get("phase") == "Failed" and status.get("reason"):
         yield "9999", f"Pod {pod} failed: {status['reason']}: {status.get('message', '')}".rstrip(": ")
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.job_kinds import is_suspended
+from katib.api.quantities import parse_quantity
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.backoff import Backoff
@@ -56,6 +58,7 @@ _PASSING = re.compile(
     r"exceeded quota|unknown for quota|failed calling webhook|Internal error occurred|[Tt]imed? ?out"
     r'|webhook "mutator\.pod\.katib\.kubeflow\.org" denied'  # what it refuses forever it says by an event of its own
 )
+_QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 _LONGEST_MESSAGE = 500
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
@@ -86,7 +89,21 @@ def _is_final(event: Object) -> bool:
 
 def _is_passing(event: Object) -> bool:
     """Return whether the pod is refused for what is around it, not for what it is."""
-    return not _is_final(event) and bool(_PASSING.search(_message(event)))
+    message = _message(event)
+    return not _is_final(event) and bool(_PASSING.search(message)) and not exceeds_whole_quota(message)
+
+
+def exceeds_whole_quota(message: str) -> bool:
+    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
+    found = _QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups())
+    with suppress(ValueError):  # an API server that words it in another way
+        return any(
+            parse_quantity(value) > parse_quantity(limited.get(name, value)) for name, value in requested.items()
+        )
+    return False
 
 
 def _message(event: Object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from katib.api.types import Experiment, Trial
 from katib.controllers.caches import Caches
-from katib.controllers.calls import PendingCalls, error_of, then
+from katib.controllers.calls import PendingCalls, then
 from katib.controllers.early_stopping import plan
 from katib.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
 from katib.controllers.kinds import key_of
@@ -114,16 +114,16 @@ class EarlyStoppingReconciler:
     def _after_call(self, key: Key, experiment: Experiment, asking: Asking) -> Asking:
         """Return the state after the call that is over; as it is while none is."""
         call = self._calls.find(key)
-        if call is None or not call.future.done():
+        if call is None or not call.is_done:
             return asking
         self._calls.finish(key)
-        now, error = self._clock.monotonic(), error_of(call.future)
-        if error is not None:
+        now = self._clock.monotonic()
+        if call.error is not None:
             asking = plan.after_failure(asking, now)
             if asking.failures == plan.FAILURES_TO_TELL:
-                self._tell(experiment, error)
+                self._tell(experiment, call.error)
             return asking
-        verdicts: Sequence[StopVerdict] | None = call.future.result()
+        verdicts: Sequence[StopVerdict] | None = call.answer
         if verdicts is None:
             return plan.after_refusal(asking, now)
         self._note(key, verdicts)

@@ -258,12 +258,8 @@ def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
     """Say what the next trials wait for; those that run go on."""
-    conditions = status.conditions
-    old = find_condition(conditions, ExperimentCondition.RUNNING)
-    if old is not None and (old.reason, old.message) != (reason, message):
-        conditions = without_condition(conditions, ExperimentCondition.RUNNING)
-    runs = bool(seen.counts.active)
-    conditions = set_condition(conditions, ExperimentCondition.RUNNING, reason, message, seen.now, holds=runs)
+    type_, runs = ExperimentCondition.RUNNING, bool(seen.counts.active)
+    conditions = set_condition(status.conditions, type_, reason, message, seen.now, holds=runs, restates=True)
     return structs.replace(status, conditions=conditions)
 
 

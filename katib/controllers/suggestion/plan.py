@@ -22,7 +22,7 @@ from msgspec import structs
 from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
-from katib.controllers.ports import SuggestionsReply
+from katib.controllers.calls import SeenCall
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import (
@@ -86,23 +86,6 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCall:
-    """The call of the services as it is now.
-
-    Attributes:
-        purpose: What it is for.
-        is_done: Whether it is over.
-        answer: What was answered: a reply to a Question, nothing to a validation.
-        error: Why nothing was.
-    """
-
-    purpose: Purpose
-    is_done: bool = False
-    answer: SuggestionsReply | None = None
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """One reconcile's view of the world.
 
@@ -112,7 +95,7 @@ class Seen:
         is_ready: Whether the service can be asked.
         waiting_for: What keeps it from that; empty when nothing in particular does.
         failure: Why it never will be ready; empty while it may.
-        call: The call under way or answered.
+        call: The call under way or answered: with a reply to a Question, nothing to a validation.
         streak: Its failures in a row.
         taken: Names of trials.
         earlier: What became of the earlier trials; None without a warm start.
@@ -126,7 +109,7 @@ class Seen:
     is_ready: bool = False
     waiting_for: str = ""
     failure: str = ""
-    call: SeenCall | None = None
+    call: SeenCall[Purpose] | None = None
     streak: Streak | None = None
     taken: Container[str] = ()
     earlier: EarlierTrialsStatus | None = None
@@ -209,7 +192,12 @@ def _conversation(
 
 
 def _after_call(
-    seen: Seen, call: SeenCall, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
+    seen: Seen,
+    call: SeenCall[Purpose],
+    settings: ControllerSettings,
+    status: SuggestionStatus,
+    now: datetime,
+    moment: float,
 ) -> Step:
     """Return the next step with a call for what is needed."""
     if not call.is_done:
@@ -242,7 +230,7 @@ def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
     return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
 
 
-def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, moment: float) -> Step:
+def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionStatus, moment: float) -> Step:
     """Return the step after an answer with fewer assignments than asked, and more once a trial ends.
 
     Raises:

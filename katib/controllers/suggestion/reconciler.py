@@ -14,14 +14,14 @@ from msgspec import structs
 from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
-from katib.controllers.calls import Call, PendingCalls, error_of, mapped, then
+from katib.controllers.calls import PendingCalls, mapped, then
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.earlier import EarlierTrialsReader
-from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.plan import Purpose, Seen, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import (
     Question,
     asked_about,
@@ -71,9 +71,8 @@ class SuggestionReconciler:
         self._settings = settings
         self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
-        self._streaks: dict[Key, Streak] = {}
+        self._patience: dict[Key, tuple[Streak | None, Wait | None]] = {}
         self._earlier = EarlierTrialsReader(caches.trials_of)
-        self._waits: dict[Key, Wait] = {}
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
@@ -100,8 +99,7 @@ class SuggestionReconciler:
         A known experiment is released even if it was never served here: a controller before this one may have done so.
         """
         self._calls.finish(key)
-        self._streaks.pop(key, None)
-        self._waits.pop(key, None)
+        self._patience.pop(key, None)
         to_release = self._served.get(key, experiment)
         if to_release is not None:
             self._services.release(to_release)
@@ -121,6 +119,7 @@ class SuggestionReconciler:
         if client is None and not failure:
             waiting_for = self._services.waiting_for(experiment)
         earlier = self._earlier.read(key, experiment)
+        streak, wait = self._patience.get(key, (None, None))
         ended, active = self._caches.ledger.ended_and_active(key)
         seen = Seen(
             experiment,
@@ -128,13 +127,13 @@ class SuggestionReconciler:
             is_ready=client is not None,
             waiting_for=waiting_for,
             failure=failure,
-            call=_seen(self._calls.find(key)),
-            streak=self._streaks.get(key),
+            call=self._calls.find(key),
+            streak=streak,
             taken=TakenNames(self._caches.trials, key.namespace),
             earlier=earlier.status,
             ended=ended,
             active=active,
-            wait=self._waits.get(key),
+            wait=wait,
         )
         try:
             step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
@@ -155,14 +154,7 @@ class SuggestionReconciler:
             self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=used)
         if step.forgets_call:
             self._calls.finish(key)
-        if step.streak is None:
-            self._streaks.pop(key, None)
-        else:
-            self._streaks[key] = step.streak
-        if step.wait is None:
-            self._waits.pop(key, None)
-        else:
-            self._waits[key] = step.wait
+        self._patience[key] = step.streak, step.wait
         for reason, message in step.warnings:
             self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
         if step.call is not None and client is not None:
@@ -222,13 +214,3 @@ def _with_rules(
         return suggestions() if judges else then(client.get_early_stopping_rules(experiment, trials), add)
 
     return then(client.judges(experiment), rules_first)
-
-
-def _seen(call: Call[Purpose] | None) -> SeenCall | None:
-    """Return a call as it is at this moment."""
-    if call is None:
-        return None
-    if not call.future.done():
-        return SeenCall(call.purpose)
-    error = error_of(call.future)
-    return SeenCall(call.purpose, is_done=True, answer=None if error else call.future.result(), error=error)

@@ -148,20 +148,18 @@ class ObservationCalls:
         if pool is None:
             return (call(trial, *readings),)
         key, purpose = key_of(trial), _purpose(trial, call, *readings)
-        future = self._calls.ask(key, purpose, lambda: pool.submit(self._noting, partial(call, trial, *readings)))
-        if not future.done() or self._calls.purpose_of(key) != purpose:
+        self._calls.ask(key, purpose, lambda: pool.submit(self._noting, partial(call, trial, *readings)))
+        seen = self._calls.find(key)
+        if seen is None or not seen.is_done or seen.purpose != purpose:
             return None
         self._calls.finish(key)
-        return (future.result(),)
+        if seen.error is not None:
+            raise seen.error
+        return (seen.answer,)
 
     def forget(self, trial: Trial) -> None:
         """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""
-        key = key_of(trial)
-        purpose = self._calls.purpose_of(key)
-        if purpose is not None:
-            future = self._calls.ask(key, purpose, _never)
-            future.cancel()
-            future.add_done_callback(lambda _: self._calls.finish(key))
+        self._calls.abandon(key_of(trial))
 
     def _noting(self, call: Callable[[], Any]) -> Any:
         answer = call()
@@ -171,7 +169,3 @@ class ObservationCalls:
 
 def _purpose(trial: Trial, call: Callable[..., Any], *readings: Sequence[MetricLog]) -> _Purpose:
     return trial.metadata.uid, call.__name__, tuple(one[1:] for given in readings for one in given)
-
-
-def _never() -> Any:
-    raise AssertionError("a call that is under way is not started again")

@@ -182,7 +182,7 @@ class TrialPlan:
     again_after_seconds: float | None = None
 
 
-_runs = partial(is_true, type_=TrialCondition.RUNNING, reason=RUNNING_REASON)
+runs = partial(is_true, type_=TrialCondition.RUNNING, reason=RUNNING_REASON)
 _is_incomplete = partial(is_true, type_=TrialCondition.METRICS_UNAVAILABLE, reason=METRICS_INCOMPLETE)
 """Take conditions; return whether a trial runs, or ended with a part of its readings."""
 
@@ -239,11 +239,6 @@ def had_job(trial: Trial) -> bool:
 def is_stopping(trial: Trial) -> bool:
     """Return whether a trial is being stopped early: its job is deleted, or about to be."""
     return is_true(trial.status.conditions, TrialCondition.RUNNING, STOPPING_REASON)
-
-
-def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:
-    """Return whether a trial runs from now on: for the first time, or again after it was held up."""
-    return _runs(new.conditions) and not _runs(old.conditions)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
-from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
+from katib.controllers.trial.jobs import JobLook, Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
     JobView,
@@ -29,7 +29,7 @@ from katib.controllers.trial.plan import (
     needs_observation,
     plan_trial,
     refused,
-    starts_to_run,
+    runs,
     takes_no_more_readings,
 )
 from katib.errors import (
@@ -160,7 +160,8 @@ class TrialReconciler:
         now = self._clock.now()
         if is_callers(trial):
             return self._follow_caller(trial, now)
-        job = self._find_job(trial)
+        found = self._look(trial)
+        job = found.job
         if job is None and trial.metadata.uid in self._closed:
             self._deleted.pop(trial.metadata.uid, None)
             return DONE  # it has ended, and nothing is left to do
@@ -174,7 +175,7 @@ class TrialReconciler:
             job is None
             and trial_state(trial) in ACTIVE
             and trial.metadata.uid not in self._may_have_job
-            and self._jobs.is_followed(trial)
+            and found.is_followed
         )
         plan = plan_trial(
             Observed(
@@ -200,7 +201,7 @@ class TrialReconciler:
             self._take_status(trial, job, now)
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
-        if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
+        if found.is_stray and trial_state(trial) in ACTIVE:
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
 
@@ -234,13 +235,13 @@ class TrialReconciler:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
         return result
 
-    def _find_job(self, trial: Trial) -> Object | None:
-        """Return the job; ask for one that may be there until the status says that there is one."""
+    def _look(self, trial: Trial) -> JobLook:
+        """Return what is found of the job; ask for one that may be there until the status says that there is one."""
         is_due = trial.metadata.uid in self._may_have_job
-        job = self._jobs.find(trial, is_due=is_due)
-        if is_due and (trial_state(trial) not in ACTIVE or (job is not None and had_job(trial))):
+        found = self._jobs.look(trial, is_due=is_due)
+        if is_due and (trial_state(trial) not in ACTIVE or (found.job is not None and had_job(trial))):
             self._may_have_job.discard(trial.metadata.uid)
-        return job
+        return found
 
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
         update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
@@ -282,7 +283,7 @@ class TrialReconciler:
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if changes and starts_to_run(trial.status, plan.status):
+        if changes and runs(plan.status.conditions) and not runs(trial.status.conditions):
             self._events.record(trial, warning=False, reason="JobRunning", message=f"Job {trial.name} is running")
         if plan.delete_job and self._delete_job(trial, job):
             message = f"Job {trial.name} has been deleted"
@@ -349,7 +350,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = None if is_callers(trial) else self._find_job(trial)
+            job = None if is_callers(trial) else self._look(trial).job
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)

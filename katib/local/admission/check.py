@@ -50,13 +50,13 @@ def check_job(
         return findings.errors, findings.notices
     templates = kind.templates(template)
     are_named = host.names_pods and may_be_named(kind.kind, [pod_template for pod_template, _ in templates.values()])
-    addresses = kind.address_variables(template) if isinstance(kind, KnowsPeers) else ""
+    addresses = kind.variables_with_addresses(template) if isinstance(kind, KnowsPeers) else ""
     fields = fields_of(host, addresses=addresses, are_named=are_named)
     if kind.kind == JOB:
         _check_fields(job, job_schema().root, fields)
-    kind.check(template, path, findings)
+    kind.check(job)
     if isinstance(kind, KnowsPeers) and not are_named:
-        kind.check_peer_names(template, path, findings)
+        kind.check_peer_names(job)
     for place, (pod_template, _) in templates.items():
         pod = Part(pod_template, f"{path}.{place}", findings)
         if kind.kind != JOB:

@@ -3,5 +3,5 @@
 Belongs here: from a Job's spec to the pods it needs and the conditions it gets. Does not belong here: running one pod
 (`katib.local.pods`), trials and metrics (a `Monitor` reads the output).
 
-Read in this order: a kind decides (pure), `controller` applies, `owner` is what it needs of trials.
+Read in this order: a kind decides (pure), `controller` applies, `dependencies` is what it needs of trials.
 """

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from katib.api.wording import either, shown
-from katib.local.findings import Findings, mapping
+from katib.local.findings import Findings, Part, mapping
 from katib.local.pods.records import Delays, PodRecord
 from katib.runtime.objects import Kind, Object
 from katib.templates import has_placeholder
@@ -196,14 +196,8 @@ class JobKind(Protocol):
             InvalidError: It cannot run on this machine; the job fails with this reason.
         """
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
-        """Find what keeps a job from running here and what will be different, but for its pod templates.
-
-        Args:
-            job: The object; may be malformed or hold placeholders.
-            path: Where it stands.
-            findings: Takes what is found.
-        """
+    def check(self, job: Part) -> None:
+        """Find what keeps a job from running here and what will be different, but for its pod templates."""
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
@@ -247,21 +241,15 @@ class KnowsPrimary(Protocol):
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
-    def address_variables(self, job: Object) -> str:
+    def variables_with_addresses(self, job: Object) -> str:
         """Return which variables hold the addresses of a program's peers; empty when none do.
 
         Args:
             job: The object; may be malformed or hold placeholders.
         """
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
-        """Find names of pods that are spelled out, which lead nowhere unless the pods have a network of their own.
-
-        Args:
-            job: The object; may be malformed or hold placeholders.
-            path: Where it stands.
-            findings: Takes what is found.
-        """
+    def check_peer_names(self, job: Part) -> None:
+        """Find names of pods that are spelled out, which lead nowhere unless the pods have a network of their own."""
 
 
 def names_in_domain(name: str, *domain: str) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.rules import spec_structure
-from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Key, Kind, Object
 
@@ -23,7 +22,7 @@ Lookup = Callable[[Kind, Key], Object | None]
 """Finds a stored object; a kind may depend on others, as a TrainJob does on its runtime."""
 
 
-_TRAININGS: tuple[type[TrainingKind], ...] = (
+_TRAININGS: tuple[type[ReplicatedJob], ...] = (
     *(TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob, MPIJob, MPIOperatorJob),
 )
 
@@ -40,7 +39,7 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """
     return (
         BatchJob(),
-        *(ReplicatedJob(training()) for training in _TRAININGS),
+        *(training() for training in _TRAININGS),
         JobSet(),
         TrainJob(find),
     )

@@ -141,7 +141,10 @@ class PodObjects:
 
     def _write(self, key: Key) -> Result:
         if key == _ALL:
-            self._sweep()
+            ours = {stored["metadata"]["uid"] for f in list(self._followed.values()) for _, stored in f.stored.values()}
+            for pod_object in self._store.list(POD).items:
+                if pod_object["status"]["phase"] not in _OVER and pod_object["metadata"]["uid"] not in ours:
+                    self._remove(pod_object)  # its engine was killed
             return DONE
         followed = self._followed.get(key)
         if followed is None:
@@ -154,13 +157,6 @@ class PodObjects:
         if followed.is_over and all(pod.record.is_finished for pod in pods) and self._followed.get(key) is followed:
             self._followed.pop(key, None)
         return DONE
-
-    def _sweep(self) -> None:
-        """Remove pods that have not ended and are none of ours: their engine was killed."""
-        ours = {stored["metadata"]["uid"] for f in list(self._followed.values()) for _, stored in f.stored.values()}
-        for pod in self._store.list(POD).items:
-            if pod["status"]["phase"] not in _OVER and pod["metadata"]["uid"] not in ours:
-                self._remove(pod)
 
     def _write_pod(self, followed: _Followed, name: str, pod: AnyPod) -> None:
         uid, stored = followed.stored.get(name, ("", {}))

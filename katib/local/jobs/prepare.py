@@ -214,7 +214,7 @@ def _containers(
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
-    _make_directories(directory, further.values(), any_user=any_user)
+    _make_directories((directory, *further.values()), any_user=any_user)
     trial = trial_name(job)
     ours = {
         **wanted.defaults,
@@ -280,11 +280,11 @@ def _containers(
     return tuple(plans)
 
 
-def _make_directories(directory: Path, further: Iterable[Path], *, any_user: bool) -> None:
-    for target in further:
+def _make_directories(directories: Iterable[Path], *, any_user: bool) -> None:
+    for target in directories:
         target.mkdir(parents=True, exist_ok=True)
-    for target in (directory, *further) if any_user else ():
-        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+        if any_user:
+            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
 
 
 def _in_order(

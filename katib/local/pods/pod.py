@@ -38,7 +38,8 @@ class Pod:
     def __init__(self, plan: PodPlan, tools: PodTools, listener: PodListener) -> None:
         """Prepare; nothing runs before `start`.
 
-        `is_storing` says that nothing of it runs any more, and its readings are being stored.
+        `is_storing` says that nothing of it runs any more, and its readings are being stored; `evicted`, for what it
+        is ended that it takes from others.
 
         Args:
             plan: What to run.
@@ -56,7 +57,7 @@ class Pod:
         self._advancing = False
         self._stopping = False
         self._ending = False
-        self._evicted = ""
+        self.evicted = ""
         self.is_storing = False
         self._verdict = ""
         self._kill_timer: Timer | None = None
@@ -105,16 +106,11 @@ class Pod:
 
     def evict(self, cause: str) -> None:
         """End it at once as failed: it takes what others need. What it printed is cut down to its end."""
-        if self._stopping or self._evicted or self.record.is_finished:
+        if self._stopping or self.evicted or self.record.is_finished:
             return
-        self._evicted, self._ending = cause, True
+        self.evicted, self._ending = cause, True
         _kill_all([c for c in self._containers if c.is_started])
         self.advance()
-
-    @property
-    def is_evicted(self) -> bool:
-        """Whether it is being ended for what it takes."""
-        return bool(self._evicted)
 
     @property
     def log_bytes(self) -> int:
@@ -219,7 +215,7 @@ class Pod:
 
     def _is_through(self) -> bool:
         """Return whether nothing is left but to clean up."""
-        if self._stopping or self._evicted:
+        if self._stopping or self.evicted:
             return True
         mains_run = False
         for container in self._containers:
@@ -259,7 +255,7 @@ class Pod:
             container.signal(signal.SIGTERM)
 
     def _close_monitors(self, containers: list[Container]) -> None:
-        if self._evicted:  # now: without the room nothing that the monitors hold can be stored
+        if self.evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
                 container.log.shrink()
             self._tools.evictions.running.pop(self.plan.uid, None)
@@ -288,8 +284,8 @@ class Pod:
                 failed = failed or container
         message = self._message(containers)
         self._finish(
-            Phase.SUCCEEDED if ends and all(ends) and not self._evicted else Phase.FAILED,
-            self._evicted or message,
+            Phase.SUCCEEDED if ends and all(ends) and not self.evicted else Phase.FAILED,
+            self.evicted or message,
             last_output="" if failed is None else failed.last_output,
             cannot_start=message if isinstance(failure, SpawnError) else "",
             is_measured=bool(reports) and not self._explanations,
@@ -306,7 +302,7 @@ class Pod:
             "message": message,
             "last_output": last_output,
             "cannot_start": cannot_start,
-            "evicted": self._evicted,
+            "evicted": self.evicted,
             "verdict": self._verdict,
             "explanation": "; ".join(self._explanations),
             "finished_at": self._tools.steady.now(),

@@ -34,7 +34,7 @@ class Evictions:
     def disk_full(self) -> None:
         """End the pod that has printed most, unless none printed much or one is being ended already."""
         pods = list(self.running.values())
-        if not pods or any(pod.is_evicted for pod in pods):
+        if not pods or any(pod.evicted for pod in pods):
             return
         pod = max(pods, key=lambda pod: pod.log_bytes)
         try:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from katib.algorithm_services.plan import ServiceId
+from katib.local.processes.proc import is_running
 
 _PREFIX = "katib-"
 _MAX_DIRECTORY = 80
@@ -43,22 +44,12 @@ class SocketDirectory:
 def _remove_abandoned(base: Path) -> None:
     for name in os.listdir(base):  # noqa: PTH208 - of the thousands of names in a shared /tmp few are ours
         owner, hyphen, _ = name.removeprefix(_PREFIX).partition("-")
-        if not (hyphen and name.startswith(_PREFIX) and owner.isdecimal()) or _is_alive(int(owner)):
+        if not (hyphen and name.startswith(_PREFIX) and owner.isdecimal()) or is_running(int(owner)):
             continue
         directory = base / name
         with contextlib.suppress(FileNotFoundError):  # another engine removes it now
             if directory.stat().st_uid == os.getuid():
                 shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 class ServiceLog:

@@ -229,13 +229,10 @@ class Supervisor:
             return
         if process.exit is None:
             self._processes.signal(process.handle, signal.SIGTERM)
-            self._await_exit(process)
+            deadline = self._clock.monotonic() + self._timing.stop
+            while (left := deadline - self._clock.monotonic()) > 0 and process.exit is None:
+                self._sleep(left)
         wait([self._processes.kill_tree(process.handle)], self._timing.stop)
-
-    def _await_exit(self, process: _Process) -> None:
-        deadline = self._clock.monotonic() + self._timing.stop
-        while process.exit is None and (left := deadline - self._clock.monotonic()) > 0:
-            self._sleep(left)
 
     # --- state --------------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,24 @@
-"""What Slurm says of an experiment before any of its trials runs."""
+"""What Slurm says of an experiment before any of its trials runs, and what it has for the images of trials.
+
+That is pyxis, a plugin of Slurm, or Apptainer (or Singularity). Both run as the user's account, keep the environment
+of the job, and have caches of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.types import CollectorKind, ExperimentSpec
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, TerminalError, UnavailableError, invalid
 from katib.local.findings import mapping
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.images import ImageRun
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
 from katib.local.slurm.gang import gang_options
-from katib.local.slurm.script import annotated_options, requested_options
+from katib.local.slurm.script import WITHIN, annotated_options, requested_options
 from katib.runtime.objects import Kind
 from katib.templates.placeholders import has_placeholder
 
@@ -52,29 +59,18 @@ class SlurmGate:
             path: Where the job stands.
             spec: With defaults.
         """
-        errors: list[FieldError] = []
         collector = spec.metrics_collector_spec
-        if collector is not None:
-            errors += self._check_pushing(collector.kind)
-        try:
-            if (
-                templates
-                and not errors
-                and not self._allocation
-                and (cause := self._slurm.check(self._options_of(kind, templates, path)))
-            ):
-                errors += refused(cause).errors
-        except InvalidError as error:
-            errors += error.errors
-        return errors
-
-    def _check_pushing(self, collector: str) -> list[FieldError]:
-        """Return why readings of a collector that is none of files do not arrive."""
-        if collector not in PUSHED or self._address:
+        if collector is not None and collector.kind in PUSHED and not self._address:
+            cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
+            remedy = "give --address HOST, by which nodes reach this machine, or print metrics, or write them to files"
+            return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")]
+        if not templates or self._allocation:
             return []
-        cause = f"{collector} does not reach this machine from the nodes of Slurm"
-        remedy = "give --address HOST, by which nodes reach this machine, or print metrics, or write them to files"
-        return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")]
+        try:
+            cause = self._slurm.check(self._options_of(kind, templates, path))
+        except InvalidError as error:
+            return list(error.errors)
+        return list(refused(cause).errors) if cause else []
 
     def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:
         """Return the options of the job: each pod of a Job is one of its own, those of other kinds are one together."""
@@ -93,3 +89,106 @@ def _request(template: Mapping[str, Any]) -> Request:
         return Request.of_template(dict(template))
     except (ValueError, TypeError, AttributeError):  # a placeholder, or what is refused elsewhere
         return Request()
+
+
+_APPTAINERS: Final = ("apptainer", "singularity")
+_OPTION: Final = "--container-image"
+_CARDS: Final = {"nvidia.com/gpu": "--nv", "amd.com/gpu": "--rocm"}
+_OF_PYTHON: Final = ("PYTHONPATH", "PYTHONHOME")
+"""Of our environment: in an image they would lead to files of another Python."""
+
+NodeImages = Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand]
+"""For what is to run, our environment and the container of the template: what a node executes."""
+
+
+def node_images(choice: str, slurm: Slurm, *, is_inside: bool) -> NodeImages | None:
+    """Return what runs images on nodes; None: commands run with the files of the node.
+
+    Args:
+        choice: What the user says of containers; `auto` takes pyxis, if it is there, before Apptainer.
+        is_inside: Whether pods are steps of an allocation. Several pods that share one are killed without SIGTERM where
+            pyxis starts steps of their own for them; so `auto` takes pyxis last.
+        slurm: Calls Slurm, with the PATH in which Apptainer is looked for.
+
+    Raises:
+        TerminalError: What was asked for is not here.
+    """
+    if choice == "never":
+        return None
+    if choice in {"podman", "docker"}:
+        cause = f"--containers {choice} is for trials of this machine"
+        raise TerminalError(f"{cause}; with --on slurm, write pyxis, apptainer, auto or never")
+    program = next((name for name in _APPTAINERS if shutil.which(name, path=slurm.environment.get("PATH"))), None)
+    prefers_program = choice == "auto" and is_inside and program is not None
+    if choice != _APPTAINERS[0] and not prefers_program and _has_pyxis(slurm):
+        return _of_pyxis
+    if choice == "pyxis" or program is None:
+        missing = [
+            *(["srun has no option --container-image (pyxis)"] if choice != _APPTAINERS[0] else []),
+            *(["neither apptainer nor singularity is in PATH"] if choice != "pyxis" else []),
+        ]
+        remedy = "load its module, or leave the option out, so that commands run with the files of the nodes"
+        raise TerminalError(f"--containers {choice}: {' and '.join(missing)}; {remedy}")
+    return lambda run, environ, container: _of_apptainer(program, run, environ, container)
+
+
+def _has_pyxis(slurm: Slurm) -> bool:
+    try:
+        return _OPTION in slurm.run(("srun", "--help")).stdout
+    except (FileNotFoundError, UnavailableError):
+        return False
+
+
+def _of_apptainer(
+    program: str, run: ImageRun, environ: Mapping[str, str], container: Mapping[str, Any]
+) -> ContainerCommand:
+    resources = container.get("resources") or {}
+    asked = {*(resources.get("limits") or ()), *(resources.get("requests") or ())}
+    words = [program, "exec" if run.entrypoint else "run"]
+    words += [option for name, option in _CARDS.items() if name in asked]
+    for source, target, read_only in run.mounts:
+        words += ["--bind", f"{source}:{target}{':ro' if read_only else ''}"]
+    if run.working_directory:
+        words += ["--pwd", run.working_directory]
+    is_file = run.image.startswith(("/", ".")) or "://" in run.image
+    words += [run.image if is_file else f"docker://{run.image}", *run.entrypoint, *run.arguments]
+    # An image has variables of its own, such as PATH; these win over them.
+    own = {f"{program.upper()}ENV_{name}": value for name, value in run.environment.items()}
+    return _command(words, run, environ, container, own)
+
+
+def _of_pyxis(run: ImageRun, environ: Mapping[str, str], container: Mapping[str, Any]) -> ContainerCommand:
+    mounts = ",".join(f"{source}:{target}{':ro' if read_only else ''}" for source, target, read_only in run.mounts)
+    options = [f"{_OPTION}={_enroot_name(run.image)}", f"--container-mounts={mounts}"]
+    options += [f"--container-env={','.join(run.environment)}"]
+    if run.working_directory:
+        options.append(f"--container-workdir={run.working_directory}")
+    if not run.entrypoint:
+        if not run.arguments:
+            cause = f'container "{container.get("name", "")}" has no command, and pyxis does not know that of its image'
+            raise invalid("spec.trialTemplate", cause, "write the command out", "command-missing")
+        options.append("--container-entrypoint")
+    # A step within the job, on the node of the pod, with what the pod has.
+    step = ["--overlap", "--ntasks=1", "--nodes=1", "--mem=0", "--input=none", "--unbuffered", *options]
+    name = f"{WITHIN}$SLURM_JOB_ID.$SLURM_STEP_ID:$$"
+    words = ["sh", "-c", f'exec srun --nodelist="$SLURMD_NODENAME" --job-name="{name}" "$@"', "srun", *step]
+    return _command([*words, *run.entrypoint, *run.arguments], run, environ, container, {})
+
+
+def _enroot_name(image: str) -> str:
+    """Return an image as Enroot names it: with # after its registry."""
+    image = image.removeprefix("docker://")
+    registry, slash, rest = image.partition("/")
+    is_host = slash and registry and registry != "." and (":" in registry or "." in registry or registry == "localhost")
+    return f"{registry}#{rest}" if is_host and "#" not in image else image
+
+
+def _command(
+    words: list[str],
+    run: ImageRun,
+    environ: Mapping[str, str],
+    container: Mapping[str, Any],
+    further: Mapping[str, str],
+) -> ContainerCommand:
+    kept = {name: value for name, value in environ.items() if name not in _OF_PYTHON}
+    return ContainerCommand(str(container.get("name", "")), tuple(words), {**kept, **run.environment, **further}, "")

@@ -112,11 +112,9 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     common = gang_environment(plans)
     lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{shlex.quote(str(claim))} || exit 0", "set +C", "trap : TERM"]
     lines += [WAIT_FOR, f"layout=$(srun --label sh -c {shlex.quote(_WHERE)} 2>>{_log_of(plans[0])})"]
-    marks = []
-    for i, plan in enumerate(plans):
+    for i in range(len(plans)):
         lines.append(f'set -- $(echo "$layout" | sed -n "s/^ *{i}: //p"); node_{i}=$1; host_{i}=$2')
-        marks.append(_substitution(plan, f"host_{i}"))
-    lines.append(f"resolved() {{ sed {' '.join(marks)}; }}")
+    lines.append(_resolved(plans))
     step = [
         "--ntasks=1",
         "--nodes=1",
@@ -127,9 +125,8 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     ]
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
         log = _log_of(plan)
-        state, end = shlex.quote(str(state_file)), f"KATIB_END_OF_POD_{i}"
-        script = pod_script(plan, state_file, delays, common, is_step=True)
-        lines += [f"pod_{i}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
+        state = shlex.quote(str(state_file))
+        lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True))
         place = f"--nodelist=$node_{i} --output={log.replace('%', '%%')} --job-name={shlex.quote(plan.name)}"
         run = f'srun {place} {shlex.join(step)} sh -c "$(pod_{i} | resolved)" 2>>{log}'
         lines.append(f'(trap "" TERM; {run}; echo "srun $?" >>{state}; echo end >>{state}) & started_{i}=$!')
@@ -149,15 +146,11 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
     places = shlex.quote(str(state_files[0].with_suffix(".place")))
     lines = ["#!/bin/sh", "trap : TERM", WAIT_FOR]
     lines += [f"({_WHERE}) >{places}.$SLURM_PROCID.new && mv {places}.$SLURM_PROCID.new {places}.$SLURM_PROCID"]
-    marks = []
-    for i, plan in enumerate(plans):
+    for i in range(len(plans)):
         lines.append(f"until [ -e {places}.{i} ]; do sleep 0.1; done; read node host_{i} <{places}.{i}")
-        marks.append(_substitution(plan, f"host_{i}"))
-    lines.append(f"resolved() {{ sed {' '.join(marks)}; }}")
+    lines.append(_resolved(plans))
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
-        end = f"KATIB_END_OF_POD_{i}"
-        script = pod_script(plan, state_file, delays, common, is_step=True)
-        lines += [f"pod_{i}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
+        lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True))
         lines.append(f"state_{i}={shlex.quote(str(state_file))} log_{i}={_log_of(plan)}")
     lines.append('eval "state=\\$state_$SLURM_PROCID log=\\$log_$SLURM_PROCID"')
     # A session of its own: a signal to its process group reaches the pod and nothing else.
@@ -165,12 +158,21 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
     return "\n".join([*lines, 'echo "srun $code" >>"$state"; echo end >>"$state"', ""])
 
 
-def _substitution(plan: PodPlan, variable: str) -> str:
-    """Return the option of `sed` that replaces what stands for the node of a pod by what a variable has."""
-    environments: list[Mapping[str, str]] = [container.command.env for container in plan.containers]
-    host = next((env["HOSTNAME"] for env in environments if "HOSTNAME" in env), plan.name)  # as its peers know it
-    mark = re.escape(node_mark(host)).replace("/", "\\/")
-    return f'-e "s/{mark}/${variable}/g"'
+def _resolved(plans: Sequence[PodPlan]) -> str:
+    """Return a function that replaces what stands for the node of each pod by what its variable has."""
+    options = []
+    for i, plan in enumerate(plans):
+        environments: list[Mapping[str, str]] = [container.command.env for container in plan.containers]
+        host = next((env["HOSTNAME"] for env in environments if "HOSTNAME" in env), plan.name)  # as its peers know it
+        mark = re.escape(node_mark(host)).replace("/", "\\/")
+        options.append(f'-e "s/{mark}/$host_{i}/g"')
+    return f"resolved() {{ sed {' '.join(options)}; }}"
+
+
+def _function(number: int, script: str) -> list[str]:
+    """Return a function that writes the script of a pod."""
+    end = f"KATIB_END_OF_POD_{number}"
+    return [f"pod_{number}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
 
 
 def _log_of(plan: PodPlan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ _PULL_FIRST = "Wait for it; a large image is better pulled before the run (podma
 
 
 class LocalFacts:
-    """What is known of a data directory on which another process works, or none.
+    """What is known of a data directory: by the engine that works on it, or without one.
 
     Fits `katib.explaining.diagnostician.HomeFacts`.
 
@@ -41,26 +41,44 @@ class LocalFacts:
         store: Objects.
         files: Output of trials.
         layout: Of the data directory.
+        jobs: Runs the jobs; None: this process is not the engine.
+        services: Runs the services; the same.
     """
 
     place = LOCAL
 
-    def __init__(self, store: ObjectStore, files: TrialFiles, layout: Layout) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        files: TrialFiles,
+        layout: Layout,
+        jobs: JobController | None = None,
+        services: ServiceHost | None = None,
+    ) -> None:
         self._store = store
         self._files = files
         self._layout = layout
+        self._jobs = jobs
+        self._services = services
 
-    def waiting(self, _job: Key) -> str:
+    def waiting(self, job: Key) -> str:
         """Return why nothing of a job runs; empty when it runs or that is not known."""
-        return ""
+        return "" if self._jobs is None else self._jobs.waiting_reason(job.namespace, job.name)
 
-    def services(self, _asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
-        """Return nothing: only an engine knows of its services."""
-        return ()
+    def services(self, asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
+        """Yield what is known of the services that an experiment waits for or uses."""
+        for state in () if self._services is None else self._services.states_of(asked.namespace, asked.name):
+            yield ServiceFacts(
+                algorithm=state.service.algorithm,
+                state=state.state,
+                attempts=state.attempts,
+                last_error=state.last_error,
+                address=state.address,
+            )
 
     def is_at_work(self) -> bool:
         """Return whether an engine works on the data directory."""
-        return is_engine_at_work(self._layout.run / RECORD_FILE)
+        return self._jobs is not None or is_engine_at_work(self._layout.run / RECORD_FILE)
 
     def disk_is_full(self) -> bool:
         """Return whether the disk of the data directory is full."""
@@ -87,44 +105,6 @@ class LocalFacts:
             reason, remedy = f"is {pulling}", _PULL_FIRST
         waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
         return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
-
-
-class EngineFacts(LocalFacts):
-    """What an engine knows of its own data directory.
-
-    Args:
-        store: Objects.
-        files: Output of trials.
-        layout: Of the data directory.
-        jobs: Runs the jobs.
-        services: Runs the services.
-    """
-
-    def __init__(
-        self, store: ObjectStore, files: TrialFiles, layout: Layout, jobs: JobController, services: ServiceHost
-    ) -> None:
-        super().__init__(store, files, layout)
-        self._jobs = jobs
-        self._services = services
-
-    def waiting(self, job: Key) -> str:
-        """Return why nothing of a job runs; empty when it runs."""
-        return self._jobs.waiting_reason(job.namespace, job.name)
-
-    def services(self, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
-        """Yield what is known of the services that an experiment waits for or uses."""
-        for state in self._services.states_of(asked.namespace, asked.name):
-            yield ServiceFacts(
-                algorithm=state.service.algorithm,
-                state=state.state,
-                attempts=state.attempts,
-                last_error=state.last_error,
-                address=state.address,
-            )
-
-    def is_at_work(self) -> bool:
-        """Return True: this engine is."""
-        return True
 
 
 def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:

@@ -71,7 +71,7 @@ class TrialJobs:
         mount = checkpoint_directory(experiment.spec.algorithm)
         is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
         if mount or is_kept:
-            folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
+            folder = self._layout.checkpoints / experiment.namespace / experiment.name
             parent = parent_of(trial.metadata.labels) if mount else ""
             start = folder / parent if parent else None
             checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 from katib.algorithm_services.plan import free_port
-from katib.api.metrics import MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
@@ -22,7 +24,6 @@ from katib.local.jobs.dependencies import Collection as PodCollection
 from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.pods.objects import read_note
 from katib.local.pods.output import Monitor
-from katib.local.trials.stored_readings import StoredReadings
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
@@ -129,8 +130,12 @@ class TrialMonitors:
         if kind not in _IN_FILES:
             return PodCollection(variables, {})
         rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
-        companions = _companions(trial, pod_labels) if kind == CollectorKind.CUSTOM else ()
-        return PodCollection(variables, rewrites, companions)
+        collector = trial.spec.metrics_collector.collector
+        if kind != CollectorKind.CUSTOM or collector is None or not _is_primary(trial, pod_labels):
+            return PodCollection(variables, rewrites)
+        own = collector.custom_collector
+        where = "spec.metricsCollectorSpec.collector.customCollector"
+        return PodCollection(variables, rewrites, [(where, own)] if own else ())
 
     def _variables(self, trial: Trial) -> Mapping[str, str]:
         """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
@@ -329,14 +334,6 @@ def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
-def _companions(trial: Trial, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return the collector that the user brings, for a primary pod."""
-    collector = trial.spec.metrics_collector.collector
-    if collector is None or not collector.custom_collector or not _is_primary(trial, pod_labels):
-        return ()
-    return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
-
-
 def _path(trial: Trial) -> str:
     """Return the path that the collector's source names; empty when it names none."""
     source = trial.spec.metrics_collector.source
@@ -512,3 +509,43 @@ class SourceMonitor(_TrialMonitor[Source]):
         super()._read_end()
         self.source.close()
         return self.source.problem
+
+
+class StoredReadings:
+    """What the log of a trial holds already. All monitors of the trial share it; used by one thread.
+
+    A monitor reads everything from the beginning, in the order in which it was written, so the first readings of a
+    name, a value and a step are those that are stored. A reading with a time of its own is the one that has this time.
+    """
+
+    def __init__(self, readings: Iterable[MetricLog]) -> None:
+        self._times: dict[tuple[str, str, int | None], deque[datetime]] = defaultdict(deque)
+        for reading in readings:
+            self._times[reading.name, reading.value, reading.step].append(reading.time)
+
+    def without(self, found: list[MetricLog], taken: list[MetricLog]) -> list[MetricLog]:
+        """Return the readings that are not stored yet.
+
+        Args:
+            found: Readings as they were found.
+            taken: The same ones, or some of them in the same order, with times.
+        """
+        if not self._times:
+            return taken
+        untimed = any(reading.time is ZERO_TIME for reading in found)
+        return [reading for reading in taken if not self._is_stored(reading, untimed=untimed)]
+
+    def _is_stored(self, reading: MetricLog, *, untimed: bool) -> bool:
+        key = (reading.name, reading.value, reading.step)
+        times = self._times.get(key)
+        if not times:
+            return False
+        if untimed:
+            times.popleft()
+        elif reading.time in times:
+            times.remove(reading.time)
+        else:
+            return False
+        if not times:
+            del self._times[key]
+        return True

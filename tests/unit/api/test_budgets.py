@@ -119,25 +119,21 @@ def test_a_trial_has_what_all_its_pods_request(job: dict[str, Any] | None, holds
     assert read_holds(holds_text(holds)) == holds
 
 
-def test_marks_are_read_as_they_were_written() -> None:
+def test_marks_are_read_as_they_were_written_and_what_is_empty_is_taken_away() -> None:
     changes = MarkChanges(("a", " b ", "a"), "two\nlines", favourite=True, project=" vision ")
     written = {name: text for name, text in annotations_of(changes).items() if text is not None}
 
     assert marks_of(written) == Marks(("a", "b"), "two\nlines", favourite=True, project="vision")
 
-
-def test_what_is_left_out_stays_and_what_is_empty_is_taken_away() -> None:
     assert annotations_of(MarkChanges()) == {}
     assert annotations_of(MarkChanges(tags=(), favourite=False)) == {TAGS_ANNOTATION: None, FAVOURITE_ANNOTATION: None}
 
 
-def test_any_annotation_can_be_read() -> None:
+def test_any_annotation_can_be_read_and_the_project_is_the_directory_otherwise() -> None:
     odd = {TAGS_ANNOTATION: " ,a\u202e,,a\x1b ", PROJECT_ANNOTATION: "one\ntwo", FAVOURITE_ANNOTATION: "maybe"}
 
     assert marks_of(odd) == Marks(("a",), "", favourite=False, project="one two")
 
-
-def test_without_a_project_it_is_the_directory_of_the_file() -> None:
     assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision"}).project == "vision"
     assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision", PROJECT_ANNOTATION: "nlp"}).project == "nlp"
 

@@ -149,17 +149,13 @@ def lines_of(template: str | None, *, key: str = "job.yaml", name: str = "templa
     return []
 
 
-def test_a_template_of_the_same_file_is_found() -> None:
+def test_a_template_of_the_same_file_is_found_or_what_is_missing_is_named() -> None:
     assert lines_of(yaml.safe_dump(a_job())) == []
 
-
-def test_a_missing_config_map_is_named() -> None:
     [line] = lines_of(yaml.safe_dump(a_job()), name="others")
 
     assert line.startswith("spec.trialTemplate.configMap.configMapName: ConfigMap default/templates is not found; ")
 
-
-def test_a_missing_key_is_named_with_those_that_exist() -> None:
     [line] = lines_of(yaml.safe_dump(a_job()), key="pod.yaml")
 
     assert line.startswith("spec.trialTemplate.configMap.templatePath: ")

@@ -229,28 +229,22 @@ def a_step(name: str, parent: str = "", *, state: str = "measured") -> Checkpoin
     return CheckpointOwner(name, labels, state != "running", state == "measured")
 
 
-def test_of_each_member_the_latest_measured_step_and_what_follows_it_is_needed() -> None:
+def test_a_trial_is_needed_until_what_continues_it_has_been_measured() -> None:
     assert unneeded([a_step("a0"), a_step("b0")]) == []
     assert unneeded([a_step("a0"), a_step("a1", "a0"), a_step("b0")]) == ["a0"]
     assert unneeded([a_step("a0"), a_step("a1", "a0", state="failed"), a_step("a2", "a0")]) == ["a0", "a1"]
     assert unneeded([a_step(f"a{i}") for i in range(11)]) == [f"a{i}" for i in range(10)]
 
-
-def test_what_a_running_trial_started_from_is_needed() -> None:
     steps = [a_step("a0"), a_step("a1", "a0"), a_step("b0")]
 
     assert unneeded([*steps, a_step("b1", "a0", state="running")]) == []
     assert unneeded([*steps, a_step("b1", "a1", state="running")]) == ["a0"]
 
-
-def test_what_a_failed_step_started_from_is_needed_as_long_as_it_is_tried_again() -> None:
     steps = [a_step("a0"), a_step("a1", "a0"), a_step("b0"), a_step("b1", "a0", state="failed")]
 
     assert unneeded(steps) == []
     assert unneeded([*steps, a_step("b2", "a0")]) == ["a0", "b0", "b1"]
 
-
-def test_without_members_a_trial_is_needed_until_what_continues_it_has_been_measured() -> None:
     assert unneeded([a_step("a"), a_step("b", "a", state="running"), a_step("c")]) == []
     assert unneeded([a_step("a"), a_step("b", "a", state="failed"), a_step("c")]) == []
     assert unneeded([a_step("a"), a_step("b", "a"), a_step("c")]) == ["a"]

@@ -12,19 +12,15 @@ from katib.cli.app import COMMANDS
 from tests.unit.cli.conftest import Katib
 
 
-def test_a_misspelled_command_gets_the_nearest_one(katib: Katib) -> None:
+def test_a_command_or_an_option_that_there_is_not_is_one_line_with_a_remedy(katib: Katib) -> None:
     result = katib("aply", "x.yaml")
 
     assert result.code == 2
     assert result.err == 'error: there is no command "aply"; did you mean `katib apply`?\n'
     assert "did you mean `katib apply`?" in katib("create", "-f", "x").err  # of kubectl
 
-
-def test_a_command_like_no_other_is_sent_to_the_help(katib: Katib) -> None:
     assert katib("xyzzy").err == 'error: there is no command "xyzzy"; `katib --help` lists all commands\n'
 
-
-def test_a_wrong_option_is_one_line_with_a_remedy(katib: Katib) -> None:
     result = katib("get", "--outputt", "json")
 
     assert result.code == 2
@@ -84,15 +80,13 @@ def test_the_shell_completes_names_without_importing_commands() -> None:
     assert done.stderr.strip() == "False"
 
 
-def test_where_output_is_closed_a_command_does_its_work() -> None:
+def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
     command = f"{sys.executable} -m katib.cli algorithms"
     done = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert subprocess.run(["bash", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
 
-
-def test_a_reader_who_leaves_early_gets_no_traceback() -> None:
     command = f"{sys.executable} -m tests.support.fake_engine --help | head -n 1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
 

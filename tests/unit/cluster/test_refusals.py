@@ -12,8 +12,9 @@ from msgspec import structs
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPods
 from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import POD, TrialPods
+from katib.cluster.pods.reading import POD, TrialPods, facts_of
 from katib.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
+from katib.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import PodRefusal
 from katib.runtime.informer import Informer
@@ -27,7 +28,8 @@ from tests.support.waiting import eventually
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 NAMESPACE = "default"
 JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
-QUOTA = 'pods "demo-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0'
+QUOTA = 'pods "demo-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3'
+TOO_MUCH = "exceeded quota: q, requested: limits.cpu=1,cpu=510m, used: cpu=0, limited: limits.cpu=2,cpu=0.5"
 SECURITY = 'pods "demo-1-x" is forbidden: violates PodSecurity "restricted:latest": privileged'
 OURS = 'admission webhook "mutator.pod.katib.kubeflow.org" denied the request: spec.hostPID: true; remove it'
 THEIRS = 'admission webhook "images.example.com" denied the request: image i is not signed'
@@ -70,9 +72,12 @@ HOST_PID = event("spec.hostPID: true; remove it", reason="PodRefused")
     [
         pytest.param(
             [created(QUOTA.format("a")), created(QUOTA.format("b"), first=10)],
-            "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
+            "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3",
             PASSING,
             id="quota",
+        ),
+        pytest.param(
+            [created(f'pods "demo-1-x" is forbidden: {TOO_MUCH}')], TOO_MUCH, LASTING, id="more than the whole quota"
         ),
         pytest.param(
             [event(f"(combined from similar events): Error creating: {SECURITY}")],
@@ -129,6 +134,8 @@ class Place:
             clock=self.clock,
         )
         self.refusals.on_change(self.woken.append)
+        self.starts = SlowStarts(self.trials, self.pods, self._list_events, self.clock)
+        self.starts.on_change(self.woken.append)
         self._add_trial()
 
     def _add_trial(self) -> None:
@@ -149,11 +156,13 @@ class Place:
         metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [reference]}
         return self.store.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields})
 
-    def add_pod(self, phase: str = "Running") -> None:
+    def add_pod(self, phase: str = "Running", **status: Any) -> Object:
         labels = {"katib.kubeflow.org/trial": "demo-1"}
         metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
-        self.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}})
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}}
+        pod = self.store.create({**made, "status": {"phase": phase, **status}})
         eventually(lambda: self.pods.informer.count(Key(NAMESPACE, "demo-1")))
+        return pod
 
     def remove_pod(self) -> None:
         self.store.delete(POD, Key(NAMESPACE, "p"))
@@ -293,3 +302,52 @@ def test_a_restarted_process_holds_nothing_old_against_a_job_that_had_pods(place
     place.events.append(created("no", about=about(place.job)))
 
     assert place.look(1800) is None
+
+
+# --- pods that do not start -------------------------------------------------------------------------------------------
+
+NO_SECRET = 'MountVolume.SetUp failed for volume "s" : secret "nosuch" not found'
+CREATING = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+
+
+def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Place) -> None:
+    pod = about(place.add_pod("Pending", containerStatuses=CREATING))
+    told = (NO_SECRET, "Unable to attach or mount volumes: timed out")
+    place.events += [event(text, reason="FailedMount", last=n, about=pod) for n, text in enumerate(told)]
+    place.events.append(event("no", reason="FailedMount", last=9, about={**pod, "uid": "of an earlier one"}))
+    place.starts.look()
+    place.clock.advance(SETTLING_SECONDS - 1)
+    place.starts.look()
+    assert (place.questions, place.starts.of(place.trial)) == (0, "")
+
+    place.clock.advance(1)
+    place.starts.look()
+    assert place.starts.of(place.trial) == f"pod p does not start: {NO_SECRET}"
+    asked = place.questions
+    for _ in range(4):
+        place.clock.advance(1)
+        place.starts.look()
+    assert place.questions == asked
+    assert place.woken == [Key(NAMESPACE, "demo-1")]
+    found = place.store.get(POD, Key(NAMESPACE, "p"))
+    place.store.update({**found, "status": {"phase": "Running"}})
+    eventually(lambda: not place.starts.of(place.trial))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_starting"),
+    [
+        ({}, True),
+        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, True),
+        ({"initContainerStatuses": [{"state": {"running": {}}}], "containerStatuses": CREATING}, False),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, False),
+        ({"phase": "Running"}, False),
+    ],
+    ids=["just scheduled", "its init container waits", "its init container runs", "no image", "runs"],
+)
+def test_a_pod_starts_until_a_container_of_it_is_there(status: dict[str, Any], *, is_starting: bool) -> None:
+    metadata, spec = {"name": "p", "namespace": NAMESPACE, "uid": "u"}, {"nodeName": "node-1"}
+    pod = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+    assert facts_of(pod).starting == (("p", "u") if is_starting else None)
+    assert facts_of({**pod, "spec": {}}).starting is None

@@ -58,6 +58,10 @@ def cores(*numbers: int, limits: tuple[Limit, ...] = (), gpus: tuple[str, ...] =
     return Capacity(Decimal(len(numbers)), Decimal(8 * GIB), gpus, frozenset(numbers), limits)
 
 
+def limited(group: str) -> Capacity:
+    return cores(0, 1, 2, 3, limits=(Limit(group, "cpu", Decimal(3)),))
+
+
 FOUR = cores(0, 1, 2, 3)
 
 
@@ -136,18 +140,8 @@ def test_memory_is_shared_too(machine: Machine) -> None:
         pytest.param(cores(0, 1), cores(0, 1), False, id="the same cores"),
         pytest.param(cores(0, 1), FOUR, True, id="more cores"),
         pytest.param(cores(0, 1), cores(1, 2), False, id="one core in common"),
-        pytest.param(
-            cores(0, 1, 2, 3, limits=(Limit("group", "cpu", Decimal(3)),)),
-            cores(0, 1, 2, 3, limits=(Limit("group", "cpu", Decimal(3)),)),
-            False,
-            id="a group's quota",
-        ),
-        pytest.param(
-            cores(0, 1, 2, 3, limits=(Limit("group", "cpu", Decimal(3)),)),
-            cores(0, 1, 2, 3, limits=(Limit("another", "cpu", Decimal(3)),)),
-            True,
-            id="groups of their own",
-        ),
+        pytest.param(limited("group"), limited("group"), False, id="a group's quota"),
+        pytest.param(limited("group"), limited("another"), True, id="groups of their own"),
     ],
 )
 def test_engines_share_what_both_may_use(machine: Machine, one: Capacity, other: Capacity, fits: bool) -> None:

@@ -38,18 +38,18 @@ def test_a_port_that_is_taken_is_recognized_in_what_frameworks_print(tmp_path: P
     assert log_of(tmp_path / "log", "epoch=1 loss=2\n" * 1000 + text).names_address_in_use()
 
 
-@pytest.mark.parametrize("text", ["", "ValueError: boom\n", "ConnectionRefusedError: [Errno 111] refused\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ValueError: boom\n",
+        "ConnectionRefusedError: [Errno 111] refused\n",
+        "bind: Address already in use\n" + "epoch=1 loss=2\n" * 1000,
+    ],
+    ids=["silence", "error", "refused", "long before the end"],
+)
 def test_other_failures_are_not(tmp_path: Path, text: str) -> None:
     assert not log_of(tmp_path / "log", text).names_address_in_use()
-
-
-def test_what_was_printed_long_before_the_end_does_not_count(tmp_path: Path) -> None:
-    text = "bind: Address already in use\n" + "epoch=1 loss=2\n" * 1000
-
-    assert not log_of(tmp_path / "log", text).names_address_in_use()
-
-
-def test_a_log_that_could_not_be_written_says_nothing(tmp_path: Path) -> None:
     assert not LogFile(tmp_path / "missing" / "log").names_address_in_use()
 
 

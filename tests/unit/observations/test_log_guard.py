@@ -70,13 +70,6 @@ def from_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 ONE = [reading("0.5")]
 
 
-def test_a_trial_reports_and_reads_its_own_readings(world: World) -> None:
-    log = world.trial("a")
-    log.report("a", ONE)
-
-    assert log.read("a") == ONE
-
-
 def refused(call: Callable[[], object]) -> str:
     with pytest.raises(ForbiddenError) as caught:
         call()

@@ -33,13 +33,6 @@ def test_a_connection_that_is_used_again_is_answered_without_waiting_for_acknowl
     assert seconds[10] < 0.03
 
 
-def test_an_experiment_is_created_at_its_place(http: httpx.Client) -> None:
-    answer = http.post("/api/v1/namespaces/team/experiments", content=document("new"), headers=YAML)
-
-    assert answer.status_code == 201
-    assert answer.json()["outcome"] == "created"
-
-
 @pytest.mark.parametrize("path", ["/api/v1/namespaces/default/experiments", "/api/v1/experiments"])
 def test_the_place_of_a_new_experiment_is_right_under_whatever_path_a_gateway_shows_the_server(
     http: httpx.Client, path: str

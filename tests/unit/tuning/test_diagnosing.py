@@ -14,7 +14,7 @@ from katib.databases.sqlite import Database, open_database
 from katib.errors import NotFoundError, UnavailableError
 from katib.explaining import ServiceFacts
 from katib.explaining.diagnostician import Diagnostician, attempt_of
-from katib.local.events import RecordedEvents
+from katib.local.events import LoggedEvents
 from katib.local.layout import Layout
 from katib.local.trials.facts import LocalFacts
 from katib.local.trials.files import TrialFiles
@@ -60,7 +60,7 @@ class Bench:
         layout = Layout(database.path.parent)
         self.files = TrialFiles(layout)
         clock = VirtualClock()
-        records = Records(self.store, self.log, RecordedEvents(EventLog(database, clock)), self.files)
+        records = Records(self.store, self.log, LoggedEvents(EventLog(database, clock)), self.files)
         facts = Waiting(self.store, self.files, layout, waiting, services)
         self.asked = facts.asked
         self.diagnostician = Diagnostician(records, facts, clock)

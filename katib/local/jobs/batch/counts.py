@@ -115,12 +115,7 @@ class PodCounts:
     @cached_property
     def failures_by_index(self) -> Counter[int]:
         """How often each index failed, as far as that counts."""
-        return _by_index(self.failures)
-
-    @cached_property
-    def ignored_by_index(self) -> Counter[int]:
-        """How often each index failed without that counting."""
-        return _by_index(self.all_failures) - self.failures_by_index
+        return Counter(pod.index for pod in self.failures if pod.index is not None)
 
     @property
     def restarts(self) -> int:
@@ -151,10 +146,6 @@ class PodCounts:
             return None
         last = max(p.finished_at for p in in_a_row if p.finished_at is not None)
         return last + timedelta(seconds=delays.recreate.pause_seconds(len(in_a_row)))
-
-
-def _by_index(pods: Iterable[PodRecord]) -> Counter[int]:
-    return Counter(pod.index for pod in pods if pod.index is not None)
 
 
 def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.wording import shown
-from katib.local.findings import Findings, Part, integer, mapping, mapping_at
+from katib.local.findings import Part, integer, mapping, mapping_at
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
 from katib.local.jobs.batch.spec import BUILT_IN_CONTROLLER, INDEXED, JobSpec
 from katib.local.jobs.kind import (
@@ -60,9 +60,9 @@ class BatchJob:
             restarts_on_failure=spec.restart_policy == "OnFailure" and spec.backoff_limit > 0,  # or no try is left
         )
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
+    def check(self, job: Part) -> None:
         """Find what keeps a Job from running here, but for its pod template."""
-        check_job_rules(Part(job, path, findings)["spec"])
+        check_job_rules(job["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the one template; the pods of a Job need not run together, so it counts once."""

@@ -11,6 +11,7 @@ last one has ended and its metrics are stored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -98,7 +99,12 @@ def _go_on(
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
     if text := _retry_message(spec, counts, delays):
         conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-    wanted, removed = _wanted(spec, counts), counts.removed
+    if spec.completions is None:
+        wanted = len(counts.active) if counts.succeeded else spec.parallelism
+    else:
+        left = spec.completions - counts.success_count - len(counts.failed_indexes)
+        wanted = max(0, min(spec.parallelism, left))
+    removed = counts.removed
     others = [p for p in counts.active if p not in removed]
     surplus = (*removed, *reversed(others[wanted:]))  # the newest first; parallelism or completions were lowered
     starts = _Starts() if surplus else _starts(spec, counts, wanted, moment.steady, delays)
@@ -204,14 +210,6 @@ def _success(spec: JobSpec, counts: PodCounts) -> Outcome | None:
 # --- which pods -------------------------------------------------------------------------------------------------------
 
 
-def _wanted(spec: JobSpec, counts: PodCounts) -> int:
-    """Return how many pods should be active."""
-    if spec.completions is None:
-        return len(counts.active) if counts.succeeded else spec.parallelism
-    open_ = spec.completions - counts.success_count - len(counts.failed_indexes)
-    return max(0, min(spec.parallelism, open_))
-
-
 def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays: Delays) -> _Starts:
     occupied = (*counts.active, *counts.terminating) if spec.replace_only_failed else counts.active
     room = wanted - len(occupied)
@@ -229,8 +227,8 @@ def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays
     moments = {index: counts.retry_at(delays, index) for index in free}
     ready = [index for index, moment in moments.items() if moment is None or moment <= now][:room]
     later = [moment for moment in moments.values() if moment is not None and moment > now]
-    failed, ignored = counts.failures_by_index, counts.ignored_by_index
-    starts = (PodStart(i, details={FAILURES: failed[i], IGNORED_FAILURES: ignored[i]}) for i in ready)
+    failed, in_all = counts.failures_by_index, Counter(p.index for p in counts.all_failures)
+    starts = (PodStart(i, details={FAILURES: failed[i], IGNORED_FAILURES: in_all[i] - failed[i]}) for i in ready)
     return _Starts(tuple(starts), min(later, default=None) if len(ready) < room else None)
 
 

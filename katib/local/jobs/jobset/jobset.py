@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from katib.local.findings import Findings, Part, integer, mapping, mapping_at, mappings
+from katib.local.findings import Part, integer, mapping, mapping_at, mappings
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.plan import plan
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
@@ -59,17 +59,17 @@ class JobSet:
             aliases=_aliases(job, pod.hostname),
         )
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
+    def check(self, job: Part) -> None:
         """Find what keeps a JobSet from running here, but for its pod templates."""
-        check_jobset_rules(Part(job, path, findings)["spec"])
+        check_jobset_rules(job["spec"])
 
-    def address_variables(self, _job: Object) -> str:
+    def variables_with_addresses(self, _job: Object) -> str:
         """Return nothing: a JobSet gives its pods no addresses."""
         return ""
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+    def check_peer_names(self, job: Part) -> None:
         """Find names of pods that are spelled out, which lead nowhere on the network of this machine."""
-        check_peers(Part(job, path, findings)["spec"])
+        check_peers(job["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""

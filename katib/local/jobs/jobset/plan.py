@@ -11,7 +11,7 @@ stored, the condition is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -192,7 +192,9 @@ class _Planning:
                     plans.append(wanted)
         starts = tuple(start for wanted in plans for start in wanted.start)
         is_void = state.is_void or any(wanted.restarts_log for wanted in plans)
-        restarts_log = is_void and bool(starts) and not any(self._counting())
+        current = {pod.name for pod in self._current}
+        counts = [not p.is_finished or (p.name in current and p.phase is Phase.SUCCEEDED) for p in self.observed.pods]
+        restarts_log = is_void and bool(starts) and not any(counts)  # of what was reported, whatever becomes of others
         self.state = replace(state, children=children, is_void=state.is_void and not restarts_log)
         return Plan(
             {},
@@ -217,12 +219,6 @@ class _Planning:
         starts = (PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start)
         is_settled = not decision.start and not decision.stop
         return _Child(decision, seen if is_settled else None), replace(decision, start=tuple(starts))
-
-    def _counting(self) -> Iterator[bool]:
-        """Yield of each pod whether what it reported counts whatever becomes of others."""
-        current = {pod.name for pod in self._current}
-        for pod in self.observed.pods:
-            yield not pod.is_finished or (pod.name in current and pod.phase is Phase.SUCCEEDED)
 
     def _is_reached(self, dependency: Dependency, children: Mapping[str, _Child]) -> bool:
         found = next((job for job in self.spec.replicated_jobs if job.name == dependency.name), None)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from katib.errors import invalid
-from katib.local.findings import Findings, Part
+from katib.local.findings import Part
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
 from katib.local.jobs.conditions import (
     conditions_of,
@@ -23,16 +23,18 @@ from katib.local.jobs.conditions import (
     with_suspension,
     without_probes,
 )
-from katib.local.jobs.jobset.environment import (
+from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.plan import plan as plan_jobset
+from katib.local.jobs.jobset.resolve import (
     ADDRESSES,
     HOST_DIRECTORY,
     HOST_FILE,
+    NODE,
     RESERVED,
+    TrainingSet,
     node_variables,
+    training_set,
 )
-from katib.local.jobs.jobset.jobset import JobSet
-from katib.local.jobs.jobset.plan import plan as plan_jobset
-from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import MANAGER, check_node_names, check_train_job, is_readable, written_at
@@ -65,12 +67,10 @@ class TrainJob:
             return Plan(status, memory=observed.memory)
         training: TrainingSet | None = observed.memory.get("training")
         if training is None:
-            runtime, findings = runtime_of(observed.job, self._find), Findings()
-            check_train_job(
-                Part(observed.job, observed.job["kind"], findings), runtime
-            )  # changed since admission, perhaps
-            if findings.errors or runtime is None:
-                reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, findings.errors))
+            job, runtime = Part(observed.job, observed.job["kind"]), runtime_of(observed.job, self._find)
+            check_train_job(job, runtime)  # changed since admission, perhaps
+            if job.findings.errors or runtime is None:
+                reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, job.findings.errors))
                 now = observed.moment.wall
                 failed = with_condition((), "Failed", reason=reason, message=message, now=now)
                 return Plan({"conditions": without_probes(failed)})
@@ -84,20 +84,20 @@ class TrainJob:
             raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
         return _with_variables(JobSet().pod(training.jobset, start, wiring), training, start, wiring)
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
+    def check(self, job: Part) -> None:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
-        check_train_job(Part(job, path, findings), runtime_of(job, self._find))
+        check_train_job(job, runtime_of(job.value, self._find))
 
-    def address_variables(self, job: Object) -> str:
+    def variables_with_addresses(self, job: Object) -> str:
         """Return which variables hold the address of the first node; empty when none do."""
         training = self._resolve(job)
         return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+    def check_peer_names(self, job: Part) -> None:
         """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
-        training = self._resolve(job)
+        training = self._resolve(job.value)
         if training is not None:
-            check_node_names(training, Part(job, path, findings)["spec"])
+            check_node_names(training, job["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has with what the TrainJob says."""

@@ -7,12 +7,12 @@ from typing import Final
 
 from katib.api.wording import shown
 from katib.local.findings import Findings, Part
-from katib.local.jobs.jobset.environment import RESERVED
 from katib.local.jobs.jobset.resolve import (
     INITIALIZERS,
     NODE,
     PATCHES,
     POLICIES,
+    RESERVED,
     STEP_LABEL,
     TrainingSet,
     container_of,

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 from katib.api.wording import did_you_mean, shown
 from katib.local.findings import Part
 from katib.local.jobs.kind import NewPod, container_names
-from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
 from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind
 
@@ -21,7 +21,7 @@ CHIEFS: Final = ("chief", "master")
 _ALL_WORKERS: Final = "AllWorkers"
 
 
-class TFJob(TrainingKind):
+class TFJob(ReplicatedJob):
     """TFJob: parameter servers, workers, a chief and an evaluator that find each other by `TF_CONFIG`."""
 
     kind = Kind("kubeflow.org/v1", "TFJob")
@@ -67,7 +67,7 @@ class TFJob(TrainingKind):
         """Return the container that trains, alone."""
         return tuple(name for name in container_names(template) if name == self.container)
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check that the job can end, and what needs a cluster."""
         given, replicas = replicas_of(self, spec), spec[self.replicas_field]
         if "Chief" in given and "Master" in given:
@@ -92,7 +92,7 @@ PEERS_VARIABLE: Final = "KATIB_PEERS"
 have addresses of their own on a cluster; here they share one."""
 
 
-class XGBoostJob(TrainingKind):
+class XGBoostJob(ReplicatedJob):
     """XGBoostJob: a master with the tracker, and workers."""
 
     kind = Kind("kubeflow.org/v1", "XGBoostJob")
@@ -137,7 +137,7 @@ class XGBoostJob(TrainingKind):
             PEERS_VARIABLE: ",".join(f"{host}:{port}" for host, port in [(host, port), *workers]),
         }
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check that there is one master, and say what LightGBM needs here."""
         check_single(self, spec, "Master", required=True)
         worker = replicas_of(self, spec).get("Worker")
@@ -147,7 +147,7 @@ class XGBoostJob(TrainingKind):
             worker.notice(f"{why} addresses of all in {PEERS_VARIABLE}")
 
 
-class PaddleJob(TrainingKind):
+class PaddleJob(ReplicatedJob):
     """PaddleJob: workers alone (collective mode), or with masters that serve parameters."""
 
     kind = Kind("kubeflow.org/v1", "PaddleJob")
@@ -201,7 +201,7 @@ class PaddleJob(TrainingKind):
         """
         return replace(pod, defaults={**pod.defaults, "PADDLE_LOG_DIR": f"log/{pod.name}"})
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check that there is a replica, and what needs a cluster."""
         check_some(self, spec, *self.types)
         elastic = spec["elasticPolicy"]
@@ -210,7 +210,7 @@ class PaddleJob(TrainingKind):
             elastic.notice("the number of replicas does not change while a job runs on this machine")
 
 
-class JAXJob(TrainingKind):
+class JAXJob(ReplicatedJob):
     """JAXJob: equal workers, of which the first is the coordinator."""
 
     kind = Kind("kubeflow.org/v1", "JAXJob")
@@ -239,6 +239,6 @@ class JAXJob(TrainingKind):
             "PROCESS_ID": str(index),
         }
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check that there is a worker."""
         check_some(self, spec, "Worker")

@@ -1,22 +1,20 @@
-"""A training kind as a kind of job. Fits `katib.local.jobs.kind.JobKind`."""
+"""What training jobs of all kinds have in common as kinds of jobs. Fits `katib.local.jobs.kind.JobKind`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, Part, integer, is_given, mapping, mapping_at
+from katib.local.findings import integer, is_given, mapping, mapping_at
 from katib.local.jobs.kind import (
     NewPod,
-    Observed,
-    Plan,
     PodLabels,
     PodStart,
     Wiring,
     names_in_domain,
     template_labels,
 )
-from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
+from katib.local.jobs.replicated.plan import plan
 from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
 from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
 from katib.local.jobs.replicated.training_kind import (
@@ -27,29 +25,15 @@ from katib.local.jobs.replicated.training_kind import (
     TrainingKind,
     before_the_run,
 )
-from katib.runtime.objects import Kind, Object
+from katib.runtime.objects import Object
 
 
-class ReplicatedJob:
-    """A kind of training job that runs on this machine.
+class ReplicatedJob(TrainingKind):
+    """A kind of training job that runs on this machine: what is its own, and what is the same for all of them."""
 
-    Args:
-        training: What is its own.
-        late_seconds: How long replicas may go on after the job has succeeded.
-    """
-
-    def __init__(self, training: TrainingKind, late_seconds: float = LATE_SECONDS) -> None:
-        self._training = training
-        self._late_seconds = late_seconds
-
-    @property
-    def kind(self) -> Kind:
-        """Its apiVersion and kind."""
-        return self._training.kind
-
-    def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a job."""
-        return plan(self._training, observed, self._late_seconds)
+    plan = plan
+    check = check_training_job
+    check_peer_names = check_peer_names
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe the pod of a replica.
@@ -57,65 +41,55 @@ class ReplicatedJob:
         Raises:
             InvalidError: The name of the job makes no name for this pod.
         """
-        training, role, index = self._training, start.role, start.index or 0
-        spec = TrainingSpec.of(job, training)
-        replica, name = spec.roles[role], training.pod_name(job, role, index)
-        check_pod_name(job["metadata"]["name"], name, training.kind.kind)
-        template = training.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
-        is_primary = (role, index) in training.primary(spec)
-        labels = training.labels(job["metadata"]["name"], role, index, is_primary=is_primary)
-        peers = Peers(job, spec, training.port, training.container, wiring)
-        variables = dict(training.variables(peers, role, index))
+        role, index = start.role, start.index or 0
+        spec = TrainingSpec.of(job, self)
+        replica, name = spec.roles[role], self.pod_name(job, role, index)
+        check_pod_name(job["metadata"]["name"], name, self.kind.kind)
+        template = self.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
+        is_primary = (role, index) in self.primary(spec)
+        labels = self.labels(job["metadata"]["name"], role, index, is_primary=is_primary)
+        peers = Peers(job, spec, self.port, self.container, wiring)
+        variables = dict(self.variables(peers, role, index))
         pod = NewPod(
             name=name,
             template=template,
-            path=f"spec.{training.replicas_field}.{replica.key}.template",
+            path=f"spec.{self.replicas_field}.{replica.key}.template",
             labels={**self._older_labels(labels, template), **labels},
             aliases=names_in_domain(name, job["metadata"]["namespace"]),
-            variables=dict.fromkeys(training.receivers(template), variables),
+            variables=dict.fromkeys(self.receivers(template), variables),
             restarts_on_failure=spec.restarts_in_place(role),
         )
-        return training.complete(pod, peers, role, index)
+        return self.complete(pod, peers, role, index)
 
-    def check(self, job: Object, path: str, findings: Findings) -> None:
-        """Find what keeps a job from running here, but for its pod templates."""
-        check_training_job(self._training, Part(job, path, findings))
-
-    def address_variables(self, _job: Object) -> str:
+    def variables_with_addresses(self, _job: Object) -> str:
         """Return which variables hold the addresses of peers; empty when none do."""
-        return self._training.address_variables if self._training.gives_ports else ""
-
-    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
-        """Find names of replicas that are spelled out, which lead nowhere on the network of this machine."""
-        check_peer_names(self._training, Part(job, path, findings))
+        return self.address_variables if self.gives_ports else ""
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""
-        training = self._training
-        given = mapping_at(job, f"spec.{training.replicas_field}")
+        given = mapping_at(job, f"spec.{self.replicas_field}")
         places, roles = {}, {}
-        for type_, (key, replica) in replicas_by_type(given, training.types).items():
+        for type_, (key, replica) in replicas_by_type(given, self.types).items():
             if "template" in mapping(replica):
                 role, count = type_.lower(), integer(replica.get("replicas"))
-                count = training.default_replicas(role) if count is None else max(count, 0)
-                places[role] = f"spec.{training.replicas_field}.{key}.template"
+                count = self.default_replicas(role) if count is None else max(count, 0)
+                places[role] = f"spec.{self.replicas_field}.{key}.template"
                 roles[role] = (mapping(replica["template"]), count)
-        return {places[role]: pods for role, pods in training.as_run(roles).items()}
+        return {places[role]: pods for role, pods in self.as_run(roles).items()}
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its replicas, of each type the first and all others; of those that run here."""
-        training = self._training
-        given = mapping_at(job, f"spec.{training.replicas_field}")
-        known = replicas_by_type(given, training.types)
+        given = mapping_at(job, f"spec.{self.replicas_field}")
+        known = replicas_by_type(given, self.types)
         if len(known) < len(given):
             return ()
         replicas = {type_.lower(): mapping(replica) for type_, (_, replica) in known.items()}
         roles = {role: (mapping(r.get("template")), self._count_up_to_two(role, r)) for role, r in replicas.items()}
-        spec = {training.replicas_field: {role: {"replicas": count} for role, (_, count) in roles.items()}}
-        primary, found = training.primary(TrainingSpec.of({"spec": spec}, training)), []
-        for role, (template, count) in training.as_run(roles).items():
+        spec = {self.replicas_field: {role: {"replicas": count} for role, (_, count) in roles.items()}}
+        primary, found = self.primary(TrainingSpec.of({"spec": spec}, self)), []
+        for role, (template, count) in self.as_run(roles).items():
             for index in range(count):
-                today = training.labels("", role, index, is_primary=(role, index) in primary)
+                today = self.labels("", role, index, is_primary=(role, index) in primary)
                 whole = integer(replicas[role].get("replicas"))
                 indexes = range(1) if index == 0 else None if whole is None else range(1, whole)
                 later = before_the_run({**self._older_labels(today, template), **today}, indexes)
@@ -127,11 +101,11 @@ class ReplicatedJob:
         """Return how many replicas to look at: the second stands for all further ones."""
         count = replica.get("replicas")
         if not is_given(count) and count != 0:
-            return min(self._training.default_replicas(role), 2)
+            return min(self.default_replicas(role), 2)
         number = integer(count)
         return 2 if number is None else min(max(number, 0), 2)
 
     def _older_labels(self, labels: Mapping[str, str], template: Mapping[str, Any]) -> dict[str, str]:
         """Return the labels of earlier operators that the author of a template does not use for something else."""
         own = template_labels(template)
-        return {name: value for name, value in self._training.older_labels(labels).items() if name not in own}
+        return {name: value for name, value in self.older_labels(labels).items() if name not in own}

@@ -19,8 +19,8 @@ from katib.api.wording import shown
 from katib.local.findings import Part, mapping, mapping_at, mappings, texts
 from katib.local.jobs.kind import NewPod, names_in_domain
 from katib.local.jobs.launcher import with_resources_of
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import (
     JOB_ROLE,
     OPERATOR_NAME,
@@ -30,7 +30,6 @@ from katib.local.jobs.replicated.training_kind import (
     Peers,
     Port,
     Roles,
-    TrainingKind,
     pod_name,
 )
 from katib.local.jobs.structure import Structure, structure
@@ -55,7 +54,7 @@ _WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
 _HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
 
 
-class MPIJob(TrainingKind):
+class MPIJob(ReplicatedJob):
     """The kind MPIJob of the training operator."""
 
     kind = Kind("kubeflow.org/v1", "MPIJob")
@@ -137,7 +136,7 @@ class MPIJob(TrainingKind):
         limits = [mapping_at(container, "resources.limits") for container in containers]
         return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for given in limits for name in given)
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check the launcher, its commands, and what workers do."""
         replicas, slots = spec[self.replicas_field], spec["slotsPerWorker"]
         launcher, worker = replicas["Launcher"], replicas["Worker"]
@@ -193,9 +192,9 @@ class MPIOperatorJob(MPIJob):
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         return spec.fields.get("runLauncherAsWorker") is True
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check what this operator has beyond the other one."""
-        super().check(spec)
+        super().check_spec(spec)
         spec["mpiImplementation"].spelled(("OpenMPI", "Intel", "MPICH"), "mpi-implementation")
         spec["sshAuthMountPath"].note("no keys are made: mpirun starts all processes on this machine")
 

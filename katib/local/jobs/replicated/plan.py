@@ -20,6 +20,7 @@ only after a moment in which those that listen can say so by their own end.
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
@@ -42,20 +43,39 @@ from katib.local.jobs.conditions import (
     without_port,
 )
 from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.status import TrainingCondition, replica_statuses, with_condition
-from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES, Replicas, TrainingSpec
+from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels
 from katib.local.pods.records import Phase, PodRecord
-
-LATE_SECONDS: Final = 5.0
-"""How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's end."""
 
 RENEWALS: Final = 2
 """How often a job gets new ports. Ports that are taken again and again are no accident."""
 
 TOO_MANY_RESTARTS: Final = "TooManyRestarts"
 """The end of that reason."""
+
+
+class TrainingCondition(StrEnum):
+    """Condition types of a training job. `Retrying` is ours: how a try failed, while the next one is made."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    RETRYING = "Retrying"
+
+
+_REMOVED_BY = {
+    TrainingCondition.RUNNING: (TrainingCondition.RESTARTING,),
+    TrainingCondition.RESTARTING: (TrainingCondition.RUNNING,),
+    TrainingCondition.SUCCEEDED: (TrainingCondition.RETRYING, TrainingCondition.RESTARTING),
+    TrainingCondition.FAILED: (TrainingCondition.RETRYING,),
+}
+"""Conditions that are not kept when one begins to hold."""
+
+_ENDED_BY = frozenset({TrainingCondition.SUCCEEDED, TrainingCondition.FAILED, TrainingCondition.SUSPENDED})
+"""Conditions with which Running stays in the list and no longer holds."""
 
 
 class _Memory(NamedTuple):
@@ -78,28 +98,26 @@ class _Memory(NamedTuple):
     doubted: Outcome | None = None
 
 
-def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECONDS) -> Plan:
+def plan(kind: TrainingKind, observed: Observed) -> Plan:
     """Decide about a training job.
 
     Args:
         kind: Its kind.
         observed: The job as it is.
-        late_seconds: How long replicas may go on after the job has succeeded.
     """
     spec = TrainingSpec.of(observed.job, kind)
     if done := settled(observed, spec):
         return done
-    return _Planning(kind, observed, spec, late_seconds).plan()
+    return _Planning(kind, observed, spec).plan()
 
 
 class _Planning:
     """One decision about a job that is not over."""
 
-    def __init__(self, kind: TrainingKind, observed: Observed, spec: TrainingSpec, late_seconds: float) -> None:
+    def __init__(self, kind: TrainingKind, observed: Observed, spec: TrainingSpec) -> None:
         self.kind = kind
         self.observed = observed
         self.spec = spec
-        self.late_seconds = late_seconds
         self.memory = _Memory(**observed.memory)
         self.replicas = Replicas(spec, observed.pods[self.memory.first :], kind.container)
         self._going = going(observed.pods)  # all pods that were not asked to end
@@ -239,7 +257,7 @@ class _Planning:
         if not self.kind.has_succeeded(self.replicas):
             return None
         done = [p for p in self.replicas.newest.values() if p.phase is Phase.SUCCEEDED]
-        until = self._steady + timedelta(seconds=self.late_seconds)
+        until = self._steady + timedelta(seconds=self.kind.late_seconds)
         return success(self._reason("Succeeded"), f"{self._title} is successfully completed", done, until)
 
     def _failure(self) -> Outcome | None:
@@ -264,9 +282,27 @@ class _Planning:
     def _with(
         self, conditions: Conditions, type_: TrainingCondition, message: str, reason: str = "", *, holds: bool = True
     ) -> Conditions:
-        """Return conditions with one more; without a reason that of its type."""
-        reason = reason or self._reason(type_)
-        return with_condition(conditions, type_, reason=reason, message=message, now=self._wall, holds=holds)
+        """Return the list with a condition set, the very same list when it already says so.
+
+        Without a reason it is that of its type. Only of Retrying another message is a change: the others say the same
+        as long as they have the same reason.
+        """
+        reason, moment = reason or self._reason(type_), format_time(self._wall)
+        now = {"lastUpdateTime": moment, "lastTransitionTime": moment}
+        new = {"type": str(type_), "status": str(holds), "reason": reason, "message": message, **now}
+        compared = ("status", "reason", *(("message",) if type_ is TrainingCondition.RETRYING else ()))
+        old = next((c for c in conditions if c["type"] == type_), None)
+        if old is not None and all(old[field] == new[field] for field in compared):
+            return conditions
+        if old is not None and old["status"] == new["status"]:
+            new["lastTransitionTime"] = old["lastTransitionTime"]
+        removed = {type_, *(_REMOVED_BY.get(type_, ()) if holds else ())}
+        others = [c for c in conditions if c["type"] not in removed]
+        if holds and type_ in _ENDED_BY:
+            running = {"type": TrainingCondition.RUNNING, "status": "True"}
+            over = {"status": "False", "reason": reason, **now}
+            others = [{**c, **over} if running.items() <= c.items() else c for c in others]
+        return (*others, new)
 
     def _started_conditions(self) -> Conditions:
         """Return the conditions of a job that is not suspended."""
@@ -277,7 +313,9 @@ class _Planning:
 
     def _going_conditions(self, missing: list[tuple[str, int]]) -> Conditions:
         conditions = self._started_conditions()
-        if self._runs():
+        primary = self.kind.primary(self.spec)
+        pods = [p for place, p in self.replicas.newest.items() if not primary or place in primary]
+        if any(p.phase is Phase.RUNNING and not p.stopping for p in pods):
             conditions = self._with(conditions, TrainingCondition.RUNNING, f"{self._title} is running.")
         if text := self._retry_message():
             conditions = self._with(conditions, TrainingCondition.RETRYING, text, Reason.POD_FAILED)
@@ -286,12 +324,6 @@ class _Planning:
             message = f"{self._title} is restarting because {', '.join(f'{p.role}-{p.index}' for p in again)} failed."
             conditions = self._with(conditions, TrainingCondition.RESTARTING, message)
         return conditions
-
-    def _runs(self) -> bool:
-        """Return whether the job counts as running: a primary replica does, or any where there is none."""
-        primary = self.kind.primary(self.spec)
-        pods = [p for place, p in self.replicas.newest.items() if not primary or place in primary]
-        return any(p.phase is Phase.RUNNING and not p.stopping for p in pods)
 
     def _retry_message(self) -> str:
         """Return how the last try of a replica failed; empty when nothing has failed yet."""
@@ -317,11 +349,10 @@ class _Planning:
     ) -> dict[str, Any]:
         shown = self.replicas if replicas is None else replicas
         idle = frozenset[str]() if suspended or ended else self.kind.idle(self.spec)
-        kind, name = self.kind.kind.kind, self._name
         started_at = None if suspended else self._started_at
         fields = {
             "conditions": [dict(c) for c in conditions],
-            "replicaStatuses": replica_statuses(kind, name, shown, idle=idle, succeeded=ended and success),
+            "replicaStatuses": self._replica_statuses(shown, idle, succeeded=ended and success),
             "startTime": format_time(started_at) if started_at else None,
             "completionTime": format_time(self._wall) if ended else None,
         }
@@ -331,6 +362,28 @@ class _Planning:
         if reconciled is None or before != status:
             reconciled = format_time(self._wall)
         return {**status, "lastReconcileTime": reconciled}
+
+    def _replica_statuses(self, replicas: Replicas, idle: frozenset[str], *, succeeded: bool) -> dict[str, Any]:
+        """Return how many replicas of each type run, succeeded and failed; counts of zero are left out.
+
+        Replicas that the job stopped have not failed; when it has succeeded, they count as succeeded too. Those that
+        are idle count as active.
+        """
+        found = {}
+        for role, spec in self.spec.roles.items():
+            pods = [pod for (r, _), pod in replicas.newest.items() if r == role]
+            active = sum(p.phase is Phase.RUNNING and not p.stopping for p in pods) + (role in idle) * spec.count
+            failed = sum(p.phase is Phase.FAILED and not p.stopping and not succeeded for p in pods)
+            done = sum(p.phase is Phase.SUCCEEDED or (succeeded and p.phase is Phase.FAILED) for p in pods)
+            if succeeded:
+                active, done = 0, done + active
+            counts = {"active": active, "failed": failed, "succeeded": done}
+            labels = sorted(role_labels(self.kind.kind.kind, self._name, role).items())
+            found[spec.type] = {
+                **{name: count for name, count in counts.items() if count},
+                "selector": ",".join(f"{name}={value}" for name, value in labels),
+            }
+        return found
 
     @property
     def _conditions(self) -> Conditions:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 
 from katib.api.wording import either, shown
 from katib.local.findings import Part, mapping
-from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.rules import check_single, check_some, replicas_of
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port, TrainingKind
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.local.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
 from katib.local.jobs.structure import Structure, structure
 from katib.local.pods.tokens import Request
 from katib.runtime.objects import Kind
@@ -25,7 +25,7 @@ _ELASTIC: Final = structure(
 )
 
 
-class PyTorchJob(TrainingKind):
+class PyTorchJob(ReplicatedJob):
     """The kind PyTorchJob."""
 
     kind = Kind("kubeflow.org/v1", "PyTorchJob")
@@ -74,7 +74,7 @@ class PyTorchJob(TrainingKind):
         variables["PET_NNODES"] = _nodes(spec, elastic)
         return {**variables, **(_elastic_variables(elastic, peers) if "elasticPolicy" in spec.fields else {})}
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Check the master's count, the number of processes and the elastic policy."""
         check_single(self, spec, "Master")
         check_some(self, spec, "Worker")

@@ -9,8 +9,7 @@ from typing import Final
 from katib.api.wording import did_you_mean, shown
 from katib.errors import invalid
 from katib.local.findings import Part
-from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
-from katib.local.jobs.replicated.spec import OPERATOR
+from katib.local.jobs.replicated.spec import OPERATOR, UNLIMITED_FAILURES
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.jobs.structure import ANY_NAME, Structure, check_structure, structure
 from katib.templates import has_placeholder
@@ -41,7 +40,7 @@ def check_training_job(kind: TrainingKind, job: Part) -> None:
         if (replica["restartPolicy"].value or kind.restart_policy) in {"OnFailure", "ExitCode"}:
             why = f"without runPolicy.backoffLimit a cluster tries forever; here {UNLIMITED_FAILURES} failures in a row"
             replica["restartPolicy"].notice(f"{why} of a replica end the job")
-    kind.check(spec)
+    kind.check_spec(spec)
 
 
 def spec_structure(kind: type[TrainingKind] | TrainingKind) -> Structure:

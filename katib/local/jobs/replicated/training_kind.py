@@ -1,7 +1,7 @@
 """What a kind of training job has to say about itself; the rest is the same for all of them.
 
-A kind is a class with a few values and a few pure functions. `katib.local.jobs.replicated.job.ReplicatedJob` makes a
-kind of the runner of it.
+A kind is a class with a few values and a few pure functions. It inherits the rest from
+`katib.local.jobs.replicated.job.ReplicatedJob`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from katib.local.findings import Part
 from katib.local.jobs.kind import Address, LabelValues, NewPod, Wiring, container_names
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Kind, Object
 
@@ -85,6 +84,9 @@ class TrainingKind(Protocol):
     """What the labels of the operator that the kind once had of its own begin with; empty where there was none."""
     endless: ClassVar[frozenset[str]] = frozenset()
     """Roles whose programs never end by themselves: a job that has succeeded does not wait for them."""
+
+    late_seconds: float = 5.0
+    """How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's."""
 
     def default_replicas(self, _role: str) -> int:
         """Return how many replicas a role has that does not say it."""
@@ -158,7 +160,7 @@ class TrainingKind(Protocol):
         """Return a pod with what else this kind gives it, such as files."""
         return pod
 
-    def check(self, spec: Part) -> None:
+    def check_spec(self, spec: Part) -> None:
         """Find in the spec what keeps such a job from running here, besides what holds for all kinds."""
 
 

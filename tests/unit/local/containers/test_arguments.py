@@ -26,16 +26,13 @@ def test_the_smallest_line_is_attached_labelled_and_removes_its_container() -> N
         *("run", "--rm", "--name", "box-1", "--pull", "missing", "--log-driver", "none", "--quiet", "--init"),
         *("--label", "owner=me", "--network", "host", "--security-opt", "label=disable", "train:1"),
     ]
+    assert "--quiet" not in words(ImageRun("box", "train:1"), Program.DOCKER)
 
 
 def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
     line, _ = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
 
     assert values(list(line), "--pidfile") == ["/run/box-1.pid"]
-
-
-def test_docker_takes_the_same_but_for_what_it_does_not_know() -> None:
-    assert "--quiet" not in words(ImageRun("box", "train:1"), Program.DOCKER)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +95,6 @@ def test_cards_are_named_as_each_runtime_names_them() -> None:
     assert values(words(run, Program.DOCKER), "--gpus") == ['"device=0,2"']
 
 
-def test_all_names_of_a_container_lead_to_it_in_a_network_of_its_own_and_none_on_that_of_the_machine() -> None:
-    run = ImageRun("box", "i", hostname="j-a-0-0", aliases=("j", "j-a-0-0.j", "j"), network="katib-j")
-
-    assert values(words(run), "--network-alias") == ["j-a-0-0", "j", "j-a-0-0.j"]
-    assert values(words(replace(run, network="host")), "--network-alias") == []
-
-
 def test_rights_are_those_of_the_template() -> None:
     run = ImageRun(
         "box",
@@ -128,15 +118,14 @@ def test_rights_are_those_of_the_template() -> None:
     assert {"--read-only", "--privileged"} <= set(found)
 
 
-def test_its_name_leads_to_this_machine_on_its_network_and_to_the_container_on_one_of_its_own() -> None:
-    name = "a" * 62 + "-b"
-
-    on_host = words(ImageRun("box", "i", hostname=name))
-    alone = words(ImageRun("box", "i", hostname="demo-worker-0", network="katib-demo"))
+def test_its_name_leads_to_this_machine_on_its_network_and_all_its_names_to_it_on_one_of_its_own() -> None:
+    run = ImageRun("box", "i", hostname="j-a-0-0", aliases=("j", "j-a-0-0.j", "j"), network="katib-j")
+    on_host, alone = words(replace(run, hostname="a" * 62 + "-b", network="host")), words(run)
 
     assert values(on_host, "--hostname") == ["a" * 62]
     assert f"--add-host={'a' * 62}:127.0.0.1" in on_host
-    assert values(alone, "--network-alias") == ["demo-worker-0"]
+    assert values(on_host, "--network-alias") == []
+    assert values(alone, "--network-alias") == ["j-a-0-0", "j", "j-a-0-0.j"]
     assert not any(word.startswith("--add-host") for word in alone)
 
 

@@ -88,17 +88,14 @@ def test_a_notice_names_all_its_places_once() -> None:
 # --- kinds ----------------------------------------------------------------------------------------------
 
 
-def test_a_kind_that_needs_a_cluster_is_refused_by_name() -> None:
+def test_a_kind_that_needs_a_cluster_and_another_version_are_refused_by_name() -> None:
     (error,) = errors_of({"apiVersion": "ray.io/v1", "kind": "RayJob"})
 
     assert error.startswith("kind: kind RayJob needs a cluster; use Job")
     assert error.endswith("or submit the experiment to Kubernetes")
-
-
-def test_another_version_of_a_kind_is_refused_by_name() -> None:
-    expected = ['apiVersion: Job of apiVersion "test/v1" is not known here; write batch/v1']
-
-    assert errors_of({"apiVersion": "test/v1", "kind": "Job"}) == expected
+    assert errors_of({"apiVersion": "test/v1", "kind": "Job"}) == [
+        'apiVersion: Job of apiVersion "test/v1" is not known here; write batch/v1'
+    ]
 
 
 # --- the Job --------------------------------------------------------------------------------------------

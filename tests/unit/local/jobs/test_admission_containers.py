@@ -113,10 +113,19 @@ def test_a_script_that_only_the_image_has_is_refused(
     ]
 
 
-def test_a_working_directory_must_exist() -> None:
-    assert places_of(a_job(workingDir="/no/such/directory")) == [
-        (f"{CONTAINER}.workingDir", "working-directory-missing")
-    ]
+@pytest.mark.parametrize(
+    ("fields", "place", "origin"),
+    [
+        ({"workingDir": "/no/such/directory"}, "workingDir", "working-directory-missing"),
+        ({"resources": {"limits": {"nvidia.com/gpu": 2}}}, "resources", "pod-resources"),  # a limit is a request
+        ({"resources": {"requests": {"cpu": "two"}}}, "resources.requests.cpu", "pod-quantity"),
+        *(({"command": [word]}, "command[0]", "command-not-found")
+          for word in ("a" * 5000, "/" + "a" * 5000, "/a\0b", "\0")),
+    ],
+    ids=["directory", "limit", "quantity", "long", "long-path", "nul", "nul-name"],
+)  # fmt: skip
+def test_what_no_container_can_have_is_refused_where_it_stands(fields: dict[str, Any], place: str, origin: str) -> None:
+    assert places_of(a_job(**fields)) == [(f"{CONTAINER}.{place}", origin)]
 
 
 @pytest.mark.parametrize(
@@ -194,18 +203,6 @@ def test_containers_of_a_pod_run_together_and_init_containers_before_them() -> N
     assert places_of(exceeds) == [("spec.template.spec.resources", "pod-resources")]
 
 
-def test_a_limit_without_request_is_a_request() -> None:
-    assert places_of(a_job(resources={"limits": {"nvidia.com/gpu": 2}})) == [
-        (f"{CONTAINER}.resources", "pod-resources")
-    ]
-
-
-def test_what_is_no_quantity_is_refused() -> None:
-    assert places_of(a_job(resources={"requests": {"cpu": "two"}})) == [
-        (f"{CONTAINER}.resources.requests.cpu", "pod-quantity")
-    ]
-
-
 # --- volumes --------------------------------------------------------------------------------------------
 
 
@@ -232,9 +229,19 @@ def test_a_volume_whose_path_is_written_down_works(source: dict[str, Any], conta
     ]
 
 
-@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"configMap": {"name": "c"}}], ids=["emptyDir", "configMap"])
-def test_a_volume_that_only_the_program_knows_cannot_be_provided(source: dict[str, Any]) -> None:
-    assert places_of(with_volume(source, "/no/such/data")) == [
+@pytest.mark.parametrize(
+    ("source", "path", "args"),
+    [
+        ({"emptyDir": {}}, "/no/such/data", []),
+        ({"configMap": {"name": "c"}}, "/no/such/data", []),
+        ({"emptyDir": {}}, "/no", ["/my/no", "/nothing"]),
+    ],
+    ids=["emptyDir", "configMap", "inside another path"],
+)
+def test_a_volume_that_only_the_program_knows_cannot_be_provided(
+    source: dict[str, Any], path: str, args: list[str]
+) -> None:
+    assert places_of(with_volume(source, path, args=args)) == [
         (f"{CONTAINER}.volumeMounts[0].mountPath", "volume-unreachable")
     ]
 
@@ -264,13 +271,15 @@ def test_other_volumes_are_refused(source: dict[str, Any]) -> None:
     assert places_of(with_volume(source, "/data", command=["sh", "/data"])) == [(place, "job-field-unsupported")]
 
 
-def test_a_mount_needs_its_volume_and_a_volume_its_source() -> None:
+def test_a_mount_needs_its_volume_and_a_path_without_variables_and_a_volume_its_source() -> None:
     mounts = [{"name": "w", "mountPath": "/data"}]
+    job = a_job_with_volume({"emptyDir": {}}, [{"name": "v", "mountPath": "/d", "subPathExpr": "s"}], {"args": ["/d"]})
 
     assert places_of(a_job_with_volume({}, mounts, {})) == [
         ("spec.template.spec.volumes[0]", "volume-source-missing"),
         (f"{CONTAINER}.volumeMounts[0].name", "volume-unknown"),
     ]
+    assert places_of(job) == [(f"{CONTAINER}.volumeMounts[0].subPathExpr", "job-field-unsupported")]
 
 
 def test_a_path_of_this_machine_needs_no_replacement(tmp_path: Path) -> None:
@@ -282,18 +291,6 @@ def test_a_path_of_this_machine_needs_no_replacement(tmp_path: Path) -> None:
     ]
     assert places_of(with_volume({"hostPath": {"path": "/no/such"}}, "/data", args=["/data"])) == [
         ("spec.template.spec.volumes[0].hostPath.path", "volume-host-path-missing")
-    ]
-
-
-def test_variables_in_a_mount_are_refused() -> None:
-    job = a_job_with_volume({"emptyDir": {}}, [{"name": "v", "mountPath": "/d", "subPathExpr": "s"}], {"args": ["/d"]})
-
-    assert places_of(job) == [(f"{CONTAINER}.volumeMounts[0].subPathExpr", "job-field-unsupported")]
-
-
-def test_a_path_inside_another_path_is_not_the_mount() -> None:
-    assert places_of(with_volume({"emptyDir": {}}, "/no", args=["/my/no", "/nothing"])) == [
-        (f"{CONTAINER}.volumeMounts[0].mountPath", "volume-unreachable")
     ]
 
 
@@ -309,13 +306,6 @@ def test_an_absurd_quantity_is_refused_in_few_words(amount: object) -> None:
 
     assert len(errors) == 1
     assert len(errors[0]) < 200
-
-
-@pytest.mark.parametrize(
-    "word", ["a" * 5000, "/" + "a" * 5000, "/a\0b", "\0"], ids=["long", "long-path", "nul", "nul-name"]
-)
-def test_a_command_that_no_machine_can_have_is_not_found(word: str) -> None:
-    assert places_of(a_job(command=[word])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
 
 
 def test_relative_paths_start_at_the_workspace(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 
-V1, V2 = ReplicatedJob(MPIJob()), ReplicatedJob(MPIOperatorJob())
+V1, V2 = MPIJob(), MPIOperatorJob()
 FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"
 REMEDY = "leave it out: mpirun reads the host file by itself"
 HOSTS = f'"-H" names hosts, and the workers have no names on this machine; {REMEDY}'
@@ -68,13 +68,18 @@ def test_of_the_second_operator_all_pods_are_hosts_of_a_service_with_the_name_of
     )
 
 
-def test_a_launcher_with_cards_works_too() -> None:
-    job = an_mpijob(slotsPerWorker=2)
+@pytest.mark.parametrize(
+    ("slots", "limits", "expected"),
+    [("3", {}, 6), (2, {"nvidia.com/gpu": 2}, 6)],
+    ids=["from a placeholder", "a launcher with cards works too"],
+)
+def test_slots_are_counted(slots: object, limits: dict[str, int], expected: int) -> None:
+    job = an_mpijob(slotsPerWorker=slots)
     launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
-    launcher["resources"] = {"limits": {"nvidia.com/gpu": 2}}
+    launcher["resources"] = {"limits": limits}
 
     pod = pod_of(job, "launcher")
-    assert (pod.files["mpi/hostfile"], pod.processes) == ("localhost slots=6\n", 6)
+    assert (pod.files["mpi/hostfile"], pod.processes) == (f"localhost slots={expected}\n", expected)
 
 
 def test_the_launcher_is_the_primary_pod_of_both_operators() -> None:
@@ -132,10 +137,6 @@ def test_workers_with_work_of_their_own_are_started() -> None:
     worker = {"name": "mpi", "image": "none", "command": ["sh", "-c", "true"]}
 
     assert [count for _, count in V1.templates(an_mpijob(workers=3, worker=worker)).values()] == [1, 3]
-
-
-def test_slots_may_come_from_a_placeholder() -> None:
-    assert pod_of(an_mpijob(slotsPerWorker="3"), "launcher").files["mpi/hostfile"] == "localhost slots=6\n"
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,19 @@ from typing import Any
 from katib.local.jobs.kind import PodStart
 from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.replicas import Replicas
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.local.jobs.replicated.training_kind import Peers, Port
 from katib.runtime.objects import Kind
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "jobs.md"
-NAMES = (Kind, Mapping, Peers, Port, Replicas, TrainingKind, TrainingSpec)
+NAMES = (Kind, Mapping, Peers, Port, ReplicatedJob, Replicas, TrainingSpec)
 
 
 def test_a_kind_is_a_class_that_says_what_is_its_own() -> None:
     (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {thing.__name__: thing for thing in NAMES}
     exec(source, names)  # our own page
-    kind, wiring = ReplicatedJob(names["RingJob"]()), LocalWiring(PortTable())
+    kind, wiring = names["RingJob"](), LocalWiring(PortTable())
     container = {"name": "member", "image": "none", "command": ["true"]}
     replicas = {"Member": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
     job = {"metadata": {"name": "j", "namespace": "n"}, "spec": {"ringReplicaSpecs": replicas}}

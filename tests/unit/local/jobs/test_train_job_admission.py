@@ -38,8 +38,8 @@ def train_job(shelf: Shelf | None = None, **spec: Any) -> tuple[list[str], list[
     return check(job, shelf)
 
 
-def jobset(*jobs: dict[str, Any], **spec: Any) -> tuple[list[str], list[str]]:
-    whole = {"replicatedJobs": list(jobs) or [replicated()], **spec}
+def jobset(**spec: Any) -> tuple[list[str], list[str]]:
+    whole = {"replicatedJobs": [replicated()], **spec}
     return check({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": whole})
 
 
@@ -225,38 +225,45 @@ def test_what_a_patch_does_is_reported_where_it_stands() -> None:
          "machine, or submit the experiment to Kubernetes")),
         ({"successPolcy": {}}, "successPolcy: unknown field; did you mean successPolicy"),
         ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
+        *(({"replicatedJobs": [replicated(), job]}, f"replicatedJobs[1]{error}") for job, error in (
+            (replicated("a"), '.name: "a" is used twice; give it a name of its own'),
+            (replicated("b", dependsOn=[{"name": "c", "status": "Ready"}]),
+             '.dependsOn[0].name: no replicated job before this one is named "c"; use a'),
+            (replicated("b", dependsOn=[{"name": "a", "status": "Done"}]),
+             '.dependsOn[0].status: "Done" is not known; use Ready or Complete'),
+            ({"name": "b", "template": {}}, ".template.spec.template: it is missing; give the pod template"),
+            ({"name": "b", "template": {"spec": {**replicated()["template"]["spec"], "paralelism": 2}}},
+             ".template.spec.paralelism: unknown field; did you mean parallelism"),
+        )),
     ],
 )  # fmt: skip
 def test_a_jobset_that_cannot_run_here_is_an_error_of_one_line(fields: dict[str, Any], error: str) -> None:
     assert jobset(**fields)[0] == [error]
 
 
-def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
-    def peer(**fields: Any) -> list[str]:
-        job = replicated("b")
-        job["template"]["spec"]["template"]["spec"]["containers"][0] |= fields
-        return jobset(replicated(), job)[0]
-
-    where = "replicatedJobs[1].template.spec.template.spec.containers[0]"
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"args": ["${trialSpec.Name}-a-0-0.${trialSpec.Name}"]}, "args"),
+        ({"env": [{"name": "PEER", "value": "$(SET)-a-0-0:80"}]}, "env"),
+        ({"args": ["$(SET)-a-0-0.demo.default.svc.cluster.local:80"]}, "args"),
+        ({"args": ["data-0-0", "a-0"]}, ""),
+    ],
+)
+def test_names_of_other_pods_are_found_wherever_they_stand_but_lead_there_in_a_network_of_its_own(
+    fields: dict[str, Any], place: str
+) -> None:
+    job = replicated("b")
+    job["template"]["spec"]["template"]["spec"]["containers"][0] |= fields
+    spec = {"replicatedJobs": [replicated(), job]}
+    whole = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}
+    where = f"replicatedJobs[1].template.spec.template.spec.containers[0].{place}"
     why = 'the host name of a pod, as in "a-0-0", leads nowhere on this machine; '
     remedy = "use 127.0.0.1, or submit the experiment to Kubernetes"
-    assert peer(args=["${trialSpec.Name}-a-0-0.${trialSpec.Name}"]) == [f"{where}.args: {why}{remedy}"]
-    assert peer(env=[{"name": "PEER", "value": "$(SET)-a-0-0:80"}]) == [f"{where}.env: {why}{remedy}"]
-    assert peer(args=["data-0-0", "a-0"]) == []
 
-
-def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domain() -> None:
-    def peer(word: str) -> list[str]:
-        job = replicated("b")
-        job["template"]["spec"]["template"]["spec"]["containers"][0]["args"] = [word]
-        spec = {"replicatedJobs": [replicated(), job]}
-        whole = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}
-        host = replace(HOST, runs_images=True, names_pods=True)
-        return [error.cause for error in check_job(whole, "T", host=host)[0] if error.origin == "jobset-peer-name"]
-
-    assert peer("${trialSpec.Name}-a-0-0:80") == []
-    assert peer("$(SET)-a-0-0.demo:80") == []
-    assert peer("$(SET)-a-0-0.demo.default.svc.cluster.local:80") == []
+    assert check(whole)[0] == ([f"{where}: {why}{remedy}"] if place else [])
+    host = replace(HOST, runs_images=True, names_pods=True)
+    assert [error for error in check_job(whole, "T", host=host)[0] if error.origin == "jobset-peer-name"] == []
 
 
 @pytest.mark.parametrize(
@@ -270,29 +277,6 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, variables: 
 
     [notice] = [notice for notice in notices if ".ports" in notice]
     assert f"in {variables};" in notice if variables else "trials that listen on the same number" in notice
-
-
-@pytest.mark.parametrize(
-    ("job", "error"),
-    [
-        (replicated("a"), '.name: "a" is used twice; give it a name of its own'),
-        (
-            replicated("b", dependsOn=[{"name": "c", "status": "Ready"}]),
-            '.dependsOn[0].name: no replicated job before this one is named "c"; use a',
-        ),
-        (
-            replicated("b", dependsOn=[{"name": "a", "status": "Done"}]),
-            '.dependsOn[0].status: "Done" is not known; use Ready or Complete',
-        ),
-        ({"name": "b", "template": {}}, ".template.spec.template: it is missing; give the pod template"),
-        (
-            {"name": "b", "template": {"spec": {**replicated()["template"]["spec"], "paralelism": 2}}},
-            ".template.spec.paralelism: unknown field; did you mean parallelism",
-        ),
-    ],
-)  # fmt: skip
-def test_a_replicated_job_that_cannot_run_here_is_an_error_of_one_line(job: dict[str, Any], error: str) -> None:
-    assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -167,28 +167,20 @@ class TestTorch:
         assert t.conditions() == [("Failed", "FailedJobs")]
 
 
-def test_jax_has_a_coordinator_and_users_may_override_it() -> None:
-    env = [{"name": "JAX_NUM_PROCESSES", "value": "7"}]
-    t = training("jax-distributed", trainer={**TRAIN, "numNodes": 2, "env": env})
+@pytest.mark.parametrize(
+    ("runtime", "trainer", "expected"),
+    [
+        ("jax-distributed", {"env": [{"name": "JAX_NUM_PROCESSES", "value": "7"}]},  # which users may override
+         {"JAX_PROCESS_ID": "1", "JAX_COORDINATOR_ADDRESS": "127.0.0.1:40001"}),
+        ("xgboost-distributed", {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 2}}},  # a worker for each card
+         {"DMLC_TRACKER_URI": "127.0.0.1", "DMLC_TRACKER_PORT": "40001", "DMLC_TASK_ID": "1", "DMLC_NUM_WORKER": "6"}),
+    ],
+    ids=["jax", "xgboost"],
+)  # fmt: skip
+def test_nodes_find_the_first_one(runtime: str, trainer: dict[str, Any], expected: dict[str, str]) -> None:
+    t = training(runtime, trainer={**TRAIN, "numNodes": 3, **trainer})
 
-    assert t.variables(1) == {
-        "JOB_COMPLETION_INDEX": "1",
-        "JAX_PROCESS_ID": "1",
-        "JAX_COORDINATOR_ADDRESS": "127.0.0.1:40001",
-    }
-
-
-def test_xgboost_has_a_tracker_and_a_worker_for_each_card() -> None:
-    resources = {"limits": {"nvidia.com/gpu": 2}}
-    t = training("xgboost-distributed", trainer={**TRAIN, "numNodes": 3, "resourcesPerNode": resources})
-
-    assert t.variables(2) == {
-        "JOB_COMPLETION_INDEX": "2",
-        "DMLC_TRACKER_URI": "127.0.0.1",
-        "DMLC_TRACKER_PORT": "40001",
-        "DMLC_TASK_ID": "2",
-        "DMLC_NUM_WORKER": "6",
-    }
+    assert t.variables(1) == {"JOB_COMPLETION_INDEX": "1", **expected}
 
 
 class TestMpi:
@@ -249,20 +241,16 @@ class TestRuntime:
 
         assert t.roles() == ["dataset-initializer-0-0"]
 
-    def test_one_that_is_gone_fails_the_job_at_once(self) -> None:
-        t = training("torch-distributd")
-
-        assert t.conditions() == [("Failed", "TrainingRuntimeNotSupported")]
-        assert "did you mean torch-distributed?" in t.message()
-
-    def test_one_that_became_malformed_fails_the_job_at_once(self) -> None:
+    def test_one_that_is_gone_or_became_malformed_fails_the_job_at_once(self) -> None:
         shelf = Shelf()
         shelf.put({"template": {"spec": {"replicatedJobs": [{"template": {}}]}}})
 
-        t = training("mine", shelf=shelf)
-
-        assert t.conditions() == [("Failed", "TrainingRuntimeNotSupported")]
-        assert "replicatedJobs[0].name: it is missing" in t.message()
+        for t, why in (
+            (training("torch-distributd"), "did you mean torch-distributed?"),
+            (training("mine", shelf=shelf), "replicatedJobs[0].name: it is missing"),
+        ):
+            assert t.conditions() == [("Failed", "TrainingRuntimeNotSupported")]
+            assert why in t.message()
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_shipped_ones_bear_their_name(self, name: str) -> None:

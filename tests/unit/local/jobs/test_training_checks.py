@@ -169,22 +169,21 @@ def test_names_of_peers_are_found_and_the_way_out_is_named(fields: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "word", ["$JOB-worker-0:2222", "demo-worker-0:2222", "demo-worker-0.default.svc.cluster.local:2222"]
+    ("word", "pod", "expected"),
+    [
+        ("$JOB-worker-0:2222", {}, []),
+        ("demo-worker-0:2222", {}, []),
+        ("demo-worker-0.default.svc.cluster.local:2222", {}, []),
+        ("demo-worker-0:2222", {"hostNetwork": True}, ["replica-peer-name"]),  # it stays on that of the machine
+    ],
 )
-def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domain(word: str) -> None:
+def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domain(
+    word: str, pod: dict[str, Any], expected: list[str]
+) -> None:
     host = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
-    template = job(PYTORCH, Worker=replica(2, container(PYTORCH, args=[word])))
+    template = job(PYTORCH, Worker=replica(2, container(PYTORCH, args=[word]), **pod))
 
-    assert check_job(template, "t", host=host)[0] == []
-
-
-def test_pods_that_stay_on_the_network_of_the_machine_have_no_names() -> None:
-    host = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
-    pod = replica(2, container(PYTORCH, args=["demo-worker-0:2222"]), hostNetwork=True)
-
-    errors, _ = check_job(job(PYTORCH, Worker=pod), "t", host=host)
-
-    assert [error.origin for error in errors] == ["replica-peer-name"]
+    assert [error.origin for error in check_job(template, "t", host=host)[0]] == expected
 
 
 @pytest.mark.parametrize(

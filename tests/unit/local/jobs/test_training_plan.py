@@ -11,9 +11,9 @@ import pytest
 
 from katib.local.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
 from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.plan import LATE_SECONDS, RENEWALS
+from katib.local.jobs.replicated.plan import RENEWALS
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
+from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
@@ -81,7 +81,7 @@ class TestSuccess:
         t.end("j-master-0")
         assert (t.is_over, t.running) == (False, ["j-worker-0", "j-worker-1"])
         t.end("j-worker-0")
-        t.advance(LATE_SECONDS)
+        t.advance(t.kind.late_seconds)
 
         assert t.running == []
         assert t.holding() == {"Created": "PyTorchJobCreated", "Succeeded": "PyTorchJobSucceeded"}
@@ -113,7 +113,7 @@ class TestSuccess:
         t.end("j-worker-0", 1, steps=False)
 
         t.end("j-master-0")
-        t.advance(LATE_SECONDS)
+        t.advance(t.kind.late_seconds)
 
         assert end_of(t.status)["reason"] == "PyTorchJobSucceeded"  # type: ignore[index]
 
@@ -157,7 +157,7 @@ class TestSuccess:
             t.advance(600)
             assert not t.is_over
             t.end(name)
-        t.advance(LATE_SECONDS)
+        t.advance(t.kind.late_seconds)
 
         assert t.holding()["Succeeded"] == f"{kind.kind.kind}Succeeded"
 
@@ -361,7 +361,7 @@ class TestDeadline:
         t.advance(29)
         t.end("j-master-0")
 
-        t.advance(LATE_SECONDS)
+        t.advance(t.kind.late_seconds)
 
         assert "Succeeded" in t.holding()
 

@@ -19,10 +19,55 @@ from tests.support.training_jobs import ClusterWiring, replica, training_job, va
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
 
 
-class TestTFJob:
-    def test_a_single_replica_gets_no_configuration(self) -> None:
-        assert variables_of(TF, training_job(TF, Worker=1), "worker", 0) == {}
+ALL_OPTIONS = {
+    "minReplicas": 1,
+    "maxReplicas": 4,
+    "maxRestarts": 3,
+    "rdzvId": "x",
+    "rdzvConf": [{"key": "timeout", "value": "9"}, {"key": "last_call_timeout", "value": "1"}],
+    "standalone": True,
+    "nProcPerNode": 2,
+    "rdzvBackend": "etcd-v2",
+    "rdzvHost": "etcd.example.com",
+    "rdzvPort": 2379,
+}
 
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "roles", "index", "expected"),
+    [
+        (TF, {}, {"Worker": 1}, 0, ""),
+        (PYTORCH, {"nprocPerNode": "2"}, {"Master": 1, "Worker": 2}, 1,
+         ("PYTHONUNBUFFERED=1 MASTER_PORT=23456 PET_MASTER_PORT=23456 MASTER_ADDR=j-master-0 "
+         "PET_MASTER_ADDR=j-master-0 WORLD_SIZE=6 RANK=2 PET_NODE_RANK=2 PET_NPROC_PER_NODE=2 PET_NNODES=3")),
+        (PYTORCH, {}, {"Worker": 2}, 1, "PYTHONUNBUFFERED=1 PET_NPROC_PER_NODE=1 PET_NNODES=2"),
+        (PYTORCH, {"elasticPolicy": {}}, {"Worker": 2}, 1,
+         ("PYTHONUNBUFFERED=1 PET_NPROC_PER_NODE=1 PET_NNODES=2:2 PET_RDZV_ENDPOINT=j-worker-0:23456 "
+         "PET_RDZV_BACKEND=c10d")),
+        (PYTORCH, {"elasticPolicy": ALL_OPTIONS}, {"Worker": 2}, 0,
+         ("PYTHONUNBUFFERED=1 PET_NPROC_PER_NODE=2 PET_NNODES=2 PET_RDZV_ENDPOINT=etcd.example.com:2379 "
+         "PET_RDZV_BACKEND=etcd-v2 PET_MAX_RESTARTS=3 PET_RDZV_ID=x "
+         "PET_RDZV_CONF=timeout=9,last_call_timeout=1 PET_STANDALONE=")),
+        (XGBOOST, {}, {"Master": 1, "Worker": 2}, 0,
+         ("MASTER_PORT=9999 MASTER_ADDR=j-master-0 WORLD_SIZE=3 RANK=1 PYTHONUNBUFFERED=1 WORKER_PORT=9999 "
+         "WORKER_ADDRS=j-worker-0,j-worker-1 KATIB_PEERS=j-master-0:9999,j-worker-0:9999,j-worker-1:9999")),
+        (PADDLE, {}, {"Worker": 2}, 1,
+         ("PYTHONUNBUFFERED=1 PADDLE_JOB_ID=j PADDLE_NNODES=2 POD_IP_DUMMY=j-worker-0 PADDLE_MASTER=j-worker-0:36543 "
+         "PADDLE_RANK=1")),
+        (JAX, {}, {"Worker": 3}, 2,
+         "PYTHONUNBUFFERED=1 COORDINATOR_PORT=6666 COORDINATOR_ADDRESS=j-worker-0 NUM_PROCESSES=3 PROCESS_ID=2"),
+    ],
+    ids=["tensorflow-alone", "pytorch", "pytorch-workers", "elastic", "elastic-options", "xgboost", "paddle", "jax"],
+)  # fmt: skip
+def test_a_worker_knows_itself_and_its_peers(
+    kind: TrainingKind, fields: dict[str, Any], roles: dict[str, int], index: int, expected: str
+) -> None:
+    variables = variables_of(kind, training_job(kind, fields=fields, **roles), "worker", index)
+
+    assert " ".join(map("=".join, variables.items())) == expected
+
+
+class TestTFJob:
     def test_the_configuration_has_the_form_of_the_operator(self) -> None:
         job = training_job(TF, Worker=2, PS=1)
 
@@ -53,73 +98,12 @@ class TestTFJob:
     def test_only_the_container_that_trains_gets_them(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
         job = training_job(TF, Worker=replica(2, *containers))
-        pod = ReplicatedJob(TF).pod(job, PodStart(0, "worker"), ClusterWiring())
+        pod = TF.pod(job, PodStart(0, "worker"), ClusterWiring())
 
         assert list(pod.variables) == ["tensorflow"]
 
 
 class TestPyTorchJob:
-    def test_a_worker_knows_its_rank_the_world_and_the_master(self) -> None:
-        job = training_job(PYTORCH, fields={"nprocPerNode": "2"}, Master=1, Worker=2)
-
-        assert list(variables_of(PYTORCH, job, "worker", 1).items()) == [
-            ("PYTHONUNBUFFERED", "1"),
-            ("MASTER_PORT", "23456"),
-            ("PET_MASTER_PORT", "23456"),
-            ("MASTER_ADDR", "j-master-0"),
-            ("PET_MASTER_ADDR", "j-master-0"),
-            ("WORLD_SIZE", "6"),
-            ("RANK", "2"),
-            ("PET_NODE_RANK", "2"),
-            ("PET_NPROC_PER_NODE", "2"),
-            ("PET_NNODES", "3"),
-        ]
-
-    def test_workers_alone_get_no_addresses(self) -> None:
-        assert variables_of(PYTORCH, training_job(PYTORCH, Worker=2), "worker", 1) == {
-            "PYTHONUNBUFFERED": "1",
-            "PET_NPROC_PER_NODE": "1",
-            "PET_NNODES": "2",
-        }
-
-    def test_elastic_workers_meet_at_the_first(self) -> None:
-        job = training_job(PYTORCH, fields={"elasticPolicy": {}}, Worker=2)
-        variables = variables_of(PYTORCH, job, "worker", 1)
-
-        assert variables["PET_NNODES"] == "2:2"
-        assert variables["PET_RDZV_BACKEND"] == "c10d"
-        assert variables["PET_RDZV_ENDPOINT"] == "j-worker-0:23456"
-        assert "RANK" not in variables
-
-    def test_elastic_options_are_passed_on_and_the_number_of_nodes_is_fixed(self) -> None:
-        elastic = {
-            "minReplicas": 1,
-            "maxReplicas": 4,
-            "maxRestarts": 3,
-            "rdzvId": "x",
-            "rdzvConf": [{"key": "timeout", "value": "9"}, {"key": "last_call_timeout", "value": "1"}],
-            "standalone": True,
-            "nProcPerNode": 2,
-            "rdzvBackend": "etcd-v2",
-            "rdzvHost": "etcd.example.com",
-            "rdzvPort": 2379,
-        }
-        variables = variables_of(
-            PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": elastic}, Worker=2), "worker", 0
-        )
-
-        assert variables == {
-            "PYTHONUNBUFFERED": "1",
-            "PET_NPROC_PER_NODE": "2",
-            "PET_NNODES": "2",
-            "PET_RDZV_ENDPOINT": "etcd.example.com:2379",
-            "PET_RDZV_BACKEND": "etcd-v2",
-            "PET_MAX_RESTARTS": "3",
-            "PET_RDZV_ID": "x",
-            "PET_RDZV_CONF": "timeout=9,last_call_timeout=1",
-            "PET_STANDALONE": "",
-        }
-
     @pytest.mark.parametrize(
         ("roles", "limits", "processes"),
         [
@@ -135,37 +119,16 @@ class TestPyTorchJob:
 
         assert variables_of(PYTORCH, job, min(roles).lower(), 0)["PET_NPROC_PER_NODE"] == processes
 
-    def test_two_jobs_at_once_have_different_ports(self) -> None:
-        ports = PortTable()
-        job = training_job(PYTORCH, Master=1, Worker=1)
-        masters = {variables_of(PYTORCH, job, "worker", 0, LocalWiring(ports))["MASTER_PORT"] for _ in range(2)}
+    def test_all_replicas_of_a_job_get_the_same_port_and_two_jobs_at_once_different_ones(self) -> None:
+        ports, job = PortTable(), training_job(PYTORCH, Master=1, Worker=1)
+        wirings = [LocalWiring(ports), LocalWiring(ports)]
+        of = [{variables_of(PYTORCH, job, r, 0, w)["MASTER_PORT"] for r in ("worker", "master")} for w in wirings]
 
-        assert len(masters) == 2
-
-    def test_all_replicas_of_a_job_get_the_same_port(self) -> None:
-        wiring, job = LocalWiring(PortTable()), training_job(PYTORCH, Master=1, Worker=1)
-
-        assert (
-            variables_of(PYTORCH, job, "worker", 0, wiring)["MASTER_PORT"]
-            == variables_of(PYTORCH, job, "master", 0, wiring)["MASTER_PORT"]
-        )
+        assert [len(found) for found in of] == [1, 1]
+        assert of[0] != of[1]
 
 
 class TestXGBoostJob:
-    def test_a_worker_knows_its_rank_the_master_and_the_workers(self) -> None:
-        job = training_job(XGBOOST, Master=1, Worker=2)
-
-        assert variables_of(XGBOOST, job, "worker", 0) == {
-            "MASTER_PORT": "9999",
-            "MASTER_ADDR": "j-master-0",
-            "WORLD_SIZE": "3",
-            "RANK": "1",
-            "PYTHONUNBUFFERED": "1",
-            "WORKER_PORT": "9999",
-            "WORKER_ADDRS": "j-worker-0,j-worker-1",
-            "KATIB_PEERS": "j-master-0:9999,j-worker-0:9999,j-worker-1:9999",
-        }
-
     def test_a_master_alone_has_no_workers(self) -> None:
         assert "WORKER_ADDRS" not in variables_of(XGBOOST, training_job(XGBOOST, Master=1), "master", 0)
 
@@ -179,20 +142,9 @@ class TestXGBoostJob:
 
 
 class TestOtherKinds:
-    @pytest.mark.parametrize("index", [0, 1])
-    def test_paddle_workers_meet_at_the_first(self, index: int) -> None:
-        assert variables_of(PADDLE, training_job(PADDLE, Worker=2), "worker", index) == {
-            "PYTHONUNBUFFERED": "1",
-            "PADDLE_JOB_ID": "j",
-            "PADDLE_NNODES": "2",
-            "POD_IP_DUMMY": "j-worker-0",
-            "PADDLE_MASTER": "j-worker-0:36543",
-            "PADDLE_RANK": str(index),
-        }
-
     def test_launchers_of_paddle_do_not_share_the_files_that_they_print(self) -> None:
         job = training_job(PADDLE, Worker=2)
-        pods = [ReplicatedJob(PADDLE).pod(job, PodStart(i, "worker"), ClusterWiring()) for i in range(2)]
+        pods = [PADDLE.pod(job, PodStart(i, "worker"), ClusterWiring()) for i in range(2)]
 
         assert [pod.defaults["PADDLE_LOG_DIR"] for pod in pods] == ["log/j-worker-0", "log/j-worker-1"]
 
@@ -203,20 +155,11 @@ class TestOtherKinds:
         assert variables_of(PADDLE, job, "worker", 0)["PADDLE_TRAINER_NUM"] == "1"
         assert variables_of(PADDLE, job, "worker", 0)["PADDLE_MASTER"] == "j-master-0:36543"
 
-    def test_jax_processes_know_their_coordinator(self) -> None:
-        assert variables_of(JAX, training_job(JAX, Worker=3), "worker", 2) == {
-            "PYTHONUNBUFFERED": "1",
-            "COORDINATOR_PORT": "6666",
-            "COORDINATOR_ADDRESS": "j-worker-0",
-            "NUM_PROCESSES": "3",
-            "PROCESS_ID": "2",
-        }
-
 
 class TestPods:
     def test_a_pod_has_the_name_and_the_labels_of_a_cluster(self) -> None:
         job = training_job(PYTORCH, Master=1, worker=2)
-        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(1, "worker"), ClusterWiring())
+        pod = PYTORCH.pod(job, PodStart(1, "worker"), ClusterWiring())
 
         assert (pod.name, pod.path) == ("j-worker-1", "spec.pytorchReplicaSpecs.worker.template")
         assert pod.labels == {
@@ -260,11 +203,11 @@ class TestPods:
         ],
     )
     def test_the_primary_replica_has_the_role_of_master(
-        self, kind: TrainingKind, roles: dict[str, int], primary: set[str]
+        self, kind: ReplicatedJob, roles: dict[str, int], primary: set[str]
     ) -> None:
         job = training_job(kind, **roles)
         starts = [PodStart(i, type_.lower()) for type_, count in roles.items() for i in range(count)]
-        pods = [ReplicatedJob(kind).pod(job, start, ClusterWiring()) for start in starts]
+        pods = [kind.pod(job, start, ClusterWiring()) for start in starts]
 
         marked = {pod.name for pod in pods if pod.labels.get("training.kubeflow.org/job-role") == "master"}
         assert marked == {f"j-{name}" for name in primary}
@@ -285,7 +228,7 @@ class TestPods:
         master = replica(1, {"name": "pytorch", "command": ["x"]}, policy=policy)
         job = training_job(PYTORCH, policy={"backoffLimit": limit}, Master=master)
 
-        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
+        pod = PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring())
 
         assert pod.restarts_on_failure is restarts
 
@@ -294,4 +237,4 @@ class TestPods:
         job = training_job(PYTORCH, name=name, Master=1)
 
         with pytest.raises(InvalidError, match=cause):
-            ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
+            PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring())

@@ -70,18 +70,6 @@ def test_output_moves_to_the_end_of_the_log_until_the_pipe_ends(tmp_path: Path) 
     assert log.read_text() == "before\nafter\n"
 
 
-def test_a_log_that_is_full_or_cannot_be_opened_takes_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    full, missing = Output(tmp_path / "full.log", limit=3), Output(tmp_path / "none" / "main.log")
-    for output in (full, missing):
-        os.write(output.writing, b"abcdef")
-    first, second = full.program.pump(), full.program.pump()
-
-    assert (first, second, missing.program.pump()) == (True, False, False)
-    assert (tmp_path / "full.log").read_bytes() == b"abc"
-    assert os.read(full.program.output, 100) == b"def"
-    assert os.read(missing.program.output, 100) == b"abcdef"
-
-
 def test_what_could_not_be_moved_is_tried_again_after_a_pause(
     tmp_path: Path, kept: Keeping, poll: select.poll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,19 +127,6 @@ def test_a_group_without_a_note_is_not_kept_and_one_that_is_forgotten_is_dropped
         with pytest.raises(BrokenPipeError):
             os.write(output.writing, b"x")
         output.close()
-
-
-def test_an_end_and_a_start_are_noted_of_programs_that_are_known(tmp_path: Path, kept: Keeping) -> None:
-    output = Output(tmp_path / "main.log")
-    kept.add(1, output.program)
-    for key in (1, 2):
-        kept.started(key, 42, 7, "/bin/sh")
-        kept.ended(key, 256)
-
-    assert (output.program.pid, output.program.start, output.program.path) == (42, 7, "/bin/sh")
-    assert (output.program.status, output.program.ended >= output.program.began > 0) == (256, True)
-    kept.drop(1)
-    output.close()
 
 
 def test_an_engine_that_knocks_is_let_in_unless_it_is_of_another_account(

@@ -152,9 +152,11 @@ class TestEnding:
     def test_how_it_ended_is_reported(
         self, processes: Processes, script: str, expected: tuple[int, int, bool, str]
     ) -> None:
-        exit_ = start(processes, "sh", "-c", script).wait()
+        process = start(processes, "sh", "-c", script)
+        exit_ = process.wait()
 
         assert (exit_.code, exit_.signal, exit_.remains, str(exit_)) == expected
+        assert processes.kill_tree(process.handle).result(60) is None  # at once
 
     def test_a_signal_reaches_the_whole_group(self, processes: Processes, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"
@@ -225,23 +227,6 @@ class TestEnding:
         processes.kill_tree(other.handle).result(60)
 
         eventually(lambda: not is_running(daemon))
-
-    def test_killing_what_has_ended_is_done_at_once(self, processes: Processes) -> None:
-        process = start(processes, "true")
-        process.wait()
-
-        assert processes.kill_tree(process.handle).result(60) is None
-
-    def test_the_stop_ends_everything(self, tmp_path: Path) -> None:
-        processes = Processes()
-        processes.start()
-        process = start_daemon(processes, tmp_path / "pid", stay=True)
-        daemon = read_pid(tmp_path / "pid")
-
-        processes.stop()
-
-        assert not is_running(process.handle.pid)
-        assert not is_running(daemon)
 
 
 class TestDisasters:
@@ -315,7 +300,7 @@ class TestDisasters:
 
         exit_ = process.wait()
         assert (exit_.code, exit_.lost, str(exit_)) == (137, True, "was lost with the guard process")
-        assert not is_running(process.handle.pid)
+        assert not Path(f"/proc/{process.handle.pid}").exists()  # nor is it a zombie
         assert not is_running(daemon)
         assert start(processes, "sh", "-c", "exit 5").wait().code == 5
         assert guard_of(processes) != first_guard
@@ -331,15 +316,6 @@ class TestDisasters:
             os.kill(guard, signal.SIGKILL)
 
             assert pending.result(60).code == 4
-
-    def test_no_zombie_is_left_by_a_killed_guard(self, processes: Processes, tmp_path: Path) -> None:
-        process = start_daemon(processes, tmp_path / "pid", stay=True)
-        read_pid(tmp_path / "pid")
-
-        os.kill(guard_of(processes), signal.SIGKILL)
-        process.wait()
-
-        assert not Path(f"/proc/{process.handle.pid}").exists()
 
     def test_the_next_engine_cleans_up_when_engine_and_guard_died_together(self, tmp_path: Path) -> None:
         directory = tmp_path / "engine"

@@ -130,12 +130,9 @@ def test_the_last_of_an_option_given_twice_is_the_most_particular_one(tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["", "-p", "--", "=x", "a b", "--output=x", "array=1-3"])
-def test_what_is_no_option_or_ours_is_refused(text: str) -> None:
+def test_what_is_no_option_or_ours_or_not_closed_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match=r"^--slurm-option: .*; (write|remove)"):
         checked_options([text], "--slurm-option")
-
-
-def test_a_quotation_that_is_not_closed_is_refused() -> None:
     with pytest.raises(InvalidError, match=r"metadata.annotations\[katib.kubeflow.org/slurm-options\]"):
         annotated_options({"katib.kubeflow.org/slurm-options": "a='b"}, "metadata")
 

@@ -131,11 +131,34 @@ def test_a_json_file_is_read_line_by_line(bench: Bench, tmp_path: Path) -> None:
     assert (bench.values(), bench.values("acc")) == (["0.25"], ["0.5"])
 
 
-def test_each_trial_gets_a_metrics_file_of_its_own(bench: Bench) -> None:
-    assert bench.monitors.collection(bench.job(collector("File", path=PATH)), {}).rewrites == {
-        "/var/log/katib": METRICS_DIRECTORY
-    }
-    assert bench.monitors.collection(bench.job(collector("StdOut")), {}).rewrites == {}
+@pytest.mark.parametrize("metadata", [{"name": "x"}, {"name": "x", "ownerReferences": []}], ids=["bare", "no owner"])
+def test_a_job_of_nobody_is_not_read(bench: Bench, metadata: dict[str, Any], tmp_path: Path) -> None:
+    assert bench.monitors.open({"metadata": metadata}, {}, "main", tmp_path) is None
+    assert bench.monitors.collection({"metadata": metadata}, {}).rewrites == {}
+    bench.monitors.discard({"metadata": metadata})
+
+
+def directory(kind: str, **fields: Any) -> MetricsCollectorSpec:
+    place = FileSystemPath(path="/logs", kind="Directory")
+    return MetricsCollectorSpec(source=SourceSpec(file_system_path=place), collector=CollectorSpec(kind=kind, **fields))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "path"),
+    [
+        (collector("File", path=PATH), "/var/log/katib"),
+        (collector("StdOut"), ""),
+        (directory("TensorFlowEvent"), "/logs"),
+        (directory("Custom"), "/logs"),
+    ],
+    ids=["File", "StdOut", "TensorFlowEvent", "Custom"],
+)
+def test_each_trial_has_files_of_its_own_in_place_of_those_of_the_template(
+    bench: Bench, metrics: MetricsCollectorSpec, path: str
+) -> None:
+    rewrites = {path: METRICS_DIRECTORY} if path else {}
+
+    assert bench.monitors.collection(bench.job(metrics), {}).rewrites == rewrites
 
 
 @pytest.mark.parametrize(
@@ -143,15 +166,16 @@ def test_each_trial_gets_a_metrics_file_of_its_own(bench: Bench) -> None:
     [
         pytest.param({}, {}, "sidecar", id="another container"),
         pytest.param({"primary_pod_labels": PRIMARY}, {"role": "worker"}, "main", id="another pod"),
-        pytest.param({"metrics_collector": collector("Push")}, {}, "main", id="it pushes its metrics"),
+        *(pytest.param({"metrics_collector": collector(k)}, {}, "main", id=k) for k in ("Push", "Custom", "None")),
     ],
 )
 def test_only_the_primary_container_of_a_primary_pod_is_read(
     bench: Bench, spec: dict[str, Any], labels: dict[str, str], container: str, tmp_path: Path
 ) -> None:
-    job = bench.job(spec.pop("metrics_collector", None), **spec)
+    job = bench.job(spec.get("metrics_collector"), **{k: v for k, v in spec.items() if k != "metrics_collector"})
 
     assert bench.monitors.open(job, labels, container, tmp_path) is None
+    assert bench.monitors.open(bench.job(primary_pod_labels=PRIMARY), {**PRIMARY, "more": "x"}, "main", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push", "None"])
@@ -172,21 +196,6 @@ def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
     assert ("ADDRESS" in variables) is (kind not in {"StdOut", "None"})
     assert ("PYTHONPATH" in variables) is (kind == "Push")
     assert variables.get("STATUS") == (None if kind == "None" else "loss,acc")
-
-
-def test_a_primary_pod_may_have_more_labels(bench: Bench, tmp_path: Path) -> None:
-    job = bench.job(primary_pod_labels=PRIMARY)
-
-    assert bench.monitors.open(job, {**PRIMARY, "more": "labels"}, "main", tmp_path) is not None
-
-
-@pytest.mark.parametrize("metadata", [{"name": "x"}, {"name": "x", "ownerReferences": []}], ids=["bare", "no owner"])
-def test_a_job_of_nobody_is_not_read(bench: Bench, metadata: dict[str, Any], tmp_path: Path) -> None:
-    job = {"metadata": metadata}
-
-    assert bench.monitors.open(job, {}, "main", tmp_path) is None
-    assert bench.monitors.collection(job, {}).rewrites == {}
-    bench.monitors.discard(job)
 
 
 def test_a_missing_objective_is_explained_in_the_report(bench: Bench, tmp_path: Path) -> None:
@@ -235,16 +244,6 @@ def test_waiting_readings_are_told_of_their_trial_until_it_is_over(bench: Bench,
 # --- other kinds ------------------------------------------------------------------------------------------------------
 
 
-def directory(kind: str, **fields: Any) -> MetricsCollectorSpec:
-    place = FileSystemPath(path="/logs", kind="Directory")
-    return MetricsCollectorSpec(source=SourceSpec(file_system_path=place), collector=CollectorSpec(kind=kind, **fields))
-
-
-@pytest.mark.parametrize("kind", ["TensorFlowEvent", "Custom"])
-def test_a_directory_of_the_template_is_one_of_each_trial(bench: Bench, kind: str) -> None:
-    assert bench.monitors.collection(bench.job(directory(kind)), {}).rewrites == {"/logs": METRICS_DIRECTORY}
-
-
 def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Bench, tmp_path: Path) -> None:
     monitor = opened(bench, tmp_path, directory("TensorFlowEvent"))
     (tmp_path / METRICS_DIRECTORY).mkdir(exist_ok=True)
@@ -255,11 +254,6 @@ def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Be
     ((_, reason, message),) = bench.events.events
     assert reason == "MetricsMissing"
     assert "1 damaged place" in message
-
-
-@pytest.mark.parametrize("kind", ["Push", "Custom", "None"])
-def test_what_reports_by_itself_has_no_monitor(bench: Bench, tmp_path: Path, kind: str) -> None:
-    assert bench.monitors.open(bench.job(collector(kind)), PRIMARY, "main", tmp_path) is None
 
 
 def test_a_custom_collector_goes_with_primary_pods_only(bench: Bench) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.local.trials.stored_readings import StoredReadings
+from katib.local.trials.monitors import StoredReadings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -24,16 +24,23 @@ def new_values(stored: list[MetricLog], *batches: list[MetricLog]) -> list[str]:
     return [item.value for found in batches for item in readings.without(found, stamped(found))]
 
 
-def test_readings_that_are_found_again_are_not_stored_again() -> None:
-    found = [reading(value) for value in "abcd"]
-
-    assert new_values([reading("a", 1), reading("b", 2)], found[:1], found[1:]) == ["c", "d"]
+def read(values: str) -> list[MetricLog]:
+    return [reading(value) for value in values]
 
 
-def test_a_value_that_comes_again_is_a_further_reading() -> None:
-    found = [reading(value) for value in "aabab"]
-
-    assert new_values([reading("a", 1), reading("a", 2), reading("b", 3)], found) == ["a", "b"]
+@pytest.mark.parametrize(
+    ("stored", "batches", "expected"),
+    [
+        ([reading("a", 1), reading("b", 2)], [read("a"), read("bcd")], ["c", "d"]),
+        ([reading("a", 1), reading("a", 2), reading("b", 3)], [read("aabab")], ["a", "b"]),
+        ([reading("a", 1), reading("a", 3)], [[reading("a", second) for second in (3, 2, 1, 4)]], ["a", "a"]),
+    ],
+    ids=["found again", "a further reading", "known by their times"],
+)
+def test_readings_that_are_found_again_are_not_stored_again(
+    stored: list[MetricLog], batches: list[list[MetricLog]], expected: list[str]
+) -> None:
+    assert new_values(stored, *batches) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,12 +48,6 @@ def test_a_value_that_comes_again_is_a_further_reading() -> None:
 )
 def test_only_the_same_reading_is_taken_for_a_stored_one(other: MetricLog) -> None:
     assert new_values([reading("a", 1, step=1)], [other]) == [other.value]
-
-
-def test_readings_with_times_are_known_by_them() -> None:
-    stored = [reading("a", 1), reading("a", 3)]
-
-    assert new_values(stored, [reading("a", 3), reading("a", 2), reading("a", 1), reading("a", 4)]) == ["a", "a"]
 
 
 def test_readings_that_the_collector_left_out_do_not_count() -> None:
