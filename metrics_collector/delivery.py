@@ -14,6 +14,9 @@ from katib.rpc.db_manager_client import DbManagerClient
 _CALL_SECONDS = 20.0
 _SET_TRIAL_STATUS = "/api.v1.beta1.EarlyStopping/SetTrialStatus"
 
+KEPT = "readings are kept and sent again"
+"""What the log of a collector says while the DB manager does not take its readings."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -41,7 +44,7 @@ class DbManagerLog(DbManagerClient):
         except (UnavailableError, InternalError) as error:
             self._connection.drop()
             if not self.problem:
-                _logger.warning("readings are kept and sent again: %s", error)
+                _logger.warning("%s: %s", KEPT, error)
             self.problem = str(error)
             raise UnavailableError(self.problem) from error
         if self.problem:

@@ -77,6 +77,8 @@ class Reporter:
     Attributes:
         on_refusal: Takes the names of the trials whose readings have to wait, and why.
         on_stored: Takes the names of the trials of which readings were just stored. Called on the reporter's thread.
+        settled: Number of readings that are stored, or refused for good.
+        lost: Number of readings that the log refused for good.
 
     Args:
         report: Stores readings of one trial, all or none: `katib.api.metrics.ObservationLog.report`.
@@ -121,8 +123,8 @@ class Reporter:
         self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
         self._calling = False  # the log is working on what is under way
         self._waiting = 0  # readings queued or under way
-        self._settled_count = 0
-        self._lost = 0
+        self.settled = 0
+        self.lost = 0
         self._deadline: float | None = None  # set once it closes
         self._thread = threading.Thread(target=self._run, name="metrics-reporter", daemon=True)
         self._thread.start()
@@ -131,16 +133,6 @@ class Reporter:
     def backlogged(self) -> bool:
         """True while so many readings wait that no more should be read."""
         return self._waiting >= self._max_waiting
-
-    @property
-    def settled(self) -> int:
-        """Number of readings that are stored, or refused for good."""
-        return self._settled_count
-
-    @property
-    def lost(self) -> int:
-        """Number of readings that the log refused for good."""
-        return self._lost
 
     def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
         """Queue readings of a trial.
@@ -253,7 +245,7 @@ class Reporter:
             with self._changed:
                 self._calling = True
                 batch = {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
-            names = list(batch)
+            names = set(batch)
             try:
                 self._store(batch)
             except UnavailableError as error:
@@ -265,7 +257,7 @@ class Reporter:
                     done()
                 except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
                     _logger.exception("a flush could not be announced")
-            self.on_stored([name for name in names if name not in batch])
+            self.on_stored(tuple(names.difference(batch)))
             if not self._under_way:
                 return True
             failures += 1
@@ -310,7 +302,7 @@ class Reporter:
             except Exception:  # one bad trial must not take the others with it: try them one by one
                 _logger.debug("observation log refused a batch", exc_info=True)
             else:
-                self._settled_count += sum(map(len, batch.values()))
+                self.settled += sum(map(len, batch.values()))
                 batch.clear()
         for name in list(batch):
             self._store_one(name, batch[name])
@@ -331,14 +323,14 @@ class Reporter:
                 continue
             else:
                 refusals += 1
-                self._lost += size
+                self.lost += size
                 extra = {"trial": name, "readings": size, "error": str(error)}
                 bug = None if isinstance(error, KatibError) else error
                 _logger.error("observation log refused readings", extra=extra, exc_info=bug)
             with self._changed:
                 del logs[:size]
                 self._waiting -= size
-                self._settled_count += size
+                self.settled += size
             size = len(logs) if refusals >= MAX_REFUSALS else min(2 * size, len(logs))
 
     def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:

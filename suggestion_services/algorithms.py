@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,9 +57,14 @@ class Entry:
             raise TerminalError(f"{name}: the package {self.package} is missing; run pip install 'katib[{extra}]'")
 
 
+_importing = threading.RLock()
+"""Modules of SciPy import each other: of two threads that import two of them, one may find the other half made."""
+
+
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    with _importing:
+        return getattr(importlib.import_module(module), name)
 
 
 _ECHOED = ("b_l", "n", "r", "current_s", "current_i", "evaluating_trials")

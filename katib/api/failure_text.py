@@ -31,6 +31,7 @@ _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
+_INIT_CONTAINER = re.compile(r"^init container (?P<name>\S+) in pod \S+ ", re.IGNORECASE)
 _TITLE = re.compile(r" \(replica (?P<name>[^\s()]+)\)")
 _OF_REPLICA = re.compile(r"replica (\S+): (.*)", re.DOTALL)
 _JOB_OF_A_SET = re.compile(r"^job \S+ failed \(\w+\): ")
@@ -83,11 +84,13 @@ def failure_cause(text: str) -> str:
 
     `ValueError: boom (exit code 1)`: a program that ended with a code says in its last line why it did. One that was
     killed could not say it; there the signal comes first. Before all that stands the replica, where it was one of
-    several.
+    several. An init container is named, since its end is not that of the program.
     """
     how, _, line = text.partition(_SEPARATOR)
     if title := _TITLE.search(how):
         return f"replica {title['name']}: {failure_cause(text.replace(title[0], '', 1))}"
+    if init := _INIT_CONTAINER.match(how):
+        return with_last_output(f"its init container {init['name']} {how[init.end() :]}", line)
     exit_code = _EXIT_CODE.search(how)
     if exit_code is not None:
         code = exit_code.group(1)

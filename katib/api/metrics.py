@@ -269,7 +269,7 @@ def compile_format(text: str, path: str) -> Any:
         cause = f"{shown(text)} is not an RE2 expression: {shown(reason)[1:-1]}"
         raise invalid(path, cause, "fix the expression", "filter-syntax") from error
     if pattern.groups < 2:  # noqa: PLR2004  # name and value
-        cause = f"{shown(text)} has {pattern.groups} groups, name and value need 2"
+        cause = f"{shown(text)} has {pattern.groups} group{'s' * (pattern.groups != 1)}, name and value need 2"
         raise invalid(path, cause, "put ( ) around the name and around the value", "filter-groups")
     return pattern
 

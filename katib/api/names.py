@@ -112,6 +112,9 @@ BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
 PRICES_ANNOTATION = "katib.kubeflow.org/prices"
 """On the same: what an hour of each resource costs, such as `gpu=2.50, cpu=0.04`."""
 
+SLURM_OPTIONS_ANNOTATION = "katib.kubeflow.org/slurm-options"
+"""On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
+
 HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
 """On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 
@@ -179,9 +182,15 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
     repeated create is a conflict and not a twin, and equally named experiments of two namespaces do not share names.
     """
     text = f"{namespace}/{experiment}/{index}"
-    while (name := _trial_name(experiment, text)) in taken:
+    while True:
+        digest = int.from_bytes(hashlib.sha256(text.encode()).digest())
+        name = f"{experiment}-"
+        for _ in range(_SUFFIX_LENGTH):
+            digest, letter = divmod(digest, len(SUFFIX_ALPHABET))
+            name += SUFFIX_ALPHABET[letter]
+        if name not in taken:
+            return name
         text += "+"
-    return name
 
 
 def name_of_title(title: str) -> str:
@@ -197,12 +206,3 @@ def name_of_title(title: str) -> str:
 def is_set_by_algorithm(label: str) -> bool:
     """Return whether a label is one that algorithms give to trials. Not every trial has it."""
     return _OF_ALGORITHMS in label
-
-
-def _trial_name(experiment: str, text: str) -> str:
-    digest = int.from_bytes(hashlib.sha256(text.encode()).digest())
-    suffix = ""
-    for _ in range(_SUFFIX_LENGTH):
-        digest, letter = divmod(digest, len(SUFFIX_ALPHABET))
-        suffix += SUFFIX_ALPHABET[letter]
-    return f"{experiment}-{suffix}"

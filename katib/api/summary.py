@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,15 +51,14 @@ def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) 
     Returns:
         The summaries of these metrics in this order; None when there is no reading of the first one.
     """
-    summaries: dict[str, Summary] = {}
-    wanted = frozenset(metrics)
+    summaries: defaultdict[str, Summary] = defaultdict(Summary)
+    wanted = dict.fromkeys(metrics)
     for name, value in readings:
         if name in wanted:
-            summary = summaries.get(name)
-            if summary is None:
-                summary = summaries[name] = Summary()
-            summary.add(value)
-    return observation_with(metrics, [summary.metric(name) for name, summary in summaries.items()])
+            summaries[name].add(value)
+    if not metrics or metrics[0] not in summaries:
+        return None
+    return Observation(metrics=tuple([summaries[name].metric(name) for name in wanted]))
 
 
 def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Observation | None:

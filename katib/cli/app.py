@@ -102,6 +102,10 @@ Start with an experiment file:
 """
 
 
+class _ReaderLeftError(Exception):
+    """The reader of standard output has closed it; click would end with the exit code 1 for the error itself."""
+
+
 class _Commands(click.Group):
     """A group that imports a command when it is called, and knows what was meant when it was misspelled."""
 
@@ -130,6 +134,13 @@ class _Commands(click.Group):
             remedy = f"did you mean `katib {near[0]}`?" if near else "`katib --help` lists all commands"
             raise click.UsageError(f'there is no command "{name}"; {remedy}')
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises _ReaderLeftError when its output is not read to its end."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderLeftError from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands without importing any."""
@@ -200,7 +211,7 @@ def _run(typed: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (_ReaderLeftError, BrokenPipeError):
         # The reader has seen enough. What is still buffered must not fail again while Python shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE

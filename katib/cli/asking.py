@@ -47,9 +47,10 @@ def ask(name: str, wait: float, lease: float, client: str, request_id: str, targ
     Evaluate it with the parameters that are printed and end it with `katib tell`. The exit code is 1 when there is no
     trial: the experiment has ended, or none is free within the time.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=False) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         types = {one.name: one.parameter_type for one in service.get(Experiment, namespace, name).spec.parameters}
         given = service.ask(
             namespace,
@@ -91,7 +92,7 @@ def tell(
     target: options.Target,
 ) -> None:
     """End a trial that `katib ask` gave, with its values, as failed or as stopped."""
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     texts = options.pairs(values, "METRIC=VALUE", str.rpartition)  # no number has an equals sign
     if not texts and failed is None and not stopped:
@@ -99,7 +100,7 @@ def tell(
     with connect(target, read_only=False) as (service, namespace):
         found = service.get(Trial, namespace, trial)
         owner = found.metadata.labels.get(EXPERIMENT_LABEL, "")
-        if owner != name:
+        if owner != experiment_meant(service, namespace, name):
             cause, remedy = f"it belongs to {owner or 'no experiment'}", "name its own experiment"
             raise invalid(f"trial {trial}", cause, remedy, "tell-experiment")
         answer = service.tell(namespace, trial, texts, failure=failed, stopped=stopped, request_id=request_id)

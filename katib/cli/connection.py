@@ -19,6 +19,7 @@ from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
+from katib.tuning.titles import name_meant
 
 if TYPE_CHECKING:
     from katib.cluster.access.tuning_service import OpenCluster
@@ -70,13 +71,15 @@ def connect(
 
 
 def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
-    """Return the name that was given, or that of the newest experiment, which is reported where there are others.
+    """Return the name that was given, by itself or as the title of a study, or that of the newest experiment.
+
+    Where there are others, the newest is reported.
 
     Raises:
         NotFoundError: None was given, and there is no experiment.
     """
     if name is not None:
-        return name
+        return name_meant(service, namespace, name)
     names = [experiment.name for experiment in service.experiments(namespace)]
     if not names:
         raise NotFoundError(f"there is no experiment in namespace {namespace}; `katib get -A` lists those of all")
@@ -86,13 +89,13 @@ def experiment_meant(service: TuningService, namespace: str, name: str | None) -
 
 
 def experiment_or_trial(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
-    """Return the experiment of a name, or the trial.
+    """Return the experiment of a name or a title, or the trial.
 
     Raises:
         NotFoundError: There is neither.
     """
     with suppress(NotFoundError):
-        return service.get(Experiment, namespace, name)
+        return service.get(Experiment, namespace, name_meant(service, namespace, name))
     with suppress(NotFoundError):
         return service.get(Trial, namespace, name)
     raise NotFoundError(

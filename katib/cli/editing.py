@@ -56,13 +56,14 @@ def budget(
 
     One that has used up its budget goes on when it gets a larger one and its resumePolicy is LongRunning or FromVolume.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     given = {"maxTrialCount": max_trials, "parallelTrialCount": parallel, "maxFailedTrialCount": max_failed}
     counts = {field: None if value == _NO_LIMIT else int(value) for field, value in given.items() if value is not None}
     if not counts:
         raise click.UsageError("give --max-trials, --parallel or --max-failed", click.get_current_context())
     with connect(target, read_only=False) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         service.edit(namespace, name, counts=counts)
     words = ", ".join(f"{field} {_NO_LIMIT if value is None else value}" for field, value in counts.items())
     click.echo(f"experiment/{name}: {words}")
@@ -76,9 +77,10 @@ def stop(name: str, target: options.Target) -> None:
 
     `katib resume` lets it go on, and so does submitting its file again.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     with connect(target, read_only=False) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         experiment = service.edit(namespace, name, counts={}, stopped=True)
     active = active_count(experiment)
     left = f"; {active} trial{'s' * (active != 1)} that run go on to their ends" if active else ""
@@ -101,7 +103,9 @@ def pause(name: str, target: options.Target) -> None:
     from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        if isinstance(experiment_or_trial(service, namespace, name), Trial):
+        found = experiment_or_trial(service, namespace, name)
+        name = found.name
+        if isinstance(found, Trial):
             service.suspend(namespace, name, suspended=True)
             what = f"trial/{name}: paused"
         else:
@@ -126,7 +130,9 @@ def resume(name: str, target: options.Target) -> None:
     from katib.cli.connection import connect, experiment_or_trial
 
     with connect(target, read_only=False) as (service, namespace):
-        if isinstance(experiment_or_trial(service, namespace, name), Trial):
+        found = experiment_or_trial(service, namespace, name)
+        name = found.name
+        if isinstance(found, Trial):
             service.suspend(namespace, name, suspended=False)
             click.echo(f"trial/{name}: goes on")
             return
@@ -190,10 +196,11 @@ def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None
     It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
     stand in the file, as spec.initialTrials.
     """
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     chosen = options.pairs(assignments, "PARAMETER=VALUE")
     with connect(target, read_only=False) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
         before = service.add_trial(namespace, name, chosen)
     others = f", after {before} others that were added by hand" if before else ""
     click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")

@@ -75,12 +75,12 @@ def export(name: str, form: str | None, place: str, target: options.Target) -> N
 
 
 def _write_runs(name: str, form: str, place: str, target: options.Target) -> None:
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
     from katib.histories.written import open_log, write_ended
 
     where = place or ("MLflow" if form == "mlflow" else f"{name}-tensorboard")
     with connect(target, read_only=True) as (service, namespace):
-        experiment = service.get(Experiment, namespace, name)
+        experiment = service.get(Experiment, namespace, experiment_meant(service, namespace, name))
         count = write_ended(service, experiment, open_log(experiment, form, place))
     click.echo(f"{where}: {count:,} trial{'s' * (count != 1)} written")
 

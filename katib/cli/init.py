@@ -6,18 +6,23 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from katib.cli import options
 from katib.errors import invalid
-from katib.tuning.drafting import Search, command_template, draft, name_of_command, parse_metrics, parse_parameter
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
+from katib.tuning.config_files import values_of_config
+from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
+from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
 from katib.tuning.script_options import (
     ScriptOption,
     direction_of,
     metrics_of_output,
+    option_around,
     options_of_help,
     options_of_source,
 )
@@ -40,6 +45,7 @@ _COMMENTS = {
     epilog=options.examples(
         "katib init",
         "katib init -p lr=1e-4..1e-1:log --maximize accuracy --yes -- python train.py",
+        "katib init --minimize loss --yes job.yaml",
     ),
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
@@ -67,8 +73,9 @@ def init(
 ) -> int:
     """Write an experiment file from five answers: command, parameters, metric, direction and budget.
 
-    Parameters are found in the script, which declares them by argparse or click, or in what its --help prints. For the
-    metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
+    The command may be a job's file, job.yaml. Parameters are found in the script, which declares them by argparse or
+    click, in what its --help prints, in a configuration file that the command names, or in the options of the job. For
+    the metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
     """
     if words:
         options.refuse_as_command(words[0])
@@ -88,18 +95,33 @@ def init(
     )
     if len(command) == 1 and command[0].endswith(".py") and not os.access(command[0], os.X_OK):
         command = ["python", *command]
-    found = _options_of(command) if not parameters else []
+    job = None
+    if file_of_job := job_file_of(command):
+        job = read_job(*options.read_file(file_of_job))
+    batch = batch_of(command) or Batch(tuple(command), {})
+    command = list(batch.command)
+    configs = {} if job else _configs_of(command)
+    found = [] if parameters else options_of_job(job) if job else [*_options_of(command), *_options_of_configs(configs)]
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
-    metric = maximize or minimize or ask("Metric", next(iter(_metrics_of(command)), ""), "--maximize METRIC")
+    metric = (
+        maximize or minimize or ask("Metric", next(iter([] if job else _metrics_of(command)), ""), "--maximize METRIC")
+    )
     way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
     if way not in ("maximize", "minimize"):
         raise invalid("direction", f"{way!r} is neither maximize nor minimize", "write one of these", "direction")
     count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
     search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
-    names = [str(parameter["name"]) for parameter in space]
-    template = command_template(_with_placeholders(command, names), space, parse_metrics("stdout"))
-    _write(file, draft(name_of_command(command), search, space, template.template))
+    if job:
+        template = job_template(job, file_of_job, space, Metrics())
+    else:
+        names = [str(parameter["name"]) for parameter in space]
+        template = command_template(
+            _with_placeholders(command, names, configs), space, Metrics(), slurm_options=option_words(batch.options)
+        )
+    for note in template.notes:
+        click.echo(f"note: {note}", err=True)
+    _write(file, draft(template.name, search, space, template.template))
     click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")
     return 0
 
@@ -175,11 +197,30 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _with_placeholders(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return a command in which every parameter stands: those that it does not name are added as options."""
-    line = " ".join(command)
-    words = list(command)
-    for name in names:
+def _configs_of(command: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the values by key of each configuration file that a command names."""
+    paths = [word.rpartition("=")[2].removeprefix("{config:").removesuffix("}") for word in command]
+    return {path: values for path in paths if (values := values_of_config(path))}
+
+
+def _options_of_configs(configs: Mapping[str, Mapping[str, str]]) -> list[ScriptOption]:
+    """Return the keys of configuration files that have numbers."""
+    keys = [(key, value) for values in configs.values() for key, value in values.items()]
+    found = [(key, option_around(key.rpartition(".")[2], value)) for key, value in keys]
+    return [replace(option, flag=key) for key, option in found if option is not None]
+
+
+def _with_placeholders(
+    command: Sequence[str], names: Sequence[str], configs: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return a command in which every parameter stands: in a configuration file, or as an option that is added."""
+    line, words, left = " ".join(command), list(command), dict.fromkeys(names)
+    for path, values in configs.items():
+        held = [name for name in left if any(key == name or key.endswith(f".{name}") for key in values)]
+        if held:
+            left = {name: None for name in left if name not in held}
+            words = [f"{w.removesuffix(path)}{{config:{path}}}" if w.rpartition("=")[2] == path else w for w in words]
+    for name in left:
         if f"{{{name}}}" not in line:
             words += [f"--{name}", f"{{{name}}}"]
     return words

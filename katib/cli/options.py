@@ -42,6 +42,11 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("KATIB_HOME") or ".katib")
 
 
+def is_place_set() -> bool:
+    """Return whether the environment names a place that commands ask in place of a data directory."""
+    return bool(os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER"))
+
+
 def has_data(directory: Path) -> bool:
     """Return whether an engine has worked in a directory."""
     return (directory / "katib.db").exists()
@@ -259,7 +264,7 @@ _CLUSTER = (
         "--context",
         metavar="NAME",
         help="Ask the Kubernetes cluster of this context, with your own rights.  "
-        "[env: KATIB_CONTEXT, not for run, validate and serve]",
+        "[env: KATIB_CONTEXT, not for run, tune, validate and serve]",
     ),
     click.option(
         "--kubeconfig",
@@ -356,9 +361,15 @@ def connection(function: F) -> F:
             refuse_beside("a cluster", "server", "token", "data_dir")
         elif not any(map(_is_typed, ("server", "data_dir"))):
             cluster = replace(cluster, context=os.environ.get("KATIB_CONTEXT") or None)
+        server = server_meant(server)
         return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
 
     return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
+
+
+def server_meant(server: str | None) -> str | None:
+    """Return the server of --server; that of the environment only where no data directory was typed."""
+    return None if _is_typed("data_dir") and not _is_typed("server") else server
 
 
 def refuse_beside(chosen: str, *names: str) -> None:

@@ -53,14 +53,14 @@ def replay(
     """
     from pydantic import TypeAdapter
 
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, experiment_meant
 
     if compare and (algorithm or given):
         raise click.UsageError("--compare takes all algorithms with the settings that they have by default")
     if len(names) > 1 and not compare:
         raise click.UsageError("several experiments need --compare")
     with connect(target, read_only=True) as (service, namespace):
-        read = [_Replayed.of(service, namespace, name) for name in names]
+        read = [_Replayed.of(service, namespace, experiment_meant(service, namespace, name)) for name in names]
     if compare:
         from katib.algorithm_services.replay import stopping_names
         from katib.api.types import AlgorithmSpec

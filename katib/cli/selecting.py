@@ -14,6 +14,7 @@ from katib.cli.kinds import Asked
 from katib.errors import NotFoundError, invalid
 from katib.runtime.objects import Key, Object
 from katib.tuning.service import Json, TuningService
+from katib.tuning.titles import name_meant
 from katib.tuning.trial_pages import pages_of
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _named(service: TuningService, namespace: str, asked: Asked, choice: Choice)
             if asked.kind == "Pod":
                 found = [Found(pod) for pod in _pods_named(service, namespace, name)]
             else:
-                obj = service.get(_TYPES[asked.kind], namespace, name)
+                obj = service.get(_TYPES[asked.kind], namespace, name_meant(service, namespace, name))
                 found = [Found(obj.encode(), obj)]
         except NotFoundError as error:
             choice.on_missing(error)

@@ -14,6 +14,7 @@ from katib.cli.kinds import names_of
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
 from katib.tuning.service import StoredRuntime, Submission
+from katib.tuning.titles import name_meant
 
 
 @click.command(
@@ -205,8 +206,9 @@ def delete(
     options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0
     with connect(target, read_only=False, deleted=wanted if target.has_data else ()) as (service, namespace):
-        for space, name in wanted:
+        for space, given in wanted:
             try:
+                name = name_meant(service, space or namespace, given)
                 service.delete(space or namespace, name)
             except KatibError as error:
                 code = failures.show(error)

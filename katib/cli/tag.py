@@ -46,6 +46,7 @@ def tag(
     changes_something = bool(tags or remove) or any(mark is not None for mark in (project, note, favourite))
     with connect(target, read_only=not changes_something, nothing_to_run=target.has_data) as (service, namespace):
         marked: Experiment | Trial = experiment_or_trial(service, namespace, name)
+        name = marked.name
         if changes_something:
             before = marks_of(marked.metadata.annotations).tags
             kept = tuple(one for one in dict.fromkeys((*before, *tags)) if one not in remove)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,30 @@ from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run import again
-from katib.cli.run.command import learn_from_option, run_at_server, run_here, with_earlier
+from katib.cli.run.command import (
+    learn_from_option,
+    refuse_beside_cluster,
+    run_at_server,
+    run_here,
+    run_in_cluster,
+    with_earlier,
+)
 from katib.errors import FieldError, InvalidError, invalid
+from katib.tuning.batch_scripts import Batch, batch_of, option_words
 from katib.tuning.drafting import (
+    CommandTemplate,
     Json,
+    Metrics,
     Search,
     command_template,
     draft,
     few_combinations,
     latest,
-    name_of_command,
     next_name,
     parse_metrics,
     parse_parameter,
-    variable_of,
 )
+from katib.tuning.job_files import job_file_of, job_template, read_job
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4
@@ -40,8 +50,10 @@ _MOST_AT_ONCE = 4
     epilog=options.examples(
         "katib tune -p lr=1e-5..1e-1:log -p layers=1..4 -p optimizer=adam,sgd --maximize accuracy \\",
         "    -- python train.py --lr {lr} --layers {layers} --opt {optimizer}",
+        "katib tune -p lr=1e-5..1e-1:log --minimize loss -- python train.py --config {config:conf/train.yaml}",
         "katib tune -p x=-3.0..3.0 --minimize loss --trials 50 -- python train.py --config {parameters}",
         "katib tune -p lr=0.001..0.1:log --minimize loss --metrics json -- python train.py {lr} --log {metrics}",
+        "katib tune -p lr=0.001..0.1:log --minimize loss --context production -- job.yaml",
     ),
 )
 @click.option(
@@ -68,6 +80,13 @@ _MOST_AT_ONCE = 4
     metavar="SOURCE",
     help="Where metrics are read: stdout (lines with name=value or name: value), json:FILE or tensorboard:DIR.",
 )
+@click.option(
+    "--metrics-format",
+    multiple=True,
+    metavar="REGEX",
+    help="How printed metrics look: an RE2 expression with a group for the name and one for the value. "
+    "May be repeated.  [default: name=value and name: value]",
+)
 @click.option("--name", metavar="NAME", help="Name of the experiment.  [default: that of the script, and a number]")
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
@@ -85,6 +104,7 @@ _MOST_AT_ONCE = 4
 @options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
+@options.cluster
 @options.log_to
 @options.output("json", "yaml")
 @options.quiet
@@ -100,6 +120,7 @@ def tune(
     algorithm: str,
     early_stopping: str,
     metrics: str,
+    metrics_format: tuple[str, ...],
     name: str | None,
     save: Path | None,
     dry_run: bool,
@@ -114,15 +135,21 @@ def tune(
     slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
+    cluster: options.Cluster,
     form: str | None,
     quiet: bool,
     verbose: int,
 ) -> int:
     """Tune a program: search the values of its parameters, each trial a run of the command.
 
-    In the command, {lr} stands for the value of the parameter lr, {parameters} for a JSON file with all values,
-    {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
-    KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
+    In the command, {lr} stands for the value of the parameter lr, {config:FILE} for a copy of a configuration file with
+    values in place of its own, {parameters} for a JSON file with all values, {trial} for the name of the trial, and
+    {metrics} for what --metrics reads. Values are in the environment as well: KATIB_PARAM_LR. The program prints its
+    metrics as name=value or name: value.
+
+    The command may be a job's file, job.yaml: values take the place of those that its options, as --lr, have. With --on
+    slurm, it may be one of sbatch, or a batch script: its options are those of each trial. With --context, a Kubernetes
+    cluster runs the job of such a file, and this command watches it.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
     command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
@@ -134,8 +161,10 @@ def tune(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     options.refuse_as_command(command[0])
     space = _parsed(parameters)
-    source = parse_metrics(metrics)
-    template = command_template(command, space, source, timeout_seconds=timeout)
+    source = parse_metrics(metrics, metrics_format)
+    if cluster:
+        _check_runs_in_cluster(command)
+    template = _template(command, space, source, timeout, slurm, server)
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -144,35 +173,26 @@ def tune(
         early_stopping=early_stopping,
         goal=goal,
     )
-    target = options.Target(server, token, data_dir, namespace, verbose, options.Cluster(None, None, ""))
+    target = options.Target(server, token, data_dir, namespace, verbose, cluster)
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
-        experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
+        experiment["metadata"]["name"] = _name_beside(earlier, experiment, template.name)
     file = with_annotations(
         with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
     )
+    if not quiet:
+        for note in (*template.notes, *filter(None, [few_combinations(space, trials)])):
+            click.echo(f"note: {note}", err=True)
     if save or dry_run:
         _save(file, save)
-        if dry_run:
-            from katib.local import validate_document
-
-            try:
-                notices = validate_document(file, source=file.source, namespace=namespace)
-            except InvalidError as error:
-                return again.wrong(error, file.source)
-            for notice in notices:
-                click.echo(f"note: {notice}", err=True)
-            return 0
-    if not quiet:
-        for parameter in template.unused:
-            click.echo(
-                f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
-            )
-        if few := few_combinations(space, trials):
-            click.echo(f"note: {few}", err=True)
-    file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
+    if dry_run:
+        return _checked(file, namespace)
+    if not cluster:
+        file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
+    if cluster:
+        return run_in_cluster(wanted, cluster)
     if server is not None:
         return run_at_server(server, target, wanted)
     return run_here(wanted, again.Here(data_dir, slurm=slurm, detach=detach))
@@ -198,14 +218,67 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return options.objectives(maximize, minimize)
 
 
+def _check_runs_in_cluster(command: Sequence[str]) -> None:
+    """Refuse a command whose program is on this machine only, and options that a cluster has no use for."""
+    refuse_beside_cluster()
+    if not job_file_of(command):
+        remedy = "give the file of a job whose image has them, as `-- job.yaml`"
+        raise invalid("command", "a cluster has neither this program nor its files", remedy, "command")
+
+
+def _checked(file: FileText, namespace: str | None) -> int:
+    """Check an experiment file here; return the exit code."""
+    from katib.local import validate_document
+
+    try:
+        notices = validate_document(file, source=file.source, namespace=namespace)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+    for notice in notices:
+        click.echo(f"note: {notice}", err=True)
+    return 0
+
+
+def _template(
+    command: tuple[str, ...],
+    space: Sequence[Json],
+    source: Metrics,
+    timeout: int | None,
+    slurm: Sequence[str] | None,
+    server: str | None,
+) -> CommandTemplate:
+    """Return the template of a job's file, of a batch script, or of any other command."""
+    if file := job_file_of(command):
+        text, name = options.read_file(file)
+        return job_template(read_job(text, name), name, space, source, timeout_seconds=timeout)
+    batch = batch_of(command) or Batch(command, {})
+    in_slurm = slurm is not None or server is not None
+    if batch.submits and not in_slurm:
+        cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
+        raise invalid("command", cause, remedy, "batch-script")
+    replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
+    kept = tuple(option_words({name: text for name, text in batch.options.items() if name not in replaced}))
+    made = command_template(batch.command, space, source, timeout_seconds=timeout, slurm_options=kept)
+    return replace(made, notes=(*_batch_notes(kept, batch.left_out, counts=in_slurm), *made.notes))
+
+
+def _batch_notes(kept: Sequence[str], left_out: Sequence[str], *, counts: bool) -> Iterator[str]:
+    """Yield what becomes of the options of a batch script."""
+    if kept:
+        words = ", ".join(kept)
+        yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
+    if left_out and counts:
+        yield f"{', '.join(left_out)} of the batch script: left out, as each trial has its own"
+
+
 def _experiments(target: options.Target) -> Sequence[Experiment]:
-    """Return the experiments of a server, or of a data directory."""
+    """Return the experiments of a cluster, of a server or of a data directory."""
     namespace = target.namespace or DEFAULT_NAMESPACE
-    if target.server is not None:
+    if target.cluster or target.server is not None:
         from katib.cli.connection import connect
 
         with connect(target, read_only=True) as opened:
-            return opened.service.experiments(namespace)
+            return opened.service.experiments(opened.namespace)
     directory = target.data_dir or options.default_data_dir()
     if not options.has_data(directory):
         return []

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import click
 
+from katib.api.names import name_of_title
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
 from katib.optuna_storage.server import line_to_copy
@@ -43,8 +44,8 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     The link lets a browser in without a token, for an hour; the browser stays signed in after that. Do not share the
     link: anyone who has it can run commands as you.
     """
-    directory = data_dir or options.default_data_dir()
-    page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""
+    directory, server = data_dir or options.default_data_dir(), options.server_meant(server)
+    page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name_of_title(name)}" if name else ""
     notes = running_servers(directory, None if data_dir is not None else account_directory())
     if not notes and server is None and not print_only and options.has_data(directory):
         from katib.cli.serve import serve_page

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class ClusterVersion:
     """Version of an API server: `(1, 29)`."""
 
-    number: tuple[int, int]
+    number: Number
 
     @classmethod
     def of(cls, connection: Connection) -> ClusterVersion:
@@ -47,7 +47,7 @@ class ClusterVersion:
             UnavailableError: It does not answer.
         """
         answer = connection.request("GET", "/version")
-        return cls((_number(answer.get("major", "")), _number(answer.get("minor", ""))))
+        return cls(number_of(f"{answer.get('major')}.{answer.get('minor')}"))  # some clusters say `29+`
 
     @property
     def has_grpc_probes(self) -> bool:
@@ -60,16 +60,10 @@ class ClusterVersion:
         return self.number >= _VALIDATION_RULES
 
 
-def number_of(text: str) -> tuple[int, int]:
+def number_of(text: str) -> Number:
     """Return the number of a version as kubelets write theirs, such as `v1.29.3-gke.100`; zeros when there is none."""
-    match = re.match(r"v?(\d+)\.(\d+)", text)
+    match = re.match(r"v?(\d+)\+?\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
-
-
-def _number(text: str) -> int:
-    """Return the number that a text begins with: some clusters say `29+`."""
-    match = re.match(r"\d+", text)
-    return int(match.group()) if match else 0
 
 
 def native_sidecars_work(server: Number, oldest_node: Number | None) -> bool:

@@ -107,7 +107,7 @@ def assemble(
     """
     settings, events = settings or ControllerSettings(), ports.events
     experiments, suggestions, trials, stopping = queues
-    verdicts = Verdicts()
+    verdicts: Verdicts = {}
     config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
     _connect(caches, queues, settings.summary_interval_seconds)
     _connect_trials(caches, queues, verdicts, settings.summary_interval_seconds)
@@ -115,19 +115,16 @@ def assemble(
     experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check)
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
-    trial = TrialReconciler(store, caches, observations, events, clock, settings, ports.pods, verdicts.of)
+    trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, ports.pods)
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )
+    workers = settings.workers
     controllers: tuple[Startable, ...] = (
         caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
-        _controller(
-            "experiment", experiment.reconcile, experiments, caches.experiments, events, settings.workers, thread
-        ),
-        _controller(
-            "suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, settings.workers, thread
-        ),
-        _controller("trial", trial.reconcile, trials, caches.trials, events, settings.workers, thread),
+        _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, workers, thread),
+        _controller("suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, workers, thread),
+        _controller("trial", trial.reconcile, trials, caches.trials, events, workers, thread),
         _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
         *_optimization_jobs(store, caches, ports, clock, thread),
@@ -165,9 +162,17 @@ def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) ->
             stopping.add(event.key)
 
     def suggestion_changed(event: InformerEvent[Suggestion]) -> None:
-        if not _has_answered_all(event):
+        old, new = event.old, event.new
+        if old is None or new is None:
             suggestions.add(event.key)
-        if event.old is None or event.new is None or event.old.status != event.new.status:
+            experiments.add(event.key)
+            return
+        # After an answer that leaves nothing to ask, the next request, or the service, wakes again.
+        before, given = old.status.suggestion_count, new.status.suggestion_count
+        has_all = old.spec == new.spec and before < given and given >= new.spec.requests
+        if not has_all or is_closed(new.status.conditions):
+            suggestions.add(event.key)
+        if old.status != new.status:
             experiments.add(event.key)
         else:
             # The experiment's own request, as a rule: nothing follows for it until there is an answer.
@@ -187,7 +192,7 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
             return
         key = experiment_of(trial)
         if event.new is None or trial_state(trial) not in ACTIVE:
-            verdicts.forget(trial)
+            verdicts.pop(trial.metadata.uid, None)
             experiments.add(key)
             suggestions.add(key)  # its service may have waited for the end of this trial
             return
@@ -197,11 +202,9 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
         if experiment is not None and experiment.spec.early_stopping is not None:
             stopping.add(key)
 
-    def job_changed(event: InformerEvent[Object]) -> None:
-        trials.add(event.key)  # a job bears its trial's name; a foreign one is no trial's key and costs nothing
-
     caches.trials.add_handler(trial_changed)
-    caches.jobs.add_handler(job_changed)
+    # A job bears its trial's name; a foreign one is no trial's key and costs nothing.
+    caches.jobs.add_handler(lambda event: trials.add(event.key))
 
 
 def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
@@ -213,15 +216,6 @@ def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
 
 
 _all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ if name != "resource_version"))
-
-
-def _has_answered_all(event: InformerEvent[Suggestion]) -> bool:
-    """Return whether an answer was stored that leaves nothing to ask: the next request, or the service, wakes again."""
-    old, new = event.old, event.new
-    if old is None or new is None or old.spec != new.spec:
-        return False
-    given, is_open = new.status.suggestion_count, not is_closed(new.status.conditions)
-    return is_open and old.status.suggestion_count < given and given >= new.spec.requests
 
 
 def _wake_users_of(

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from msgspec import json, structs
+from msgspec import Struct, json, structs
 
 from katib.api.job_kinds import queue_of
 from katib.api.names import QUEUE_LABEL
@@ -25,7 +25,6 @@ from katib.runtime.objects import Key, Object
 V = TypeVar("V")
 
 _SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
-_KIND_FIELDS = ("apiVersion", "kind")
 _REMEMBERED_EXPERIMENTS = 500
 """More than run at once; those that are gone must not be kept forever."""
 
@@ -44,18 +43,15 @@ def unpacked(data: bytes, sample: bytes) -> bytes:
     return zlib.decompressobj(_RAW, zdict=sample).decompress(data)
 
 
-class PackedTrial:
+class PackedTrial(Struct, frozen=True, gc=False):
     """A trial as compressed text: a few hundred bytes, as most of it is in a trial of the same experiment, too."""
 
-    __slots__ = ("_data", "_sample")
-
-    def __init__(self, text: bytes, sample: bytes) -> None:
-        self._data = packed(text, sample)
-        self._sample = sample
+    data: bytes
+    sample: bytes
 
     def __call__(self) -> Trial:
         """Return the trial."""
-        return Trial.decode(json.decode(unpacked(self._data, self._sample)))
+        return Trial.decode(json.decode(unpacked(self.data, self.sample)))
 
 
 class TrialDecoder:
@@ -95,11 +91,10 @@ class TrialDecoder:
             text = json.encode(short)
         except UnicodeEncodeError:  # half a character in what a program printed
             return None
-        return PackedTrial(text, self._samples.get(owner := _owner_of(trial)) or self._sample(owner, text))
-
-    def _sample(self, owner: str, text: bytes) -> bytes:
-        _exchange_last(self._samples, owner, text)
-        return text
+        owner = _owner_of(trial)
+        if (sample := self._samples.get(owner)) is None:
+            _exchange_last(self._samples, owner, sample := text)
+        return PackedTrial(packed(text, sample), sample)
 
 
 def _owner_of(trial: Trial) -> str:
@@ -108,7 +103,7 @@ def _owner_of(trial: Trial) -> str:
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
     """Return what is kept of a job: its kind, and the queue that it names."""
-    kept: dict[str, Any] = {key: job.get(key, "") for key in _KIND_FIELDS}
+    kept: dict[str, Any] = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", "")}
     return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
 
 

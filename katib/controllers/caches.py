@@ -18,9 +18,6 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 
-_TRIALS_BY_EXPERIMENT = "experiment"
-"""Index of the trial informer: `namespace/name` of the experiment."""
-
 
 @dataclass(frozen=True, slots=True)
 class Caches:
@@ -73,19 +70,12 @@ class Caches:
             has_optimization_jobs: Whether the store has OptimizationJobs.
             thread: Where the informers take turns; None: each has a thread of its own.
         """
-        trials = Informer(
-            store,
-            TRIAL,
-            TrialDecoder(),
-            {_TRIALS_BY_EXPERIMENT: lambda trial: (experiment_of(trial),)},
-            clock=clock,
-            thread=thread,
-        )
+        trials = Informer(store, TRIAL, TrialDecoder(), experiment_of, clock=clock, thread=thread)
         ledger = TrialLedger(trials.get, order_of)
         trials.add_view(ledger)
         return cls(
-            experiments=Informer(store, EXPERIMENT, decode_experiment, {}, clock=clock, thread=thread),
-            suggestions=Informer(store, SUGGESTION, Suggestion.decode, {}, clock=clock, thread=thread),
+            experiments=Informer(store, EXPERIMENT, decode_experiment, clock=clock, thread=thread),
+            suggestions=Informer(store, SUGGESTION, Suggestion.decode, clock=clock, thread=thread),
             trials=trials,
             jobs=JobCaches(
                 job_store or store,
@@ -97,8 +87,8 @@ class Caches:
                 thread=thread,
             ),
             ledger=ledger,
-            config_maps=Informer(offered or store, CONFIG_MAP, identity, {}, clock=clock, thread=thread),
-            optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, {}, clock=clock, thread=thread)
+            config_maps=Informer(offered or store, CONFIG_MAP, identity, clock=clock, thread=thread),
+            optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, clock=clock, thread=thread)
             if has_optimization_jobs
             else None,
         )
@@ -110,7 +100,7 @@ class Caches:
 
     def trials_of(self, experiment: Key) -> Values[Trial]:
         """Return the trials that bear the name of an experiment, in order of creation."""
-        return self.trials.by_index(_TRIALS_BY_EXPERIMENT, experiment)
+        return self.trials.group(experiment)
 
     def active_trials(self, experiment: Key) -> list[Trial]:
         """Return the trials of an experiment that are pending or running."""

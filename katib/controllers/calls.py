@@ -20,11 +20,20 @@ P = TypeVar("P", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[P]):
-    """A call, and what it is for."""
+class SeenCall(Generic[P]):
+    """A call as it is at one moment.
+
+    Attributes:
+        purpose: What it is for.
+        is_done: Whether it is over.
+        answer: What was answered.
+        error: Why nothing was.
+    """
 
     purpose: P
-    future: Future[Any]
+    is_done: bool = False
+    answer: Any = None
+    error: BaseException | None = None
 
 
 class PendingCalls(Generic[P]):
@@ -35,7 +44,7 @@ class PendingCalls(Generic[P]):
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
         self._wake = wake
-        self._calls: dict[Key, Call[P]] = {}
+        self._calls: dict[Key, tuple[P, Future[Any]]] = {}
         self._lock = Lock()
 
     def ask(self, key: Key, purpose: P, start: Callable[[], Future[Any]]) -> Future[Any]:
@@ -46,18 +55,25 @@ class PendingCalls(Generic[P]):
         """
         with self._lock:
             call = self._calls.get(key)
-        if call is not None and (call.purpose == purpose or not call.future.done()):
-            return call.future
-        call = Call(purpose, start())
+        if call is not None and (call[0] == purpose or not call[1].done()):
+            return call[1]
+        future = start()
         with self._lock:
-            self._calls[key] = call
-        call.future.add_done_callback(lambda _: self._wake(key))
-        return call.future
+            self._calls[key] = purpose, future
+        future.add_done_callback(lambda _: self._wake(key))
+        return future
 
-    def find(self, key: Key) -> Call[P] | None:
+    def find(self, key: Key) -> SeenCall[P] | None:
         """Return the call that is under way or answered; None when there is none."""
         with self._lock:
-            return self._calls.get(key)
+            call = self._calls.get(key)
+        if call is None:
+            return None
+        purpose, future = call
+        if not future.done():
+            return SeenCall(purpose)
+        error = error_of(future)
+        return SeenCall(purpose, is_done=True, answer=None if error else future.result(), error=error)
 
     def purpose_of(self, key: Key) -> P | None:
         """Return what the call under way is for."""
@@ -69,25 +85,41 @@ class PendingCalls(Generic[P]):
         with self._lock:
             call = self._calls.pop(key, None)
         if call is not None:
-            call.future.cancel()
+            call[1].cancel()
+
+    def abandon(self, key: Key) -> None:
+        """Want no answer any more. A call that runs goes on; the next one for this key comes after it."""
+        with self._lock:
+            call = self._calls.get(key)
+        if call is not None:
+            call[1].cancel()
+            call[1].add_done_callback(lambda _: self.finish(key))
 
 
 def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any]:
     """Return a future of the second call, which starts with the answer of the first; either error is its error."""
     result: Future[Any] = Future()
 
+    def settle(error: BaseException | None, answer: Any = None) -> None:
+        if result.set_running_or_notify_cancel():
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(answer)
+
     def finish(second: Future[Any]) -> None:
-        _copy(second, result)
+        error = error_of(second)
+        settle(error, None if error is not None else second.result())
 
     def go_on(answered: Future[Any]) -> None:
         error = error_of(answered)
         if error is not None:
-            _fail(result, error)
+            settle(error)
             return
         try:
             follow(answered.result()).add_done_callback(finish)
         except Exception as failure:  # noqa: BLE001 - a future carries whatever starting the second call raised
-            _fail(result, failure)
+            settle(failure)
 
     first.add_done_callback(go_on)
     return result
@@ -95,36 +127,15 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
 
 def mapped(first: Future[Any], make: Callable[[Any], Any]) -> Future[Any]:
     """Return a future of what a function makes of the answer of a call; the error of either is its error."""
-    result: Future[Any] = Future()
 
-    def answered(call: Future[Any]) -> None:
-        try:
-            error = error_of(call)
-            value = None if error is not None else make(call.result())
-        except Exception as failure:  # noqa: BLE001 - a future carries whatever the function raised
-            error = failure
-        if error is not None:
-            _fail(result, error)
-        elif result.set_running_or_notify_cancel():
-            result.set_result(value)
+    def made(answer: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(make(answer))
+        return future
 
-    first.add_done_callback(answered)
-    return result
+    return then(first, made)
 
 
 def error_of(call: Future[Any]) -> BaseException | None:
     """Return the error of a call that is over; one that was cancelled under us may be made again."""
     return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()
-
-
-def _copy(source: Future[Any], target: Future[Any]) -> None:
-    error = error_of(source)
-    if error is not None:
-        _fail(target, error)
-    elif target.set_running_or_notify_cancel():
-        target.set_result(source.result())
-
-
-def _fail(target: Future[Any], error: BaseException) -> None:
-    if target.set_running_or_notify_cancel():
-        target.set_exception(error)

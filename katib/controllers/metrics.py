@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter as StateCounts
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-from katib.api.conditions import Conditions, current_type, find_condition, is_true
+from katib.api.conditions import current_type, find_condition, is_true
 from katib.api.types import Experiment, Trial
 from katib.controllers.caches import Caches
 from katib.runtime.informer import InformerEvent
@@ -64,8 +65,8 @@ class ControllerMetrics:
             caches: What the controllers see.
             unloaded: Returns the experiments that have ended and are not in the caches, nor are their trials.
         """
-        caches.experiments.add_handler(self._experiment_changed)
-        caches.trials.add_handler(self._trial_changed)
+        caches.experiments.add_handler(partial(_count, self._experiments))
+        caches.trials.add_handler(partial(_count, self._trials))
         gauges = _Gauges(unloaded)
         caches.experiments.add_view(gauges.experiments)
         caches.trials.add_view(gauges.trials)
@@ -83,34 +84,23 @@ class ControllerMetrics:
         text = f"{kind.capitalize()}s {what.replace('_', ' ')}"
         return Counter(f"katib_{kind}_{what}", text, ("namespace",), registry=self.registry)
 
-    def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
-        old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
-        namespace = event.key.namespace
-        if event.type is EventType.DELETED:
-            self._experiments["deleted"].labels(namespace).inc()
-        elif event.type is EventType.ADDED and find_condition(new, "Created") is None:
-            self._experiments["created"].labels(namespace).inc()
-        elif event.type is EventType.MODIFIED:
-            _count_changes(self._experiments, {"succeeded": "Succeeded", "failed": "Failed"}, old, new, namespace)
 
-    def _trial_changed(self, event: InformerEvent[Trial]) -> None:
-        old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
-        namespace = event.key.namespace
-        if event.type is EventType.DELETED:
-            self._trials["deleted"].labels(namespace).inc()
-        elif event.type is EventType.ADDED and find_condition(new, "Created") is None:
-            self._trials["created"].labels(namespace).inc()
-        elif event.type is EventType.MODIFIED:
-            ends = {"succeeded": "Succeeded", "failed": "Failed", "metrics_unavailable": "MetricsUnavailable"}
-            _count_changes(self._trials, ends, old, new, namespace)
+_ENDS = {"succeeded": "Succeeded", "failed": "Failed", "metrics_unavailable": "MetricsUnavailable"}
 
 
-def _count_changes(
-    counters: dict[str, Counter], types: dict[str, str], old: Conditions, new: Conditions, namespace: str
-) -> None:
-    for name, type_ in types.items():
-        if is_true(new, type_) and not is_true(old, type_):
-            counters[name].labels(namespace).inc()
+def _count(counters: Mapping[str, Counter], event: InformerEvent[Experiment] | InformerEvent[Trial]) -> None:
+    """Count a change of an object in the counters of its kind."""
+    old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
+    happened: list[str] = []
+    if event.type is EventType.DELETED:
+        happened = ["deleted"]
+    elif event.type is EventType.ADDED and find_condition(new, "Created") is None:
+        happened = ["created"]
+    elif event.type is EventType.MODIFIED:
+        happened = [name for name, type_ in _ENDS.items() if is_true(new, type_) and not is_true(old, type_)]
+    for name in happened:
+        if name in counters:
+            counters[name].labels(event.key.namespace).inc()
 
 
 def _counts_of(experiment: Experiment) -> Mapping[str, int]:

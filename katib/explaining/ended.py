@@ -13,7 +13,7 @@ from katib.api.types import Condition, Experiment, Trial
 from katib.api.validation.update import BUDGET_SPENT
 from katib.explaining.answer import Answer, best_sentences, condition_words, namespace_option, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
-from katib.explaining.trial import diagnose_trial, failure_cause, metrics_loss
+from katib.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
 from katib.tuning.reading import (
     algorithm_of,
     condition_of,
@@ -170,7 +170,8 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
         answer.findings.append(f"Look at {example.name}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
     option = namespace_option(experiment, evidence.place.default_namespace)
-    answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
+    if held_condition(example, "Failed").reason != PODS_REFUSED and "`katib logs" not in str(details.remedies):
+        answer.remedies.append(f"`katib logs {example.name}{option}` shows all of its output.")
     has_value = evidence.best is not None or experiment.status.trials_succeeded
     if again := run_again(experiment, "--retry-failed" if has_value else ""):
         answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")

@@ -89,6 +89,7 @@ class Place:
         file: What to do about a file that it did not find.
         workspace: Where relative paths of a command start, with `{}` for the directory; empty where it is the image's.
         permission: What to do about something that it was not allowed to do.
+        release: How an object that is being deleted goes where no controller comes back; empty where one always can.
         default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
     """
 
@@ -103,6 +104,7 @@ class Place:
     file: str = _IN_IMAGES["file"]
     workspace: str = ""
     permission: str = _IN_IMAGES["permission"]
+    release: str = ""
     default_namespace: str = ""
 
     def in_images(self) -> Place:

@@ -115,7 +115,7 @@ def _deleting(experiment: Experiment, evidence: Evidence) -> Answer | None:
         return None
     if not evidence.controllers_running:
         sentence = f"{experiment.name} is being deleted, and {evidence.place.idle}."
-        return Answer(sentence, remedies=[evidence.place.start])
+        return Answer(sentence, remedies=list(filter(None, (evidence.place.start, evidence.place.release))))
     return Answer(f"{experiment.name} is being deleted; its trials go first.")
 
 
@@ -194,13 +194,14 @@ def _service_is_away(experiment: Experiment, evidence: Evidence) -> Answer | Non
     if condition is None:
         return None
     cause = _cause_of(condition)
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    again = "It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."
     answer = Answer(
         f"{experiment.name} waits for its algorithm: {cause}.",
         findings=_still_running(experiment),
-        remedies=["It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."],
+        remedies=[(failing and failing.remedy) or again],
     )
-    failing = next((s for s in evidence.services if s.state == "failing"), None)
-    if failing is not None and failing.last_error:
+    if failing is not None and failing.last_error.rstrip(".") not in ("", cause):
         answer.findings.append(f"This is try {failing.attempts}; the last one: {failing.last_error.rstrip('.')}.")
     if "SIGKILL" in cause or "OOMKilled" in cause:
         answer.remedies.append(_MEMORY)

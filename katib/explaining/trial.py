@@ -42,10 +42,15 @@ from katib.tuning.service import Diagnosis
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
+_SIGKILLED = ("exit code 137", "killed by SIGKILL")
+
+_DEADLINE = "its job ran longer than activeDeadlineSeconds"
+_DEADLINE_OF_A_JOB = "Job was active longer than specified deadline"
+"""How Kubernetes says that."""
 
 _MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
 
-_PODS_REFUSED = "TrialPodsRefused"
+PODS_REFUSED = "TrialPodsRefused"
 """Reason of a trial that failed because no pod of its job could be created."""
 
 _UNCOLLECTED = "PodWithoutCollector"
@@ -119,8 +124,11 @@ def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:
     if running.status != "False" or running.reason not in _HELD_UP_REMEDIES or facts.job is not None:
         return None
     cause = running.message.removeprefix("Trial cannot run: ").rstrip(".")
-    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[running.reason]])
+    remedy = _QUOTA_OF_JOBS if "exceeded quota" in cause else _HELD_UP_REMEDIES[running.reason]
+    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[remedy])
 
+
+_QUOTA_OF_JOBS = "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself."
 
 _HELD_UP_REMEDIES = {
     "JobForbidden": "Give the controller the right that the message names; the trial goes on by itself.",
@@ -163,7 +171,7 @@ def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
     news = fact.message.removeprefix("Trial is running: ").removeprefix("Trial waits: ")
     begin = "Read the output below, and set" if facts.log_tail else "Set"
     remedies = [
-        _MORE_MEMORY if OUT_OF_MEMORY in news else _known_remedy(news, facts, evidence),
+        _memory_remedy(news, facts) or _known_remedy(news, facts, evidence),
         f"{begin} backoffLimit to 0 in the template if a retry cannot help.",
     ]
     verdict = f"{trial.name} failed and is tried again: {news}."
@@ -270,8 +278,10 @@ def failure_cause(trial: Trial, facts: JobFacts) -> str:
     """
     ended = _job_condition(facts, "Failed")
     if ended is not None and ended.reason == "DeadlineExceeded":
-        return "its job ran longer than activeDeadlineSeconds"
+        return _DEADLINE
     cause = failure_of(trial)
+    if cause == _DEADLINE_OF_A_JOB:
+        return _DEADLINE
     if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
         return _exit_words(facts)
     replica = failed_replica(facts.pods, cause)
@@ -311,15 +321,24 @@ def _logs_command(trial: Trial, evidence: Evidence) -> str:
 
 
 def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
-    if held_condition(trial, "Failed").reason == _PODS_REFUSED:
+    if held_condition(trial, "Failed").reason == PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run it again."
-    if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
-        return _MORE_MEMORY
-    if facts.signal == "SIGKILL":
-        return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
+    if _DEADLINE in failure_cause(trial, facts):
+        return "Raise activeDeadlineSeconds in the template, or let the program do less."
+    if remedy := _memory_remedy(failure_of(trial), facts):
+        return remedy
     if facts.exit_code == _COMMAND_NOT_FOUND:
         return evidence.place.command
     return _remedy_of_output(trial, facts, evidence)
+
+
+def _memory_remedy(failure: str, facts: JobFacts) -> str:
+    """Return what to do about a program that was killed as memory ran out; empty for one that ended otherwise."""
+    if facts.out_of_memory or OUT_OF_MEMORY in failure:
+        return _MORE_MEMORY
+    if facts.signal == "SIGKILL" or any(words in failure for words in _SIGKILLED):  # as a rule, for this reason
+        return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
+    return ""
 
 
 def _known_remedy(failure: str, facts: JobFacts, evidence: Evidence) -> str:
@@ -374,14 +393,16 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     example = ""
     if re.search(rf"""{re.escape(metric)}['"]?\s*:""", report):
         example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too"
-    elif re.search(rf"\b{re.escape(metric)}\s+{_NUMBER}", report):
-        pattern = json.dumps([rf"({re.escape(metric)})\s+({_NUMBER})"])
-        example = f" as {pattern}, which reads `{metric} 0.5`"
+    elif found := re.search(rf"\b{re.escape(metric)}\s+(?:(is|was|of)\s+)?{_NUMBER}", report):
+        words = [metric, found[1]] if found[1] else [metric]
+        between = r"\s+".join(["", *words[1:], ""])
+        pattern = json.dumps([f"({re.escape(metric)}){between}({_NUMBER})"])
+        example = f" as {pattern}, which reads `{' '.join(words)} 0.5`"
     if (other := _NEAREST.search(report)) and other[1] != metric:
         answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; katib tune has --metrics-format for it."
     )
     return answer
 

@@ -16,6 +16,7 @@ from katib.figures.curves import CURVE_POINTS, curve_of
 from katib.figures.data import Choice, Curve, ExperimentData
 from katib.figures.trials import TrialTable
 from katib.tuning.service import TuningService
+from katib.tuning.titles import name_meant
 from katib.tuning.trial_pages import each_trial
 
 MOST_KEPT = 1_000
@@ -23,13 +24,14 @@ MOST_KEPT = 1_000
 
 
 def read_experiment(service: TuningService, namespace: str, name: str) -> ExperimentData:
-    """Return an experiment with all of its trials, and without curves.
+    """Return an experiment, named or by its title, with all of its trials and without curves.
 
     Raises:
         NotFoundError: There is no such experiment.
         UnavailableError: The service cannot be reached.
     """
-    experiment = service.get(Experiment, namespace, name)
+    experiment = service.get(Experiment, namespace, name_meant(service, namespace, name))
+    name = experiment.name
     return ExperimentData(experiment, TrialTable.of(experiment, each_trial(service, namespace, name)), now=time.time())
 
 

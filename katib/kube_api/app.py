@@ -20,12 +20,12 @@ from starlette.routing import Route
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
 from katib.kube_api import discovery, openapi_v2_wire
-from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body, require_patch_type
+from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body
 from katib.kube_api.columns import value_at
 from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Options, Target
 from katib.kube_api.openapi import Descriptions
-from katib.kube_api.patches import APPLY_PATCH
+from katib.kube_api.patches import APPLY_PATCH, PATCHES
 from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
 from katib.kube_api.selectors import Selector, selector_of
@@ -159,8 +159,8 @@ class _Api:
 
     async def _write(self, request: Request, target: Target, verb: str) -> Response:
         options, media_type = options_of(request.query_params), media_type_of(request.headers.get("content-type", ""))
-        if verb == "patch":
-            require_patch_type(media_type)
+        if verb == "patch" and media_type not in PATCHES:
+            raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(PATCHES)}")
         body, _ = await _body(request)
         if media_type != APPLY_PATCH and not options.manager:  # who names no manager is called by its program
             program = request.headers.get("user-agent", "").partition("/")[0].strip()

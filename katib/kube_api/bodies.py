@@ -10,7 +10,7 @@ import msgspec
 from katib.api.yaml_text import parse_yaml
 from katib.errors import InvalidError
 from katib.kube_api.objects import Options
-from katib.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from katib.kube_api.patches import APPLY_PATCH, PATCHES
 from katib.kube_api.protobuf import MEDIA_TYPE, read_protobuf
 from katib.kube_api.statuses import StatusError, bad_request
 
@@ -41,7 +41,7 @@ def read_body(body: bytes, media_type: str) -> Any:
         return _read_yaml(body)
     if media_type == MEDIA_TYPE:
         return read_protobuf(body)
-    if media_type not in (_JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+    if media_type not in (_JSON, *PATCHES):
         raise StatusError(415, f"a body of {media_type} is not understood; send {_JSON} or {_YAML}")
     try:
         return msgspec.json.decode(body)
@@ -57,17 +57,6 @@ def _read_yaml(body: bytes) -> Any:
     if len(documents) != 1:
         raise bad_request(f"the body holds {len(documents)} objects; send one")
     return documents[0].data
-
-
-def require_patch_type(media_type: str) -> None:
-    """Raise unless a media type is one of a patch.
-
-    Raises:
-        StatusError: It is another.
-    """
-    known = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-    if media_type not in known:
-        raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(known)}")
 
 
 def options_of(query: Query, delete_options: Any = None) -> Options:

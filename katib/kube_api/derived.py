@@ -60,12 +60,9 @@ def _namespaces(home: ObjectHome) -> dict[str, Object]:
     stored = {Key.of(obj).name: obj for obj in home.objects.list(NAMESPACE).items}
     used = {Key.of(obj).namespace for obj in home.objects.list(EXPERIMENT).items}
     names = sorted({DEFAULT_NAMESPACE, *used, *stored})
-    return {name: stored.get(name) or _namespace(name) for name in names}
-
-
-def _namespace(name: str) -> Json:
-    labels = {"kubernetes.io/metadata.name": name}
-    return {**_header(NAMESPACE, name, labels=labels), "spec": {}, "status": {"phase": "Active"}}
+    parts = {"spec": {}, "status": {"phase": "Active"}}
+    made = {n: _header(NAMESPACE, n, labels={"kubernetes.io/metadata.name": n}) | parts for n in names}
+    return {**made, **stored}
 
 
 def _header(kind: Kind, name: str, **metadata: Any) -> Json:

@@ -19,6 +19,7 @@ from katib.api.types import format_time
 from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB
 from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError
 from katib.kube_api.applying import ConflictsError, applied, updated
+from katib.kube_api.columns import value_at
 from katib.kube_api.derived import DERIVED, derived_object, derived_objects, version_at
 from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
@@ -249,7 +250,8 @@ class Objects:
                 raise bad_request("the patch leaves no object with metadata")
             return self._replace(target, old, identified(target, result), options)
 
-        names_revision = media_type in (MERGE_PATCH, STRATEGIC_PATCH) and _has_revision(patch)
+        is_object = media_type in (MERGE_PATCH, STRATEGIC_PATCH)
+        names_revision = is_object and bool(value_at(patch, "metadata", "resourceVersion"))
         return attempt() if names_revision else self._again(target, attempt)
 
     def apply(self, target: Target, config: Any, options: Options) -> Answer:
@@ -313,7 +315,9 @@ class Objects:
             new = updated(old, new, options.manager, now, is_keyed=is_keyed)
         if options.dry_run and new["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
             raise ConflictError(f"{semantics.describe(old)}: it changed since it was read")
-        if "deletionTimestamp" in old["metadata"] and semantics.is_finished(_with_old_marks(old, new)):
+        deleted_at = old["metadata"].get("deletionTimestamp")
+        going = {**new, "metadata": {**new["metadata"], "deletionTimestamp": deleted_at}}
+        if deleted_at is not None and semantics.is_finished(going):
             admitted = AdmittedObject(new)
         else:
             admitted = self.home.admission.changed(old, new)
@@ -455,15 +459,6 @@ def _warnings(admitted: AdmittedObject, options: Options) -> tuple[str, ...]:
     if options.validation == "Strict":
         raise bad_request(f"strict decoding error: {', '.join(lines)}")
     return (*lines, *admitted.notices)
-
-
-def _with_old_marks(old: Object, new: Json) -> Json:
-    return {**new, "metadata": {**new["metadata"], "deletionTimestamp": old["metadata"]["deletionTimestamp"]}}
-
-
-def _has_revision(patch: Any) -> bool:
-    metadata = patch.get("metadata") if isinstance(patch, dict) else None
-    return isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
 
 
 def _token(revision: str, place: str) -> str:

@@ -14,6 +14,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 MERGE_KEYS: Mapping[str, str] = {
     **dict.fromkeys(("containerStatuses", "containers", "env", "ephemeralContainers", "imagePullSecrets"), "name"),

@@ -273,7 +273,7 @@ async def _polled_changes(
             wanted = filter(selector.fits, found)
             changed = (lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted)
         else:
-            items = await run_in_threadpool(_all, objects, target, selector)
+            items = [obj for page in await run_in_threadpool(list, objects.pages(target, selector)) for obj in page]
             seen = {obj["metadata"]["uid"]: obj for obj in items}
             changed, known = _differences(seen if known is None else known, items, lines), seen
         for chunk in _chunks(changed):
@@ -289,10 +289,6 @@ def _version(since: str) -> int:
     if not (since.isascii() and since.isdecimal()):
         raise ExpiredError(f"revision {since} is none of this server; list again")
     return min(int(since), _LAST_VERSION)
-
-
-def _all(objects: Objects, target: Target, selector: Selector) -> list[Object]:
-    return [obj for page in objects.pages(target, selector) for obj in page]
 
 
 def _differences(known: Mapping[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:

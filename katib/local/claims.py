@@ -108,7 +108,7 @@ def _lock(descriptor: int, directory: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = _holder(descriptor)
-        remedy = "close() the experiment that opened it" if holder == _OURS else "end it"
+        remedy = "wait for its katib.tune, or close() the experiment that opened it" if holder == _OURS else "end it"
         cause = f"another engine{holder} is at work in {directory}"
         raise TerminalError(f"{cause}; {remedy}, or choose another directory") from None
     except OSError as error:

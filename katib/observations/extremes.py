@@ -46,24 +46,18 @@ class Extremes(NamedTuple):
 
 def extremes_of(logs: Sequence[MetricLog]) -> dict[str, Extremes]:
     """Return the extremes of each metric of a batch that has a usable number."""
-    lows: dict[str, tuple[float, str]] = {}
-    highs: dict[str, tuple[float, str]] = {}
+    found: dict[str, Extremes] = {}
     for _, name, value, _ in logs:
         try:
             number = float(value)
         except ValueError:
             continue
-        low = lows.get(name)
+        known = found.get(name)
         # `float` reads more than a usable number, but only a new extreme is worth the exact question.
-        if low is None:
-            if is_usable(value):
-                lows[name] = highs[name] = (number, value)
-        elif number < low[0]:
-            if is_usable(value):
-                lows[name] = (number, value)
-        elif number > highs[name][0] and is_usable(value):
-            highs[name] = (number, value)
-    return {name: Extremes(*low, *highs[name]) for name, low in lows.items()}
+        if (known is None or not known.low <= number <= known.high) and is_usable(value):
+            one = Extremes(number, value, number, value)
+            found[name] = one if known is None else known.with_later(one)
+    return found
 
 
 def keep(connection: Connection, batch: Mapping[str, Sequence[MetricLog]], summarize: Summarize) -> None:

@@ -23,7 +23,7 @@ MOST_VALUES = 10_000
 _REPORTERS, _EXTREMES, _LOGS = observation_reporters.name, observation_extremes.name, observation_logs.name
 _STORED = f"SELECT stored_to FROM {_REPORTERS} WHERE trial_name = ? AND reporter = ?"  # noqa: S608 - constants, as below
 _NOTE = f"INSERT OR REPLACE INTO {_REPORTERS} (trial_name, reporter, stored_to) VALUES (?, ?, ?)"  # noqa: S608
-_KNOWN = f"SELECT metric_name, {', '.join(Extremes._fields)} FROM {_EXTREMES} WHERE trial_name = ?"  # noqa: S608
+_KNOWN = f"SELECT {', '.join(Extremes._fields)} FROM {_EXTREMES} WHERE trial_name = ? AND metric_name = ?"  # noqa: S608
 _KEEP = (
     f"INSERT OR REPLACE INTO {_EXTREMES} (trial_name, metric_name, {', '.join(Extremes._fields)})"  # noqa: S608
     " VALUES (?, ?, ?, ?, ?, ?)"
@@ -60,9 +60,9 @@ def append(driver: sqlite3.Connection, batch: Mapping[str, Sequence[MetricLog]])
         NotQuickError: The readings of a metric have to be summarized first.
     """
     for trial_name, logs in batch.items():
-        known = {name: Extremes(*extremes) for name, *extremes in driver.execute(_KNOWN, (trial_name,))}
         for name, extremes in extremes_of(logs).items():
-            before = known.get(name)
+            row = driver.execute(_KNOWN, (trial_name, name)).fetchone()
+            before = None if row is None else Extremes(*row)
             if before is None and driver.execute(_HAS_READINGS, (trial_name, name)).fetchone() is not None:
                 raise NotQuickError
             merged = extremes if before is None else before.with_later(extremes)

@@ -320,16 +320,12 @@ def _varint(number: int) -> bytes:
 
 def assignments_of(reply: pb.GetSuggestionsReply) -> tuple[TrialAssignment, ...]:
     """Return what a service suggests; without rules, and without names where it leaves naming to the controller."""
-    return tuple(
-        TrialAssignment(
-            name=suggested.trial_name,
-            parameter_assignments=tuple(
-                ParameterAssignment(name=one.name, value=one.value) for one in suggested.assignments
-            ),
-            labels=dict(suggested.labels),
-        )
-        for suggested in reply.parameter_assignments
-    )
+    found: list[TrialAssignment] = []
+    for suggested in reply.parameter_assignments:
+        values = tuple([ParameterAssignment(name=one.name, value=one.value) for one in suggested.assignments])
+        labels = dict(suggested.labels)
+        found.append(TrialAssignment(name=suggested.trial_name, parameter_assignments=values, labels=labels))
+    return tuple(found)
 
 
 def rules_of(messages: Iterable[pb.EarlyStoppingRule]) -> tuple[EarlyStoppingRule, ...]:

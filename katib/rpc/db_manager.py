@@ -76,7 +76,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
 
     # --- Katib's calls ------------------------------------------------------------------------------------------------
 
-    def ReportObservationLog(  # noqa: N802 - the method's name on the wire
+    def ReportObservationLog(
         self, request: pb.ReportObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.ReportObservationLogReply:
         """Append readings."""
@@ -86,7 +86,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             self._on_report(trial)
             return pb.ReportObservationLogReply()
 
-    def GetObservationLog(  # noqa: N802 - as above
+    def GetObservationLog(
         self, request: pb.GetObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.GetObservationLogReply:
         """Return readings in order of time."""
@@ -94,7 +94,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             found = pb.ObservationLog(metric_logs=map(message_of, self._read(request, context)))
             return pb.GetObservationLogReply(observation_log=found)
 
-    def DeleteObservationLog(  # noqa: N802 - as above
+    def DeleteObservationLog(
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
         """Remove the log of a trial; that of another namespace's trial of this name stays."""
@@ -109,9 +109,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
 
     # --- what the controllers ask beyond them -------------------------------------------------------------------------
 
-    def Summarize(  # noqa: N802 - as above
-        self, request: ours.SummarizeRequest, context: grpc.ServicerContext
-    ) -> ours.SummarizeReply:
+    def Summarize(self, request: ours.SummarizeRequest, context: grpc.ServicerContext) -> ours.SummarizeReply:
         """Return summaries of those metrics that have a reading."""
         with self._answered(context):
             reply = ours.SummarizeReply()
@@ -120,16 +118,14 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
                 reply.metrics.add(name=metric.name, min=metric.min, max=metric.max, latest=metric.latest)
             return reply
 
-    def GetNewest(  # noqa: N802 - as above
-        self, request: ours.GetNewestRequest, context: grpc.ServicerContext
-    ) -> ours.GetNewestReply:
+    def GetNewest(self, request: ours.GetNewestRequest, context: grpc.ServicerContext) -> ours.GetNewestReply:
         """Return the newest readings in order of time."""
         with self._answered(context):
             trial = self._readable(request, context)
             newest = self._log.newest(trial, limit=request.limit, metric_name=request.metric_name)
             return ours.GetNewestReply(readings=map(our_message_of, newest))
 
-    def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
+    def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:
         """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
         with self._answered(context):
             trial = self._reportable(request, context)
@@ -141,14 +137,12 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "the table of this log has no place for numbers of readings")
         return ours.ReportReply()
 
-    def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above
+    def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:
         """Return readings in the order of their curve."""
         with self._answered(context):
             return ours.ReadReply(readings=map(our_message_of, self._read(request, context)))
 
-    def GetChanges(  # noqa: N802 - as above
-        self, request: ours.GetChangesRequest, context: grpc.ServicerContext
-    ) -> ours.GetChangesReply:
+    def GetChanges(self, request: ours.GetChangesRequest, context: grpc.ServicerContext) -> ours.GetChangesReply:
         """Return what arrived of a metric after the cursors."""
         with self._answered(context):
             reply = ours.GetChangesReply()
@@ -158,20 +152,20 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
                 reply.changes.add(trial_name=trial, cursor=cursor, reading=our_message_of(reading))
             return reply
 
-    def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:  # noqa: N802 - as above
+    def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:
         """Return how many readings there are."""
         with self._answered(context):
             trial = self._readable(request, context)
             return ours.CountReply(count=self._log.count(trial, metric_name=request.metric_name))
 
-    def GetCurve(self, request: ours.GetCurveRequest, context: grpc.ServicerContext) -> ours.GetCurveReply:  # noqa: N802 - as above
+    def GetCurve(self, request: ours.GetCurveRequest, context: grpc.ServicerContext) -> ours.GetCurveReply:
         """Return a thinned curve."""
         with self._answered(context):
             trial = self._readable(request, context)
             curve = self._log.curve(trial, request.metric_name, max(MIN_POINTS, request.max_points))
             return ours.GetCurveReply(readings=map(our_message_of, curve))
 
-    def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:  # noqa: N802 - as above
+    def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:
         """Return the trial with the best reading."""
         with self._answered(context):
             reply = ours.GetBestReply()
@@ -181,7 +175,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
                 reply.best.trial_name, reply.best.value = found
             return reply
 
-    def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:  # noqa: N802 - as above
+    def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:
         """Empty the log of a trial and remember whose it is."""
         with self._answered(context):
             trial, guard = _trial_name(request), self._guard
@@ -196,7 +190,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             guard.begin(trial, access)
             return ours.BeginReply()
 
-    def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:  # noqa: N802 - as above
+    def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:
         """Take no more readings of a trial; that of another namespace goes on."""
         with self._answered(context):
             trial = _trial_name(request)
@@ -206,9 +200,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
                     self._guard.end(trial)
             return ours.EndReply()
 
-    def GetRefusal(  # noqa: N802 - as above
-        self, request: ours.GetRefusalRequest, context: grpc.ServicerContext
-    ) -> ours.GetRefusalReply:
+    def GetRefusal(self, request: ours.GetRefusalRequest, context: grpc.ServicerContext) -> ours.GetRefusalReply:
         """Return why reports of a trial were refused."""
         with self._answered(context):
             trial = _trial_name(request)
@@ -219,7 +211,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
 
     # --- health -------------------------------------------------------------------------------------------------------
 
-    def Check(  # noqa: N802 - as above
+    def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
         """Answer SERVING, or fail with UNKNOWN as Katib's probes expect."""

@@ -1,9 +1,9 @@
-"""A cached reader of one kind: one list, then a watch, decoded once per change and found by index.
+"""A cached reader of one kind: one list, then a watch, decoded once per change and found by key or group.
 
 Laws:
 
 1. The cache shows a state that the store had, and catches up with the newest; it never goes back.
-2. Views change together with the cache: under `reading()` both tell the same story.
+2. Views change together with the cache: under its lock both tell the same story.
 3. Handlers see every object appear, change and go, in this order, each with what the cache held before and after.
    Changes that happen while the store cannot be reached may be seen as one.
 4. An object that cannot be decoded is reported and blocks no other. If it could be decoded before, the cache keeps the
@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from katib.backoff import Backoff
 from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
-from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Packer, Values
+from katib.runtime.cache import Entry, GroupedCache, GroupOf, Pack, Packer, Values
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 from katib.runtime.shared_thread import SharedThread
@@ -93,14 +92,19 @@ def _log_decode_error(obj: Object, error: Exception) -> None:
 class Informer(Generic[T]):
     """Keeps decoded objects of a kind at hand. Readers may call from any thread; what they get is shared and frozen.
 
+    Attributes:
+        kind: Which objects.
+        lock: Holds the cache and the views still, to read what belongs together. Keep it short.
+        is_following: Whether the cache is in touch with the store: what is missing was missing there a moment ago.
+
     Args:
         store: Where the objects are.
         kind: Which objects.
         decode: Turns an object into what readers want. Called on the informer's thread only. One that is a `Packer`,
             too, makes what is seldom read small; it is unpacked whenever it is read.
-        indexes: Functions by index name; each returns the values under which an object is found.
+        group_of: Says in which group an object is found with others; None: there are no groups.
         namespace: Only objects of this namespace; None: of any.
-        on_decode_error: Called with each object that `decode` or an index function refuses; logs by default.
+        on_decode_error: Called with each object that `decode` or `group_of` refuses; logs by default.
         clock: Where waiting for a lost store is measured.
         thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
             and its other calls be answered without a network. None: on a thread of its own.
@@ -111,7 +115,7 @@ class Informer(Generic[T]):
         store: ObjectStore,
         kind: Kind,
         decode: Callable[[Object], T] | Packer[T],
-        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        group_of: GroupOf[T] | None = None,
         namespace: str | None = None,
         *,
         on_decode_error: OnDecodeError = _log_decode_error,
@@ -125,14 +129,15 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        self._cache: IndexedCache[T] = IndexedCache(indexes or {})
+        self.lock = threading.RLock()
+        self._group_of = group_of
+        self._cache: GroupedCache[T] = GroupedCache()
         self._views: list[View[T]] = []
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
         self._pages_read = 0
         self._revision: str | None = None  # of the last change that was taken; None: list first
-        self._following = False
+        self.is_following = False
         self._started = False
         self._state = threading.Condition()  # guards what follows
         self._stopping = False
@@ -177,11 +182,6 @@ class Informer(Generic[T]):
         """Return whether the first list is in the cache and delivered to all handlers."""
         return self._synced.is_set()
 
-    @property
-    def is_following(self) -> bool:
-        """Whether the cache is in touch with the store: what is missing in it was missing there a moment ago."""
-        return self._following
-
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the first list; return False once nothing more of it has come for this long."""
         pages = -1
@@ -192,13 +192,9 @@ class Informer(Generic[T]):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def reading(self) -> AbstractContextManager[object]:
-        """Return what holds the cache and the views still, to read what belongs together. Keep it short."""
-        return self._lock
-
     def get(self, key: Key) -> T | None:
         """Return an object, or None when there is none."""
-        with self._lock:
+        with self.lock:
             entry = self._cache.entries.get(key)
             if entry is None or entry.value is not None:
                 return None if entry is None else entry.value
@@ -206,23 +202,23 @@ class Informer(Generic[T]):
 
     def has(self, key: Key) -> bool:
         """Return whether there is an object, without touching it."""
-        with self._lock:
+        with self.lock:
             return key in self._cache.entries
 
     def all(self) -> Values[T]:
         """Return all objects in order of creation."""
-        with self._lock:
+        with self.lock:
             return self._cache.all()
 
-    def by_index(self, name: str, value: Hashable) -> Values[T]:
-        """Return the objects with an index value, in order of creation. Costs what the answer is long."""
-        with self._lock:
-            return self._cache.by_index(name, value)
+    def group(self, name: Hashable) -> Values[T]:
+        """Return the objects of a group, in order of creation. Costs what the answer is long."""
+        with self.lock:
+            return self._cache.group(name)
 
-    def count_by_index(self, name: str, value: Hashable) -> int:
-        """Return how many objects have an index value, at the same cost for any number."""
-        with self._lock:
-            return self._cache.count_by_index(name, value)
+    def count(self, name: Hashable) -> int:
+        """Return how many objects a group has, at the same cost for any number."""
+        with self.lock:
+            return self._cache.count(name)
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -252,16 +248,16 @@ class Informer(Generic[T]):
                         yield None
                 continue
             except ExpiredError:
-                self._following = False
+                self.is_following = False
                 self._revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
-                self._following = False
+                self.is_following = False
                 level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
-                self._following = False
+                self.is_following = False
                 self._revision = None
             if self._clock.monotonic() - started > RECONNECT.longest_seconds:
                 failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
@@ -288,7 +284,7 @@ class Informer(Generic[T]):
             self._watch = watch
             if self._stopping:
                 watch.close()
-        self._following = True
+        self.is_following = True
         return changes
 
     def _pause(self, seconds: float) -> None:
@@ -371,7 +367,8 @@ class Informer(Generic[T]):
         try:
             value = self._decode(obj)
             recall = None if self._pack is None else self._pack(obj, value)
-            return self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], value, recall)
+            group = None if self._group_of is None else self._group_of(value)
+            return Entry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)
         except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
             try:
                 self._on_decode_error(obj, error)
@@ -386,7 +383,7 @@ class Informer(Generic[T]):
         """
         old = None if before is None else before.value or before.load()
         new = None if after is None else after.value or after.load()
-        with self._lock:
+        with self.lock:
             if after is None:
                 self._cache.remove(key)
             else:

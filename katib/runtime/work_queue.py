@@ -31,6 +31,9 @@ comes back after an outage is noticed within half a minute; one call in 30 s cos
 class WorkQueue(Generic[K]):
     """De-duplicating, delaying, rate-limiting queue. Safe to call from any thread.
 
+    Attributes:
+        is_shut_down: Whether `shut_down` was called.
+
     Args:
         clock: Where delays and timeouts are measured.
         retry: Delays of `add_rate_limited`.
@@ -48,7 +51,7 @@ class WorkQueue(Generic[K]):
         self._due: dict[K, tuple[float, int]] = {}
         self._order = itertools.count()
         self._failures: dict[K, int] = {}
-        self._shut_down = False
+        self.is_shut_down = False
         self._announce: Callable[[], None] = self._condition.notify
 
     def tell(self, on_work: Callable[[], None]) -> None:
@@ -62,7 +65,7 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Ask for a key to be processed soon."""
         with self._lock:
-            if self._shut_down or key in self._pending:
+            if self.is_shut_down or key in self._pending:
                 return
             self._pending.add(key)
             if key not in self._processing:
@@ -77,7 +80,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             moment = self._clock.monotonic() + seconds
             planned = self._due.get(key)
-            if self._shut_down or (planned is not None and planned[0] <= moment):
+            if self.is_shut_down or (planned is not None and planned[0] <= moment):
                 return
             self._due[key] = moment, next(self._order)
             heapq.heappush(self._delayed, (*self._due[key], key))
@@ -114,7 +117,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             deadline = None
             try:
-                while not self._shut_down:
+                while not self.is_shut_down:
                     if self._delayed and self._delayed[0][0] <= self._clock.monotonic():
                         self._promote()
                     if self._ready:
@@ -157,17 +160,12 @@ class WorkQueue(Generic[K]):
     def shut_down(self) -> None:
         """Refuse further adds, drop what waits, and make every `get` return None. Calling it twice is fine."""
         with self._lock:
-            self._shut_down = True
+            self.is_shut_down = True
             self._ready.clear()
             self._pending.clear()
             self._delayed.clear()
             self._due.clear()
             self._condition.notify_all()
-
-    @property
-    def is_shut_down(self) -> bool:
-        """Whether `shut_down` was called."""
-        return self._shut_down
 
     def __len__(self) -> int:
         """Return how many keys are ready; delayed ones do not count."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from katib.errors import UnavailableError, invalid
+from katib.tuning.argument_words import python_words
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 DEFAULT_SERVER = "http://127.0.0.1:8765"
@@ -69,6 +70,13 @@ def open_service(place: Place) -> Iterator[TuningService]:
         NotFoundError: The data directory holds no experiments.
         UnavailableError: No server answers, and there is no data directory.
     """
+    with python_words(), _opened(place) as service:
+        yield service
+
+
+@contextmanager
+def _opened(place: Place) -> Iterator[TuningService]:
+    """Open what keeps experiments, as `open_service`."""
     from katib.rest.notes import account_directory, note_of
 
     directory, server, token = _named(place)
@@ -108,7 +116,7 @@ def open_home(place: Place) -> Iterator[TuningService]:
             note = note_of(DEFAULT_SERVER, account_directory())
         if note is not None:
             server, token = note.url, token or note.token
-    with _engine_of(directory) if server is None else _client(server, token) as service:
+    with python_words(), _engine_of(directory) if server is None else _client(server, token) as service:
         yield service
 
 

@@ -14,6 +14,7 @@ from katib.sdk.homes import Place, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.reading import typed_value
 from katib.tuning.service import DEFAULT_NAMESPACE
+from katib.tuning.titles import name_meant
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,7 +47,7 @@ def open_experiment(
     """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
 
     Args:
-        name: Name of the experiment.
+        name: Name of the experiment, or title of the study.
         data_dir: A data directory; by default where the command line looks.
         server: The URL of a server.
         namespace: Of the experiment.
@@ -57,7 +58,7 @@ def open_experiment(
     """
     place = Place(data_dir, server, namespace)
     with open_service(place) as service:
-        experiment = service.get(Experiment, namespace, name)
+        experiment = service.get(Experiment, namespace, name_meant(service, namespace, name))
         found = read_result(service, experiment, _reader(experiment), place)
     return OpenedExperiment(**{one.name: getattr(found, one.name) for one in fields(found)})
 

@@ -54,10 +54,9 @@ def _wrong_collections(arguments: Mapping[str, Any]) -> Iterator[FieldError]:
     if isinstance(initial := arguments["initial_trials"], Mapping):
         cause, remedy = f"{_short(dict(initial))} is one trial", "write a list of trials, [{...}]"
         yield FieldError("initial_trials", cause, remedy, "argument-type")
-    for name in ("warm_start", "additional_metrics"):
-        if isinstance(arguments[name], str):
-            remedy = f"write [{arguments[name]!r}]"
-            yield FieldError(name, f"{arguments[name]!r} is one text", remedy, "argument-type")
+    for name in ("warm_start", "additional_metrics", "preload"):
+        if isinstance(value := arguments.get(name), str):
+            yield FieldError(name, f"{value!r} is one text", f"write [{value!r}]", "argument-type")
     for name, bounds in (arguments["constraints"] or {}).items():
         if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
             remedy = (

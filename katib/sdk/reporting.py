@@ -26,10 +26,12 @@ _last_step: int | None = None
 Receiver = Callable[[Mapping[str, float], int | None], None]
 """Takes values by name, and their step."""
 _receiver: Receiver | None = None
+_objective = ""
+"""What a reading without a name is of, where that is known."""
 
 
 def report(
-    metrics: Mapping[str, SupportsFloat] | None = None,
+    metrics: SupportsFloat | Mapping[str, SupportsFloat] | None = None,
     /,
     step: SupportsIndex | None = None,
     **named: SupportsFloat,
@@ -42,7 +44,8 @@ def report(
     runs outside of a trial. It may be called from any thread, and from processes that the program starts.
 
     Args:
-        metrics: Readings by name, for names that are not Python's, such as `{"val/loss": 0.3}`.
+        metrics: Readings by name, for names that are not Python's, such as `{"val/loss": 0.3}`; in a function of
+            `katib.tune` with one objective also a reading of that: `report(0.3, 4)`.
         step: At which step of the training, such as an epoch: a whole number from 0.
         **named: Further readings by name. A value is a number or what `float()` takes, such as a NumPy scalar or a
             tensor of one element. NaN and infinities are kept, but are never the best.
@@ -84,9 +87,15 @@ def last_step() -> int | None:
     return _last_step
 
 
-def has_reported() -> bool:
-    """Return whether this process has reported anything."""
-    return bool(_known_names)
+def has_reported(name: str = "") -> bool:
+    """Return whether this process has reported a metric, or anything."""
+    return name in _known_names if name else bool(_known_names)
+
+
+def name_objective(name: str) -> None:
+    """Have `report(0.3)` report readings of this metric; empty: none."""
+    global _objective  # noqa: PLW0603 - of this process
+    _objective = name
 
 
 def have_received_by(receiver: Receiver | None) -> None:
@@ -137,11 +146,13 @@ def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
     """Return readings by name. Raises TypeError for one that has none, with the call that gives it one."""
     if isinstance(metrics, Mapping):
         return metrics
+    if _objective and not isinstance(metrics, str):
+        return {_objective: metrics}  # type: ignore[dict-item]  # what is not a number is refused with its name
     if isinstance(metrics, str):
         call = f"report({metrics}={'0.3' if step is None else repr(step)})"
     else:
         call = f"report(loss={metrics!r})" if step is None else f"report(loss={metrics!r}, step={step!r})"
-    raise TypeError(f"{metrics!r} is not readings by name; write {call}")
+    raise TypeError(f"{metrics!r} has no name; write {call}")
 
 
 def _number(value: Any) -> float:

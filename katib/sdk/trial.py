@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
-from katib.sdk.reporting import has_reported, last_step, metric_texts, report
+from katib.sdk.reporting import has_reported, last_step, metric_texts, name_objective, report
 from katib.tuning.foreign_words import same_here
 
 
@@ -19,9 +19,19 @@ def main(argv: list[str]) -> None:
     metrics = called(payload, payload.arguments(argv[1:]))
     if metrics:
         report(metrics, step=last_step())  # the end of a curve, wherever that stands
-    elif not has_reported():  # what it printed may still hold the objective
-        wanted = payload.objectives[0]
-        sys.stderr.write(f"the function returned no {wanted}, and its process reported none\n")
+    if lacks := lacking(payload, metrics):  # what it printed may still hold the objective
+        sys.stderr.write(f"{lacks}\n")
+
+
+def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
+    """Return that a function brought no value of an objective, and what to do; empty where it did."""
+    wanted = next((name for name in payload.objectives if name not in metrics and not has_reported(name)), "")
+    if not wanted:
+        return ""
+    if not metrics:
+        return "" if has_reported() else f"the function returned no {wanted}, and its process reported none"
+    remedy = f'pass objective="{next(iter(metrics))}"' if len(payload.objectives) == 1 else "return it as well"
+    return f"the function returned {', '.join(metrics)} and no {wanted}; {remedy}"
 
 
 def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
@@ -31,6 +41,7 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
         TypeError: It returned something else.
         AttributeError: It takes its mapping for a trial of another library.
     """
+    name_objective(payload.objectives[0] if len(payload.objectives) == 1 else "")
     if takes_mapping(payload.function, arguments):
         mapping = dict(arguments)
         try:
@@ -41,6 +52,9 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
             if error.obj is not mapping or not remedy:
                 raise
             raise AttributeError(f"{error}; use {remedy}") from error
+        if result is mapping:  # such as `lambda lr: lr` in a search of x
+            cause = f"the function has no argument {next(iter(mapping))}, so it was called with one mapping of all"
+            raise TypeError(f"{cause}, which it returned; name its arguments as the search space does")
     else:
         result = payload.function(**arguments)
     # A result is a number, several for several objectives, a mapping, or nothing when the function reported itself.

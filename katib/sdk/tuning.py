@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT
+from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError, KatibError, TerminalError, invalid
+from katib.errors import InvalidError, KatibError, NotFoundError, TerminalError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.local.claims import holder_of
-from katib.local.engine import Engine
 from katib.rest.door import open_door
+from katib.rest.notes import running_servers
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Place
@@ -35,10 +37,11 @@ from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
 from katib.sentences import said_once
-from katib.tuning.argument_words import in_arguments
+from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
-from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
+from katib.tuning.repeating import ended_without_value
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
 
 _CONTAINER = "function"
 _LEASE_SECONDS = 6.0
@@ -74,6 +77,7 @@ def tune(
     data_dir: str | Path | None = None,
     preload: Sequence[str] | None = None,
     checkpoint: bool = False,
+    restart: bool = False,
     verbose: bool = True,
 ) -> TuneResult:
     """Search the best arguments of a function, each trial in a process of its own.
@@ -101,18 +105,21 @@ def tune(
         initial_trials: Arguments to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same data directory to learn from.
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
-            `max_trials` is raised, with the function as it is by then.
-        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+            `max_trials` is raised, with the function as it is by then. The failed trials of one that failed
+            run again; any other that has ended is returned as it is.
+        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`. Where `katib serve` works in it, that
+            server runs the trials.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
             the function, and takes milliseconds to start. What trials print is shown here and not kept.
         checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
             deleted. A trial that is paused, or cut off by Ctrl-C or a crash, keeps its readings and goes on from what
             its function has left there; with a `name`, when the same call is made again.
+        restart: Run all of it again where there is one of this name, which is kept under a name with a number.
         verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
-        TerminalError: Another program works in the data directory.
+        TerminalError: Another program that is not a server works in the data directory.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
@@ -133,8 +140,8 @@ def tune(
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
-    arguments = {**search, "max_trials": max_trials, "parallel": parallel}
-    check_arguments(parameters, arguments)
+    arguments = {**search, "max_trials": max_trials, "parallel": parallel, "restart": restart}
+    check_arguments(parameters, {**arguments, "preload": preload})
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
     takes_mapping(function, parameters)
@@ -147,7 +154,7 @@ def tune(
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name, "annotations": {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}},
+        "metadata": {"name": name, "annotations": {WORKSPACE_ANNOTATION: str(Path.cwd())}},
         "spec": {
             **search_spec(space, **search),
             "maxTrialCount": max_trials,
@@ -155,6 +162,8 @@ def tune(
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
         },
     }
+    if checkpoint:
+        experiment["metadata"]["annotations"][CHECKPOINTS_ANNOTATION] = KEPT
     if preload is None:
         experiment["spec"]["trialTemplate"] = _template(payload, file)
     elif checkpoint:
@@ -164,39 +173,133 @@ def tune(
         raise invalid(
             "preload", f"{', '.join(unknown)} is not installed", "name modules that can be imported", "preload"
         )
-    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
-        remedy = (
-            "pass another data_dir=, or use katib.create, whose trials several programs share through `katib serve`"
-        )
-        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
-    with said_once(), open_engine(data_dir=root, own_process=False) as engine:
+    named = {**arguments, "parameters": space}
+    with said_once(), python_words(), _submitted(root, experiment, named, file, pickled) as running:
+        service, submitted, had_ended = running.service, running.experiment, running.had_ended
+        url = running.url if preload is None else ""  # where this process evaluates, its end ends that
+        for note in running.notes if verbose else ():
+            sys.stderr.write(f"{note}\n")
+        if verbose and url and not had_ended:
+            sys.stderr.write(f"the server at {url} runs the trials; Ctrl-C stops the watching only\n")
+        follow = partial(_follow, service, submitted, verbose=verbose)
         try:
-            submission = engine.service.submit(json.dumps(experiment), source=name)
-        except InvalidError as error:
-            raise in_arguments(error, {**arguments, "parameters": space}) from None
-        payload.save(file, pickled)  # only now is the name known to be one
-        engine.start()
-        follow = partial(_follow, engine.service, submission.experiment, verbose=verbose)
-        try:
-            with open_door(engine.service, root):
-                final = (
-                    follow()
-                    if preload is None
-                    else _evaluated(engine, submission.experiment, payload, file, preload, follow)
-                )
+            final = (
+                follow()
+                if preload is None or had_ended
+                else _evaluated(service, submitted, payload, file, preload, follow)
+            )
         except KeyboardInterrupt:
             if verbose:
-                kept = f"interrupted: what {name} has found is kept in {root}"
-                sys.stderr.write(f"{kept}; the same call with name={name!r} goes on from there\n")
+                again = f"the same call with name={name!r}"
+                is_elsewhere = data_dir or os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER")
+                at = f" --data-dir {shlex.quote(str(root))}" if is_elsewhere else ""
+                goes_on = f"the server at {url} goes on; `katib stop {name}{at}` stops it, and {again} watches it again"
+                kept = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
+                sys.stderr.write(f"{goes_on if url else kept}\n")
             raise
         place = Place(root.absolute())
-        result = read_result(engine.service, final, lambda key, text: space[key].value(text), place)
+        result = read_result(service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
-            reason = (
-                f"{name}: {result.reason}{last_words(engine.service, result.trials, place.namespace, result.reason)}"
-            )
-            raise TuneError(result.nothing or reason)
+            reason = f"{name}: {result.reason}{last_words(service, result.trials, place.namespace, result.reason)}"
+            again = f"; nothing was run now: pass restart=True to run {name} again" if had_ended else ""
+            raise TuneError(f"{result.nothing or reason}{again}")
         return result
+
+
+class _Running(NamedTuple):
+    """An experiment that a search submitted, and what runs it.
+
+    Attributes:
+        service: What runs it.
+        experiment: As stored.
+        url: Where the server listens; empty for an engine.
+        had_ended: Whether it had ended before and is left as it is.
+        notes: What to say about one that was there before, a sentence each.
+    """
+
+    service: TuningService
+    experiment: Experiment
+    url: str = ""
+    had_ended: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def _submitted(
+    root: Path, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
+) -> Iterator[_Running]:
+    """Submit an experiment to the server of its data directory, else to an engine of this process, which starts.
+
+    Args:
+        root: The data directory.
+        experiment: What to submit.
+        arguments: By name, as `in_arguments` takes them.
+        file: Where trials find the function; written when the experiment is known to be valid, before they start.
+        pickled: Its content.
+    """
+    if (note := next(iter(running_servers(root)), None)) is not None:
+        from katib.rest.client import HttpTuningService
+
+        with HttpTuningService(note.url, note.token) as service:
+            running = _taken(service, experiment, arguments, file, pickled)
+            yield running._replace(url=note.url)
+        return
+    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
+        remedy = "pass another data_dir=, or start `katib serve` in its place, which runs the searches of many programs"
+        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
+    with open_engine(data_dir=root, own_process=False) as engine:
+        running = _taken(engine.service, experiment, arguments, file, pickled)
+        engine.start()
+        with open_door(engine.service, root):
+            yield running
+
+
+def _taken(
+    service: TuningService, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
+) -> _Running:
+    """Have a service take an experiment, with the function in its file; as `_submitted`.
+
+    Raises:
+        InvalidError: It is wrong, or it differs from the one of this name, whose function stays as it was.
+    """
+    document, name = json.dumps(experiment), experiment["metadata"]["name"]
+    try:
+        service.validate(document, source=name)
+        earlier = file.read_bytes() if file.exists() else None
+        Payload.save(file, pickled)
+        try:
+            outcome = _run(service, document, name, restart=arguments["restart"])
+        except InvalidError:
+            if earlier is None:
+                file.unlink()
+            else:
+                Payload.save(file, earlier)
+            raise
+    except InvalidError as error:
+        raise in_arguments(error, arguments) from None
+    stored, ways, notes = outcome.submission.experiment, outcome.ways, outcome.notes
+    if ways is not None:
+        more = f"for more trials raise max_trials above {stored.status.trials}, " if ways.may_have_more else ""
+        again = "for all of it again pass restart=True or another name"
+        notes = (f"{name} had ended before, so nothing was run now; {more}{again}",)
+    return _Running(service, stored, had_ended=ways is not None, notes=notes)
+
+
+def _run(service: TuningService, document: str, name: str, *, restart: bool) -> RunOutcome:
+    """Submit an experiment; the failed trials of one of its name that failed run again: its function may be fixed."""
+    with suppress(NotFoundError):
+        found = service.get(Experiment, DEFAULT_NAMESPACE, name)
+        if not restart and state_of(found) == "Failed":
+            try:
+                outcome = service.run(document, source=name, choice=Choice(retry_failed=True))
+            except InvalidError:  # it searches something else now
+                restart = ended_without_value(found)
+            else:
+                return replace(outcome, notes=(f"{name} had failed, so its failed trials run again",))
+    outcome = service.run(document, source=name, choice=Choice(restart=restart))
+    if outcome.ways is not None and any(change.startswith("spec.") for change in outcome.ways.changes):
+        service.submit(document, source=name)  # refuses it field by field
+    return outcome
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:
@@ -227,7 +330,7 @@ def _template(payload: Payload, file: Path) -> Json:
 
 
 def _evaluated(
-    engine: Engine,
+    service: TuningService,
     stored: Experiment,
     payload: Payload,
     file: Path,
@@ -242,7 +345,7 @@ def _evaluated(
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = Place(file.parent.parent)
     experiment = AskedExperiment(
-        engine.service,
+        service,
         stored,
         lambda key, text: payload.parameters[key].value(text),
         place,
@@ -267,7 +370,7 @@ def _evaluated(
     finally:
         for slot in slots:
             slot.close()
-    return followed[0] if followed else engine.service.get(Experiment, stored.namespace, stored.name)
+    return followed[0] if followed else service.get(Experiment, stored.namespace, stored.name)
 
 
 def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:

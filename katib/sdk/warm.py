@@ -20,7 +20,7 @@ from typing import Any
 from katib.sdk.asking import StopTrial
 from katib.sdk.forking import Outcome, Slot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
-from katib.sdk.trial import called
+from katib.sdk.trial import called, lacking
 
 _END_SECONDS = 10.0
 
@@ -58,7 +58,8 @@ def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
 def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> Outcome:
     """Return what the function does with the parameters of a trial."""
     try:
-        return Outcome(called(payload, {**payload.constants, **parameters}))
+        metrics = called(payload, {**payload.constants, **parameters})
+        return Outcome({}, lacks) if (lacks := lacking(payload, metrics)) else Outcome(metrics)
     except StopTrial:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial

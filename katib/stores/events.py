@@ -52,16 +52,11 @@ _RENAME = """
 _DELETE_OLD = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - :kept"
 _SELECT = """
     SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
-    WHERE namespace = :namespace AND {}
-    ORDER BY last_time DESC, id DESC LIMIT :limit
+    WHERE {} ORDER BY last_time DESC, id DESC LIMIT :limit
 """
-_SELECT_NEWEST = """
-    SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
-    WHERE (:namespace IS NULL OR namespace = :namespace) AND last_time > :since
-    ORDER BY last_time DESC, id DESC LIMIT :limit
-"""
-_SELECT_OF_EXPERIMENT = _SELECT.format("experiment = :name")
-_SELECT_OF_OBJECT = _SELECT.format("kind = :kind AND name = :name")
+_SELECT_NEWEST = _SELECT.format("(:namespace IS NULL OR namespace = :namespace) AND last_time > :since")
+_SELECT_OF_EXPERIMENT = _SELECT.format("namespace = :namespace AND experiment = :name")
+_SELECT_OF_OBJECT = _SELECT.format("namespace = :namespace AND kind = :kind AND name = :name")
 
 
 class EventLog:

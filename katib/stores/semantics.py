@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
@@ -33,7 +33,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
 _UID = itemgetter("uid")
-_HEADER = frozenset({"apiVersion", "kind", "metadata"})
+_HEADER = ("apiVersion", "kind", "metadata")
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
 _checked = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
@@ -76,26 +76,20 @@ def _copied(value: Any, path: str) -> Any:
         raise invalid(path, f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
 
 
-def isolated(obj: Object) -> Json:
+def isolated(obj: Object, *fields: str) -> Json:
     """Return a deep copy made of JSON types only, checked to be an object that can be stored.
+
+    Args:
+        obj: The object.
+        fields: Where some are named, nothing is copied but these, and what says which object this is.
 
     Raises:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
     """
-    copy: Json = _copied(obj, "object")
+    wanted = (*_HEADER, *fields)
+    copy: Json = _copied({name: obj[name] for name in wanted if name in obj} if fields else obj, "object")
     _require_object(copy)
     return copy
-
-
-def header(obj: Object, *further: str) -> Json:
-    """Return a deep copy of what says which object this is, kind and metadata, and of further fields.
-
-    Raises:
-        InvalidError: As `isolated`.
-    """
-    if obj.keys() - _HEADER - set(further):
-        obj = {name: value for name, value in obj.items() if name in _HEADER or name in further}
-    return isolated(obj)
 
 
 def given_uid(obj: Object) -> str:
@@ -229,12 +223,6 @@ def is_finished(obj: Object) -> bool:
 def has_finalizers(obj: Object) -> bool:
     """Return whether owners of finalizers have to act before the object may go."""
     return bool(obj["metadata"].get("finalizers"))
-
-
-def labels_of(obj: Object) -> Mapping[str, str]:
-    """Return the labels of a stored object."""
-    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
-    return labels
 
 
 def owner_uids(obj: Object) -> tuple[str, ...]:

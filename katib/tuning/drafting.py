@@ -9,29 +9,34 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
 from katib.api.metrics import PRINTED_FORMAT
-from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
+from katib.tuning.config_files import filled_config, read_config
 
 Json = dict[str, Any]
 
 CONTAINER: Final = "main"
 PARAMETERS_DIRECTORY: Final = "/etc/katib"
-PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/parameters.json"
+_PARAMETERS_NAME: Final = "parameters.json"
+PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/{_PARAMETERS_NAME}"
 """Where `{parameters}` points to: on one machine, a file of each trial's own."""
 
 METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
-_PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
+_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
+_SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _RESERVED = ("parameters", "trial", "metrics")
+_CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
 _INTEGER = re.compile(r"[+-]?\d+\Z")
@@ -145,10 +150,12 @@ class Metrics:
     Attributes:
         kind: `stdout`, `json` or `tensorboard`.
         path: The file or directory that its command names; empty: `{metrics}` in the command stands for it.
+        formats: Patterns of `metricsFormat` for what is printed, in place of the usual one.
     """
 
     kind: str = "stdout"
     path: str = ""
+    formats: tuple[str, ...] = ()
 
     @property
     def mounted_path(self) -> str:
@@ -159,13 +166,20 @@ class Metrics:
         return self.path if self.path.startswith("/") else f"/var/log/katib/{self.path.removeprefix('./')}"
 
 
-def parse_metrics(text: str) -> Metrics:
-    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for. Raises InvalidError."""
+def parse_metrics(text: str, formats: Sequence[str] = ()) -> Metrics:
+    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for, with patterns for what is printed.
+
+    Raises:
+        InvalidError: It is none of these, or there are patterns for what is not text.
+    """
     kind, _, path = text.partition(":")
     if kind not in ("stdout", "json", "tensorboard") or (kind == "stdout" and path):
         remedy = "use stdout, json:FILE or tensorboard:DIR"
         raise invalid("--metrics", f"{text!r} is not a source of metrics", remedy, "metrics-source")
-    return Metrics(kind, path)
+    if formats and kind != "stdout":
+        cause = f"metrics are read from {kind}, which has no format of lines"
+        raise invalid("--metrics-format", cause, "leave it out, or leave out --metrics", "metrics-source")
+    return Metrics(kind, path, tuple(formats))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +233,10 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":
         spec["metricsCollectorSpec"] = _collector(metrics)
-    elif template and all(_USUAL_METRIC.fullmatch(metric) for metric in search.objectives):  # else found by its name
-        source = {"filter": {"metricsFormat": [PRINTED_FORMAT]}}
+    elif formats := metrics.formats or (  # a metric of another name is found by it
+        (PRINTED_FORMAT,) if template and all(map(_USUAL_METRIC.fullmatch, search.objectives)) else ()
+    ):
+        source = {"filter": {"metricsFormat": list(formats)}}
         spec["metricsCollectorSpec"] = {"collector": {"kind": "StdOut"}, "source": source}
     return {
         "apiVersion": API_VERSION,
@@ -244,11 +260,13 @@ class CommandTemplate:
 
     Attributes:
         template: `spec.trialTemplate`.
-        unused: Parameters that the command does not name: the program gets them by its environment only.
+        name: What experiments of it are called.
+        notes: What is said of its parameters.
     """
 
     template: Json
-    unused: tuple[str, ...]
+    name: str
+    notes: tuple[str, ...] = ()
 
 
 def command_template(
@@ -257,16 +275,19 @@ def command_template(
     metrics: Metrics,
     *,
     timeout_seconds: int | None = None,
+    slurm_options: Iterable[str] = (),
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails.
+    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. Options of Slurm's `sbatch`, such as
+    `mem={size}G`, count where trials are its jobs. `{config:FILE}` is the path of a copy of a file with values in place
+    of its own, see `filled_config`.
 
     Raises:
-        InvalidError: The command is empty, or names what is not a parameter.
+        InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
     """
     if not command:
         raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
@@ -279,8 +300,10 @@ def command_template(
     if metrics.kind != "stdout":
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
-    words = [_filled(word, known, used, metrics) for word in words]
-    variables = _variables(names)
+    doubles = frozenset(one["name"] for one in parameters if one["parameterType"] == "double")
+    files = _Files({name: known[name] for name in names}, doubles, used)
+    words = [_filled(_CONFIG.sub(files.path_of_config, word), known, used, metrics) for word in words]
+    variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
         "image": _IMAGE,
@@ -289,9 +312,14 @@ def command_template(
     }
     if metrics.kind != "stdout":
         container["env"].append({"name": "KATIB_METRICS_PATH", "value": metrics.mounted_path})
-    pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     if "parameters" in used:
-        _mount_parameters(pod, parameters)
+        files.texts[_PARAMETERS_NAME] = _parameters_text(parameters)
+    pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    annotations = files.mount(pod)
+    if options := [_filled(option, known, used, metrics) for option in slurm_options]:
+        annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(options)
+    if annotations:
+        pod["metadata"] = {"annotations": annotations}
     job: Json = {"backoffLimit": 0, "template": pod}
     if timeout_seconds is not None:
         job["activeDeadlineSeconds"] = timeout_seconds
@@ -300,8 +328,13 @@ def command_template(
         "trialParameters": [{"name": name, "reference": name} for name in names],
         "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
     }
-    unused = () if "parameters" in used else tuple(name for name in names if name not in used)
-    return CommandTemplate(template, unused)
+    unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
+    return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def unnamed_note(name: str) -> str:
+    """Return what to say of a parameter that a command does not name."""
+    return f"the command does not name {{{name}}}: it is in ${variable_of(name)} only"
 
 
 def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metrics) -> str:
@@ -325,7 +358,7 @@ def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metric
     return _PLACEHOLDER.sub(value, word)
 
 
-def _variables(names: Iterable[str]) -> dict[str, str]:
+def variables_of(names: Iterable[str]) -> dict[str, str]:
     """Return the name of each parameter by that of its environment variable. Raises InvalidError."""
     variables: dict[str, str] = {}
     for name in names:
@@ -342,8 +375,51 @@ def variable_of(name: str) -> str:
     return "KATIB_PARAM_" + re.sub(r"\W", "_", name).upper()
 
 
-def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
-    """Add a file with all values to a pod: it has them in an annotation, which a volume shows as a file."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files of a pod, which are annotations that a volume shows as files.
+
+    Attributes:
+        placeholders: What takes the place of a value in them, by parameter.
+        doubles: The parameters that are real numbers.
+        used: Gets the parameters that they have.
+        texts: By name.
+    """
+
+    placeholders: Mapping[str, str]
+    doubles: frozenset[str]
+    used: set[str]
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def path_of_config(self, found: re.Match[str]) -> str:
+        """Return where a pod has its copy of a configuration file."""
+        text = filled_config(read_config(found[1]), found[1], self.placeholders, self.doubles, self.used)
+        name = PurePath(found[1]).name
+        if self.texts.get(name, text) != text or name == _PARAMETERS_NAME:
+            name = f"{len(self.texts)}-{name}"
+        self.texts[name] = text
+        return f"{PARAMETERS_DIRECTORY}/{name}"
+
+    def mount(self, pod: Json) -> Json:
+        """Add the files to a pod; return the annotations that it needs."""
+        if not self.texts:
+            return {}
+        (container,) = pod["spec"]["containers"]
+        container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
+        names = {
+            _ANNOTATION if name == _PARAMETERS_NAME else _ANNOTATION.replace("parameters", f"config-{place}"): name
+            for place, name in enumerate(self.texts)
+        }
+        items = [
+            {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+            for annotation, name in names.items()
+        ]
+        pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+        return {annotation: self.texts[name] for annotation, name in names.items()}
+
+
+def _parameters_text(parameters: Sequence[Json]) -> str:
+    """Return what the file with all values holds."""
     pairs = []
     for parameter in parameters:
         name, space = parameter["name"], parameter["feasibleSpace"]
@@ -354,18 +430,13 @@ def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
             raise invalid(f"-p {name}", cause, remedy, "choice-text")
         placeholder = f"${{trialParameters.{name}}}"
         pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
-    pod["metadata"] = {"annotations": {_PARAMETERS_ANNOTATION: "{" + ", ".join(pairs) + "}"}}
-    (container,) = pod["spec"]["containers"]
-    container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
-    path = f"metadata.annotations['{_PARAMETERS_ANNOTATION}']"
-    items = [{"path": PurePath(PARAMETERS_FILE).name, "fieldRef": {"fieldPath": path}}]
-    pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+    return "{" + ", ".join(pairs) + "}"
 
 
 def name_of_command(command: Sequence[str]) -> str:
     """Return a name for experiments that run a command: that of its script, else of its program."""
     words = command[0].split() if len(command) == 1 else command
-    script = next((word for word in words if PurePath(word).suffix in (".py", ".sh", ".R", ".jl", ".js")), words[0])
+    script = next((word for word in words if PurePath(word).suffix in _SCRIPTS), words[0])
     return slug(PurePath(script).stem) or "tune"
 
 

@@ -139,7 +139,7 @@ class Ended:
     @property
     def is_useless(self) -> bool:
         """Whether it failed without one usable trial."""
-        return state_of(self.experiment) == "Failed" and self.has_no_value
+        return ended_without_value(self.experiment)
 
     @property
     def ways(self) -> WaysOn:
@@ -357,6 +357,11 @@ def _may_have_more(ended: Ended) -> bool:
 def ways_on(experiment: Experiment) -> WaysOn:
     """Return what may be done with an experiment that has ended, of whose program nothing is known."""
     return Ended(experiment, (), same_search=True, more=0).ways
+
+
+def ended_without_value(experiment: Experiment) -> bool:
+    """Return whether an experiment failed without one usable trial."""
+    return state_of(experiment) == "Failed" and _has_no_value(experiment)
 
 
 def _has_no_value(experiment: Experiment) -> bool:

@@ -61,6 +61,14 @@ def options_of_help(text: str) -> list[ScriptOption]:
     return found
 
 
+def option_around(flag: str, value: str) -> ScriptOption | None:
+    """Return an option that has a number on a command line, with values around it; None for other values."""
+    number = _literal(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or _NOT_TUNED.search(flag):
+        return None
+    return ScriptOption(flag, _around(number))
+
+
 def metrics_of_output(text: str) -> list[str]:
     """Return the names of what a program prints as name=value or name: value, the likeliest objective first."""
     names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.match(name)]
@@ -95,15 +103,21 @@ def _values(keywords: dict[str | None, ast.expr]) -> str:
     if isinstance(default, bool) or "action" in keywords:
         return ""
     if kind_name == "int" or (not kind_name and isinstance(default, int)):
-        return f"{max(1, default // 4)}..{default * 4}" if isinstance(default, int) and default > 0 else "1..10"
+        return _around(default) if isinstance(default, int) else "1..10"
     if kind_name == "float" or (not kind_name and isinstance(default, float)):
-        if not isinstance(default, int | float) or default <= 0:
-            return "0.0..1.0"
-        return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
+        return _around(float(default)) if isinstance(default, int | float) else "0.0..1.0"
     return ""
 
 
-def _literal(node: ast.expr | None) -> Any:
+def _around(default: float) -> str:
+    if isinstance(default, int):
+        return f"{max(1, default // 4)}..{default * 4}" if default > 0 else "1..10"
+    if default <= 0:
+        return "0.0..1.0"
+    return f"{default / 10:g}..{default * 10:g}:log" if default < 1 else f"{default / 4:g}..{default * 4:g}:double"
+
+
+def _literal(node: ast.expr | str | None) -> Any:
     try:
         return ast.literal_eval(node) if node is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError):

@@ -162,7 +162,7 @@ class ObjectReadingService:
         key = Key(namespace, experiment)
         self._require(EXPERIMENT, key)
         store = self._namespaces.store_of(namespace)
-        yield from stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)
+        return stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)
 
     def _find(self, kind: Kind, key: Key) -> Object | None:
         with suppress(NotFoundError):

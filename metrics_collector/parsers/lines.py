@@ -28,7 +28,7 @@ MAX_SHOWN_BYTES = 80
 _MAX_SEARCHES = 3
 
 _Find = Callable[[bytes, int, int], int]
-"""Returns the first hit in data[start:stop], or -1."""
+"""Returns where the first hit in data[start:stop] is; stop without one."""
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class Parser(ABC):
         """Yield the candidates among the complete lines in data[start:stop]."""
         has_cr = data.find(b"\r", start, stop) >= 0
         hits = [find(data, start, stop) for find in self._finds]
-        while (hit := min((hit for hit in hits if hit >= 0), default=-1)) >= 0:
+        while (hit := min(hits, default=stop)) < stop:
             begin = data.rfind(b"\n", start, hit) + 1 or start
             if has_cr:
                 begin = data.rfind(b"\r", begin, hit) + 1 or begin
@@ -154,14 +154,7 @@ class Parser(ABC):
             self.notes.long_lines += cut
             yield Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
             start = end
-            hits = [
-                find(data, end, stop) if 0 <= hit < end else hit for find, hit in zip(self._finds, hits, strict=True)
-            ]
-
-
-def _newline(data: bytes, start: int, stop: int) -> int:
-    end = data.find(b"\n", start, stop)
-    return stop if end < 0 else end
+            hits = [find(data, end, stop) if hit < end else hit for find, hit in zip(self._finds, hits, strict=True)]
 
 
 def _line_end(data: bytes, start: int, stop: int) -> int:
@@ -186,7 +179,14 @@ def _finds(words: tuple[bytes, ...]) -> tuple[_Find, ...]:
 
 
 def _search(word: bytes) -> _Find:
-    return lambda data, start, stop: data.find(word, start, stop)
+    def find(data: bytes, start: int, stop: int) -> int:
+        hit = data.find(word, start, stop)
+        return stop if hit < 0 else hit
+
+    return find
+
+
+_newline = _search(b"\n")
 
 
 def _alternation(words: tuple[bytes, ...]) -> _Find:
@@ -197,6 +197,6 @@ def _alternation(words: tuple[bytes, ...]) -> _Find:
 
     def find(data: bytes, start: int, stop: int) -> int:
         match = pattern.search(data, start, stop)
-        return -1 if match is None else int(match.start())
+        return stop if match is None else int(match.start())
 
     return find

@@ -45,7 +45,7 @@ _THREAD_VARIABLES = (
 class HealthServicer(health_pb2_grpc.HealthServicer):
     """Says that the process serves, to those who ask for a service it knows."""
 
-    def Check(  # noqa: N802  # the wire's name
+    def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
         """Return SERVING, or the status NOT_FOUND for a foreign name."""

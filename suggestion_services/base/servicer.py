@@ -90,7 +90,7 @@ class SuggestionServicer:
         self._served = {served.info.name: served for served in algorithms}
         self._sessions = LatestUsed[tuple[str, bytes], Session](MAX_SESSIONS)
 
-    def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
+    def ValidateAlgorithmSettings(
         self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
     ) -> api_pb2.ValidateAlgorithmSettingsReply:
         """Return whether the experiment can be searched with this algorithm."""
@@ -105,7 +105,7 @@ class SuggestionServicer:
                 features=[FEATURES[feature] for feature in served.info.features]
             )
 
-    def GetSuggestions(  # noqa: N802  # the wire's name
+    def GetSuggestions(
         self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
     ) -> api_pb2.GetSuggestionsReply:
         """Return the next assignments."""

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import grpc
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.metrics import ObservationReader
 from katib.api.types import AlgorithmSetting
+from katib.api.wording import one_of
 from katib.errors import InvalidError, UnavailableError, invalid
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
@@ -101,7 +104,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         self._sessions = LatestUsed[tuple[str, str, str, bytes], _Session](MAX_SESSIONS)
         self._logs: dict[str, DbManagerClient] = {}
 
-    def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
+    def ValidateEarlyStoppingSettings(
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
     ) -> pb.ValidateEarlyStoppingSettingsReply:
         """Return whether the settings can be used."""
@@ -109,7 +112,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             self._settings(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()
 
-    def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
+    def GetEarlyStoppingRules(
         self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
     ) -> pb.GetEarlyStoppingRulesReply:
         """Return the rule that holds whatever other trials do; most algorithms have none."""
@@ -122,7 +125,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             message = rule_message(request.experiment.spec.objective, value, rule.start_step)
             return pb.GetEarlyStoppingRulesReply(early_stopping_rules=[message])
 
-    def SetTrialStatus(  # noqa: N802  # the wire's name
+    def SetTrialStatus(
         self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
     ) -> pb.SetTrialStatusReply:
         """Write into a Trial that it was stopped early.
@@ -135,9 +138,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
                 self._statuses.stop(request.trial_name)
             return pb.SetTrialStatusReply()
 
-    def Judge(  # noqa: N802  # the wire's name
-        self, request: judging.JudgeRequest, context: grpc.ServicerContext
-    ) -> judging.JudgeReply:
+    def Judge(self, request: judging.JudgeRequest, context: grpc.ServicerContext) -> judging.JudgeReply:
         """Return which of the running trials should be stopped, by what the log has of all trials now."""
         with answered(context):
             session = self._session(request)
@@ -145,9 +146,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             verdicts = session.judge(trials.values(), self._log(request.db_manager_address), context)
             return judging.JudgeReply(verdicts=map(_message, verdicts))
 
-    def Replay(  # noqa: N802  # the wire's name
-        self, request: judging.ReplayRequest, context: grpc.ServicerContext
-    ) -> judging.ReplayReply:
+    def Replay(self, request: judging.ReplayRequest, context: grpc.ServicerContext) -> judging.ReplayReply:
         """Return which trials of a finished experiment would have been stopped, in order of time."""
         with answered(context):
             algorithm = self._algorithm(request.experiment.spec)
@@ -196,55 +195,38 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             return self._logs[address]
 
 
-class ManyStoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+_CALLS = ("ValidateEarlyStoppingSettings", "GetEarlyStoppingRules", "SetTrialStatus", "Judge", "Replay")
+
+
+class ManyStoppingServicer:
     """Serves several algorithms, each request by the one that its experiment names.
 
     So one image does for all of them: a KatibConfig has no place for arguments of an early stopping service.
 
     Args:
-        servicers: By name of the algorithm. The first one serves requests that name none, as Katib's tests send them.
+        servicers: By name of the algorithm. The first one serves requests that name none, as Katib's tests send them,
+            and those that all answer alike.
     """
 
-    def __init__(self, servicers: dict[str, StoppingServicer]) -> None:
+    def __init__(self, servicers: Mapping[str, StoppingServicer]) -> None:
         self._servicers = servicers
+        for call in _CALLS:
+            setattr(self, call, partial(self._answer, call))
 
-    def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
-        self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
-    ) -> pb.ValidateEarlyStoppingSettingsReply:
-        """Return whether the settings can be used."""
-        return self._of(request.early_stopping, context).ValidateEarlyStoppingSettings(request, context)
-
-    def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
-        self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
-    ) -> pb.GetEarlyStoppingRulesReply:
-        """Return the rules for the coming trials."""
-        return self._of(request.experiment.spec.early_stopping, context).GetEarlyStoppingRules(request, context)
-
-    def SetTrialStatus(  # noqa: N802  # the wire's name
-        self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
-    ) -> pb.SetTrialStatusReply:
-        """Write into a Trial that it was stopped early, which all algorithms do alike."""
-        return next(iter(self._servicers.values())).SetTrialStatus(request, context)
-
-    def Judge(  # noqa: N802  # the wire's name
-        self, request: judging.JudgeRequest, context: grpc.ServicerContext
-    ) -> judging.JudgeReply:
-        """Return which of the running trials should be stopped."""
-        return self._of(request.experiment.spec.early_stopping, context).Judge(request, context)
-
-    def Replay(  # noqa: N802  # the wire's name
-        self, request: judging.ReplayRequest, context: grpc.ServicerContext
-    ) -> judging.ReplayReply:
-        """Return which trials of a finished experiment would have been stopped."""
-        return self._of(request.experiment.spec.early_stopping, context).Replay(request, context)
-
-    def _of(self, spec: pb.EarlyStoppingSpec, context: grpc.ServicerContext) -> StoppingServicer:
+    def _answer(self, call: str, request: Any, context: grpc.ServicerContext) -> Any:
+        match request:
+            case pb.SetTrialStatusRequest():
+                name = ""
+            case pb.ValidateEarlyStoppingSettingsRequest():
+                name = request.early_stopping.algorithm_name
+            case _:
+                name = request.experiment.spec.early_stopping.algorithm_name
         with answered(context):
-            found = self._servicers.get(spec.algorithm_name or next(iter(self._servicers)))
+            found = self._servicers.get(name or next(iter(self._servicers)))
             if found is None:
-                cause, names = f"unknown algorithm name {spec.algorithm_name}", ", ".join(self._servicers)
-                raise InvalidError([LiteralError(NAME_PATH, cause, f"use one of {names}", "algorithm-unknown")])
-            return found
+                cause, remedy = f"unknown algorithm name {name}", one_of(self._servicers)
+                raise InvalidError([LiteralError(NAME_PATH, cause, remedy, "algorithm-unknown")])
+        return getattr(found, call)(request, context)
 
 
 def rule_message(objective: pb.ObjectiveSpec, value: float, start_step: int) -> pb.EarlyStoppingRule:

@@ -57,7 +57,11 @@ class Resource:
     def of(cls, problem: Problem) -> Resource:
         """Return it, with defaults where nothing was said."""
         settings = problem.settings
-        name, largest, eta = settings.text("resource_name", ""), settings.number("r_l", 1.0), _eta(problem)
+        name, largest, eta = (
+            settings.text("resource_name", ""),
+            settings.number("r_l", 1.0),
+            settings.number("eta", _ETA),
+        )
         parameter = next((p for p in problem.space.parameters if p.name == name), None)
         least = least_resource(parameter) if parameter is not None and is_resource(parameter) else 1.0
         return cls(name, largest, eta, settings.whole("s_max", halvings_between(least, largest, eta)))
@@ -293,7 +297,3 @@ class Hyperband(Algorithm):
             "current_i": str(rung),
             "evaluating_trials": str(pending),
         }
-
-
-def _eta(problem: Problem) -> float:
-    return problem.settings.number("eta", _ETA)

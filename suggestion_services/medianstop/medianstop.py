@@ -65,7 +65,7 @@ class MedianStop(StoppingServicer):
         super().__init__(info, lambda: MedianStopping, statuses=statuses, credentials=credentials)
         self._averages = LatestUsed[tuple[str, str, str, int], _Averages](MAX_SESSIONS)
 
-    def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
+    def ValidateEarlyStoppingSettings(
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
     ) -> pb.ValidateEarlyStoppingSettingsReply:
         """Return whether the settings can be used, in Katib's words."""
@@ -73,7 +73,7 @@ class MedianStop(StoppingServicer):
             MedianRule.of(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()
 
-    def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
+    def GetEarlyStoppingRules(
         self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
     ) -> pb.GetEarlyStoppingRulesReply:
         """Return the rule for the coming trials, none while too few trials have succeeded."""

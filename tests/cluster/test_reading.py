@@ -11,7 +11,7 @@ import pytest
 from katib.api.types import Trial
 from katib.cluster.client.configuration import access
 from katib.cluster.client.port_forward import PortForward
-from katib.cluster.pods.logs import ClusterOutput, ServerLogs
+from katib.cluster.pods.logs import ClusterOutput, server_logs
 from katib.cluster.store import KubernetesStore
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
@@ -73,7 +73,7 @@ def test_the_log_of_a_pod_is_followed_byte_for_byte(room: Room) -> None:
     room.cluster.run("label", "namespace", room.namespace, "katib.kubeflow.org/metrics-collector-injection-")
     run_pod(room, "talks", "for i in 1 2 3; do printf 'line %s' $i; sleep 1.2; echo; done; printf end", trial="talks")
     connection = room.cluster.connection
-    output = ClusterOutput(KubernetesStore(connection), ServerLogs(connection))
+    output = ClusterOutput(KubernetesStore(connection), server_logs(connection))
     trial = trial_of("talks", room.namespace)
     chunks = list(output.read(trial, Part(follow=lambda: phase_of(room, "talks") != "Succeeded")))
 
@@ -95,8 +95,8 @@ def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:
             return b"".join(iter(lambda: client.recv(4096), b""))
 
     with PortForward(load, Key(room.namespace, "listens"), 6789) as way:
-        wait_for(lambda: answer(way.address).endswith(b"hello\n"), "the program to listen")
-        assert answer(way.address).endswith(b"hello\n")
+        wait_for(lambda: answer(way).endswith(b"hello\n"), "the program to listen")
+        assert answer(way).endswith(b"hello\n")
 
     with (
         pytest.raises(UnavailableError, match="not found"),

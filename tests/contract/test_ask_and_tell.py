@@ -213,11 +213,7 @@ def test_readings_are_stored_once_for_each_request_and_make_a_curve(service: Tun
     service.tell(NS, trial.name, {"loss": 0.8})
     reaches(service, trial, "Succeeded")
 
-    assert [(one.value, one.step) for one in service.metrics(NS, trial.name)] == [
-        ("0.9", 0),
-        ("0.7", 1),
-        ("0.8", 1),
-    ]
+    assert [(one.value, one.step) for one in service.metrics(NS, trial.name)] == [("0.9", 0), ("0.7", 1), ("0.8", 1)]
 
 
 @pytest.mark.parametrize(
@@ -376,9 +372,7 @@ def test_twenty_callers_that_ask_for_more_than_there_is_get_each_trial_once(serv
     assert experiment.status.trials_succeeded == experiment.status.trials == 50
 
 
-def test_all_who_wait_are_served_though_a_learning_algorithm_is_asked_only_then(
-    service: TuningService,
-) -> None:
+def test_all_who_wait_are_served_though_a_learning_algorithm_is_asked_only_then(service: TuningService) -> None:
     submit(service, algorithm={"algorithmName": "tpe"}, maxTrialCount=21, parallelTrialCount=20)
     first = asked(service)
     with ThreadPoolExecutor(20) as pool:

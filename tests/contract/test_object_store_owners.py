@@ -66,6 +66,17 @@ def test_an_object_lives_as_long_as_one_of_its_owners(home: Home) -> None:
     home.settled(lambda: names(store, GADGET) == [])
 
 
+def test_an_owner_may_be_named_twice_and_labels_and_owners_may_be_null(home: Home) -> None:
+    store = home.store
+    top = store.create(widget("top", labels=None, ownerReferences=None))
+    labels = {"team.example/it": "one", "empty": ""}
+    store.create(widget("owned", kind=GADGET, labels=labels, ownerReferences=owned_by(top, top)))
+
+    assert len(store.list(GADGET, labels=labels, owner_uid=top["metadata"]["uid"]).items) == 1
+    store.delete(WIDGET, Key("team", "top"))
+    home.settled(lambda: names(store, GADGET) == [])
+
+
 def test_an_object_that_changed_owners_follows_the_new_one(home: Home) -> None:
     store = home.store
     one, two = store.create(widget("one")), store.create(widget("two"))

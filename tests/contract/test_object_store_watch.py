@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.databases.sqlite import open_database
-from katib.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    ExpiredError,
-)
+from katib.errors import AlreadyExistsError, ConflictError, ExpiredError
 from katib.runtime.objects import EventType, Key, ObjectStore, WatchEvent
 from katib.stores.sql import SqlStore
 from tests.support.object_stores import BackDoor, Home

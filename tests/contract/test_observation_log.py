@@ -95,15 +95,13 @@ def test_a_value_is_any_text(log: Log) -> None:
     assert values(log) == texts
 
 
-def test_names_are_any_text_of_255_characters(log: Log) -> None:
+def test_names_are_any_text_of_255_characters_and_differ_by_case(log: Log) -> None:
     name = "läß/🚀'\"\\" + "x" * 247
     log.report(name, [reading("1", name=name)])
 
     assert values(log, name) == ["1"]
     assert values(log, name, metric_name=name) == ["1"]
 
-
-def test_metrics_are_told_apart_by_case(log: Log) -> None:
     log.report("a", [reading("1", name="loss"), reading("2", name="Loss")])
 
     assert values(log, metric_name="loss") == ["1"]
@@ -184,7 +182,7 @@ def test_what_arrived_since_is_found_by_its_cursor(log: Log) -> None:
     assert list(last) == []
 
 
-def test_changes_of_all_metrics_come_in_order_of_arrival(log: Log) -> None:
+def test_a_reader_can_go_on_from_the_last_change_in_order_of_arrival(log: Log) -> None:
     log.report("b", [reading("other")])
     log.report("a", [reading("0", step=5), reading("1", name="Loss"), reading("2", name="acc", second=-1)])
     first = log.changes({"a": 0})
@@ -194,8 +192,6 @@ def test_changes_of_all_metrics_come_in_order_of_arrival(log: Log) -> None:
     assert [change.reading.value for change in first] == ["0", "1", "2"]
     assert [change.reading for change in after] == [reading("3", step=1), reading("4", name="acc")]
 
-
-def test_a_reader_can_go_on_from_the_last_change(log: Log) -> None:
     log.report("a", [reading("0", step=9), reading("1", name="acc", second=-1)])
     last = log.changes({"a": BEFORE_THE_LAST, "nobody": BEFORE_THE_LAST})
     log.report("a", [reading("2")])
@@ -204,8 +200,6 @@ def test_a_reader_can_go_on_from_the_last_change(log: Log) -> None:
     assert [change.reading.value for change in log.changes({"a": last[0].cursor})] == ["2"]
     assert [change.reading.value for change in log.changes({"a": BEFORE_THE_LAST}, "acc")] == ["1"]
 
-
-def test_nobody_has_no_changes(log: Log) -> None:
     assert list(log.changes({}, "loss")) == []
 
 
@@ -332,22 +326,16 @@ def test_the_best_trial_is_found_by_its_best_reading(log: Log, maximize: bool, e
     assert log.best(["a", "b", "c"], "loss", maximize=maximize) == ("c", "7" if maximize else "-1.5")
 
 
-def test_trials_do_not_see_each_other(log: Log) -> None:
+def test_trials_do_not_see_each_other_and_an_unknown_one_has_an_empty_log(log: Log) -> None:
+    log.report("a", [])
+    assert read(log) == []
+
     log.report("a", [reading("1")])
     log.report("b", [reading("2")])
 
     assert values(log, "a") == ["1"]
     assert values(log, "b") == ["2"]
-
-
-def test_an_unknown_trial_has_an_empty_log(log: Log) -> None:
     assert read(log, "nobody") == []
-
-
-def test_an_empty_report_stores_nothing(log: Log) -> None:
-    log.report("a", [])
-
-    assert read(log) == []
 
 
 def test_reporting_twice_stores_twice(log: Log) -> None:

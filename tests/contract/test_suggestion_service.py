@@ -15,15 +15,7 @@ from katib.space import SearchSpace
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.refusals import INVALID, refusal
-from tests.support.suggestion import (
-    Service,
-    Status,
-    a_parameter,
-    a_trial,
-    an_experiment,
-    assignments_of,
-    served_apart,
-)
+from tests.support.suggestion import Service, Status, a_parameter, a_trial, an_experiment, assignments_of, served_apart
 
 SEARCHES = [entry.info for entry in ENTRIES if not entry.info.early_stopping and not entry.info.graph_fields]
 """What searches parameters, not architectures."""

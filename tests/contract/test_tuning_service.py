@@ -204,10 +204,6 @@ def test_config_maps_that_changed_after_the_end_are_refused_with_what_to_do(obje
     assert {error.origin for error in caught.value.errors} == {"companion-changed"}
 
 
-def test_submitting_a_finished_experiment_changes_nothing(finished: TuningService) -> None:
-    assert finished.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
-
-
 def test_a_finished_experiment_runs_once_more_where_that_is_chosen(finished: TuningService, world: World) -> None:
     def run(choice: Choice = NO_CHOICE) -> RunOutcome:
         return finished.run(document("demo"), source="demo.yaml", choice=choice, command="katib run demo.yaml")
@@ -237,17 +233,15 @@ def test_a_broken_document_is_refused_with_field_errors(world: World) -> None:
     assert caught.value.errors
     assert list(world.service.experiments()) == []
 
+    with pytest.raises(InvalidError):
+        world.service.validate("[1, 2]", source="demo.yaml")
+
 
 def test_validating_stores_nothing(world: World) -> None:
     notices = world.service.validate(document("demo"), source="demo.yaml")
 
     assert any("image" in notice for notice in notices) != world.is_cluster
     assert list(world.service.experiments()) == []
-
-
-def test_validating_a_broken_document_raises_as_submitting_would(world: World) -> None:
-    with pytest.raises(InvalidError):
-        world.service.validate("[1, 2]", source="demo.yaml")
 
 
 def test_the_given_namespace_is_used_when_the_document_names_none(world: World) -> None:
@@ -302,31 +296,27 @@ def test_the_pages_of_every_order_are_the_whole_list(ended: TuningService, order
     assert sorted(one.name for one in whole.items) == sorted(one.name for one in ended.trials(NS, "demo").items)
 
 
-def test_the_best_trial_is_on_top_of_those_sorted_by_objective(ended: TuningService) -> None:
+def test_the_best_trial_has_the_lowest_loss_and_is_on_top(ended: TuningService) -> None:
     losses = [float(objective_value(t) or "nan") for t in ended.trials(NS, "demo", order="objective").items]
     names = [one.name for one in ended.trials(NS, "demo", order="name").items]
 
     assert losses == sorted(losses)
     assert names == sorted(names)
 
-
-@pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1,2"])
-def test_a_cursor_of_another_list_is_bad_input(ended: TuningService, cursor: str) -> None:
-    with pytest.raises(InvalidError, match="start without one"):
-        ended.trials(NS, "demo", cursor=cursor)
-
-
-def test_trials_can_be_chosen_by_state(ended: TuningService) -> None:
-    assert ended.trials(NS, "demo", states=("Succeeded",)).total == 3
-    assert ended.trials(NS, "demo", states=("Failed", "Killed")).total == 0
-
-
-def test_the_best_trial_has_the_lowest_loss(ended: TuningService) -> None:
     best = ended.best(NS, "demo")
     losses = [float(objective_value(t) or "nan") for t in ended.trials(NS, "demo").items]
 
     assert best is not None
     assert float(objective_value(best) or "nan") == min(losses)
+
+    assert ended.trials(NS, "demo", states=("Succeeded",)).total == 3
+    assert ended.trials(NS, "demo", states=("Failed", "Killed")).total == 0
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1,2"])
+def test_a_cursor_of_another_list_is_bad_input(ended: TuningService, cursor: str) -> None:
+    with pytest.raises(InvalidError, match="start without one"):
+        ended.trials(NS, "demo", cursor=cursor)
 
 
 def test_without_a_finished_trial_there_is_no_best(world: World) -> None:
@@ -366,14 +356,12 @@ def test_a_cursor_of_no_readings_is_bad_input(ended: TuningService, cursor: str)
         ended.readings(NS, trial, since=cursor)
 
 
-def test_the_tail_of_a_log_has_so_many_lines(ended: TuningService) -> None:
+def test_the_log_of_an_ended_trial_may_be_followed_and_its_tail_has_so_many_lines(ended: TuningService) -> None:
     trial = ended.trials(NS, "demo").items[0].name
 
     assert b"".join(ended.logs(NS, trial, tail_lines=0)) == b""
     assert len(b"".join(ended.logs(NS, trial, tail_lines=1)).splitlines()) == 1
 
-
-def test_following_the_log_of_an_ended_trial_ends(ended: TuningService) -> None:
     trial = ended.trials(NS, "demo").items[0].name
 
     assert b"loss=" in b"".join(ended.logs(NS, trial, follow=True))
@@ -387,11 +375,16 @@ def test_events_of_an_experiment_include_those_of_its_trials(ended: TuningServic
     assert sorted(event.time for event in events) == [event.time for event in events]
 
 
-def test_changes_open_with_everything_as_it_is(ended: TuningService) -> None:
+def test_changes_open_with_everything_and_go_on_behind_a_cursor(ended: TuningService) -> None:
     changes = list(ended.changes(NS, "demo", timeout_seconds=0.3))
     opening = {change.object.name for change in changes if change.type == "ADDED"}
 
     assert opening >= {"demo", *(one.name for one in ended.trials(NS, "demo").items)}
+
+    seen = list(ended.changes(NS, "demo", timeout_seconds=0.3))
+    cursor = next(change.cursor for change in reversed(seen) if change.cursor)
+
+    assert list(ended.changes(NS, "demo", timeout_seconds=0.3, since=cursor)) == []
 
 
 def test_changes_show_every_step_of_a_run(world: World) -> None:
@@ -407,13 +400,6 @@ def test_changes_show_every_step_of_a_run(world: World) -> None:
 
     assert states.pop("demo") == "Succeeded"
     assert set(states) == {one.name for one in world.service.trials(NS, "demo").items}
-
-
-def test_changes_go_on_behind_a_cursor_without_a_new_listing(ended: TuningService) -> None:
-    seen = list(ended.changes(NS, "demo", timeout_seconds=0.3))
-    cursor = next(change.cursor for change in reversed(seen) if change.cursor)
-
-    assert list(ended.changes(NS, "demo", timeout_seconds=0.3, since=cursor)) == []
 
 
 def test_changes_end_with_the_deletion(finished: TuningService) -> None:

@@ -143,6 +143,21 @@ def test_metrics_are_scraped_at_the_nodes(
         assert float(metric["latest"]) == float(trial["spec"]["parameterAssignments"][0]["value"])
 
 
+def test_a_batch_script_is_tuned_with_its_options_and_its_tasks(tmp_path: Path, cluster: SlurmCluster) -> None:
+    script = "#!/bin/bash\n#SBATCH -t 7 --array=0-3\nsrun sh -c 'echo loss=$1 of $SLURM_NTASKS' - $1\n"
+    (tmp_path / "train.sbatch").write_text(script + 'squeue -h -j "$SLURM_JOB_ID" -o %l\n')
+    line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm"]
+    done = katib("tune", *line, "--", "sbatch", "-n2", "train.sbatch", "{lr}", cwd=tmp_path, **cluster.environment)
+
+    assert done.returncode == 0, done.stderr
+    assert "note: each trial is a job with time=7, ntasks=2" in done.stderr
+    assert "note: array of the batch script: left out, as each trial has its own" in done.stderr
+    for log in (tmp_path / ".katib/trials").rglob("*.log"):
+        first, second, limit = log.read_text().split("\n")[:3]
+        assert first == second
+        assert (first.endswith(" of 2"), limit) == (True, "7:00")
+
+
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
     done = katib(
@@ -698,9 +713,7 @@ STOPPED = "trap 'touch stopped-$KATIB_TRIAL_NAME; exit' TERM; touch began-$KATIB
 
 
 @pytest.mark.parametrize(
-    ("inside", "containers"),
-    [(False, "never"), (True, "never"), (True, "pyxis")],
-    ids=["jobs", "steps", "pyxis-steps"],
+    ("inside", "containers"), [(False, "never"), (True, "never"), (True, "pyxis")], ids=["jobs", "steps", "pyxis-steps"]
 )
 def test_the_end_of_an_experiment_ends_running_trials_by_sigterm(
     tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool, containers: str

@@ -39,10 +39,7 @@ COMMAND = (
 def experiment_file(directory: Path) -> Path:
     raw = an_experiment(
         command=COMMAND,
-        algorithm={
-            "algorithmName": "tpe",
-            "algorithmSettings": [{"name": "random_state", "value": "3"}],
-        },
+        algorithm={"algorithmName": "tpe", "algorithmSettings": [{"name": "random_state", "value": "3"}]},
         maxTrialCount=TRIALS,
         parallelTrialCount=1,
     )
@@ -208,11 +205,7 @@ def gang_file(directory: Path) -> Path:
     }
     raw["spec"]["trialTemplate"] |= {
         "primaryContainerName": "pytorch",
-        "trialSpec": {
-            "apiVersion": "kubeflow.org/v1",
-            "kind": "PyTorchJob",
-            "spec": {"pytorchReplicaSpecs": replicas},
-        },
+        "trialSpec": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": replicas}},
     }
     (directory / "member.py").write_text(MEMBER)
     path = directory / "demo.yaml"

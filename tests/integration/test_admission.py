@@ -104,12 +104,7 @@ class World:
             if kind == MUTATING:
                 webhooks.append(self.webhook("pod", kind, rules["pods"], "Ignore", bundle))
             self.store.create(
-                {
-                    "apiVersion": kind.api_version,
-                    "kind": kind.kind,
-                    "metadata": {"name": NAME},
-                    "webhooks": webhooks,
-                }
+                {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": NAME}, "webhooks": webhooks}
             )
 
     def webhook(
@@ -399,11 +394,7 @@ class Fixed:
 def test_an_expired_certificate_is_replaced_without_anybody_doing_anything(world: World) -> None:
     expired = issue((world.host,), datetime.now(UTC) - timedelta(days=2), timedelta(days=1))
     world.configure(expired.authority)
-    contents = {
-        "tls.crt": expired.certificate.chain,
-        "tls.key": expired.certificate.key,
-        "ca.crt": expired.authority,
-    }
+    contents = {"tls.crt": expired.certificate.chain, "tls.key": expired.certificate.key, "ca.crt": expired.authority}
     data = {name: base64.b64encode(content).decode() for name, content in contents.items()}
     metadata = {"namespace": KEY.namespace, "name": KEY.name}
     world.store.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})

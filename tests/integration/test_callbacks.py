@@ -17,7 +17,7 @@ import pytest
 from metrics_collector.parsers import TextParser
 
 pytestmark = [
-    pytest.mark.filterwarnings("default"),  # those of the libraries are theirs
+    pytest.mark.filterwarnings("default")  # those of the libraries are theirs
 ]
 
 LIGHTNING = os.environ.get("LIGHTNING", "lightning.pytorch")

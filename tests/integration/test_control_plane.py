@@ -541,7 +541,7 @@ ODD_FORMS: list[tuple[str, dict[str, Any]]] = [
                     "parameterType": "double",
                     "feasibleSpace": {"min": 0.01, "max": 1, "step": None, "list": []},
                 }
-            ],
+            ]
         },
     ),
 ]

@@ -222,10 +222,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_untouched(path: Path, roo
         database.upgrade(room, 7, lambda _connection, _found: None)
     before = path.read_bytes()
 
-    with (
-        open_database(path) as database,
-        pytest.raises(TerminalError) as caught,
-    ):
+    with open_database(path) as database, pytest.raises(TerminalError) as caught:
         database.upgrade(room, 1, lambda _connection, _found: None)
 
     assert str(caught.value) == (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +67,3 @@ def test_auto_learns_from_it_and_does_so_when_it_goes_on_itself(tmp_path: Path) 
     assert "first" in noted["katib.kubeflow.org/learns-from"].split(",")
     assert "gp learns from earlier trials of first (" in why
     assert "earlier trials are learned from" in described
-
-
-def test_a_server_ends_when_it_is_asked_to(directory: Path) -> None:
-    with a_server(directory) as server:
-        assert server.process is not None
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(60) == 0

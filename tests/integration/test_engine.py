@@ -25,7 +25,6 @@ from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.waiting import eventually
 
 NS = "default"
-SLOW = "echo started; sleep 30; echo loss=${trialParameters.learningRate}"
 
 
 @contextmanager
@@ -33,6 +32,21 @@ def working(directory: Path) -> Iterator[TuningService]:
     with open_engine(directory) as engine:
         engine.start()
         yield engine.service
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
+    """One engine for the tests that need none of their own."""
+    with working(tmp_path_factory.mktemp("shared")) as service:
+        yield service
+
+
+@pytest.fixture
+def service(shared: TuningService) -> Iterator[TuningService]:
+    """An engine at work, without experiments."""
+    yield shared
+    for experiment in shared.experiments():
+        shared.delete(NS, experiment.name)
 
 
 def submit(service: TuningService, *documents: dict[str, Any], source: str = "demo.yaml") -> Submission:
@@ -55,21 +69,20 @@ def count(service: TuningService, state: str, name: str = "demo") -> int:
     return service.trials(NS, name, states=(state,)).total
 
 
-def test_an_experiment_runs_and_leaves_everything_behind(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        assert submit(service, an_experiment(maxTrialCount=5)).outcome == "created"
-        experiment = ended(service)
-        trials = service.trials(NS, "demo").items
-        best = service.best(NS, "demo")
-        losses = [float(objective_value(trial) or "nan") for trial in trials]
+def test_an_experiment_runs_and_leaves_everything_behind(service: TuningService) -> None:
+    assert submit(service, an_experiment(maxTrialCount=5)).outcome == "created"
+    experiment = ended(service)
+    trials = service.trials(NS, "demo").items
+    best = service.best(NS, "demo")
+    losses = [float(objective_value(trial) or "nan") for trial in trials]
 
-        assert last_condition(experiment).reason == "ExperimentMaxTrialsReached"
-        assert [state_of(trial) for trial in trials] == ["Succeeded"] * 5
-        assert losses == [float(assignments_of(trial)["lr"]) for trial in trials]
-        assert best is not None
-        assert float(objective_value(best) or "nan") == min(losses)
-        assert printed(service) == [f"loss={assignments_of(trial)['lr']}\n" for trial in trials]
-        assert "5 trials" in service.why(NS, "demo").verdict
+    assert last_condition(experiment).reason == "ExperimentMaxTrialsReached"
+    assert [state_of(trial) for trial in trials] == ["Succeeded"] * 5
+    assert losses == [float(assignments_of(trial)["lr"]) for trial in trials]
+    assert best is not None
+    assert float(objective_value(best) or "nan") == min(losses)
+    assert printed(service) == [f"loss={assignments_of(trial)['lr']}\n" for trial in trials]
+    assert "5 trials" in service.why(NS, "demo").verdict
 
 
 def test_stopping_in_the_middle_and_starting_again_finishes_the_budget(tmp_path: Path) -> None:
@@ -119,120 +132,48 @@ def test_a_configuration_that_is_wrong_is_refused_before_anything_is_opened(tmp_
     assert not (tmp_path / "data").exists()
 
 
-def test_two_experiments_run_side_by_side_and_do_not_mix(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, an_experiment(name="one", maxTrialCount=3))
-        submit(service, an_experiment(name="two", maxTrialCount=4, algorithm={"algorithmName": "tpe"}))
-        ended(service, "one")
-        ended(service, "two")
+def test_changes_can_be_followed_again_from_any_cursor(service: TuningService) -> None:
+    submit(service, an_experiment(maxTrialCount=3))
+    ended(service)
+    changes = list(service.changes(NS, "demo", timeout_seconds=0.2))
+    cursor = next(change.cursor for change in reversed(changes) if change.cursor)
+    submit(service, an_experiment(name="other", maxTrialCount=1, parallelTrialCount=1))
+    ended(service, "other")
 
-        assert (service.trials(NS, "one").total, service.trials(NS, "two").total) == (3, 4)
-
-
-def test_deleting_ends_running_trials_and_leaves_no_file(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, an_experiment(command=SLOW))
-        eventually(lambda: sum("started" in text for text in _logs(tmp_path)) == 2)
-        trial = service.trials(NS, "demo").items[0].name
-        service.delete(NS, "demo")
-
-        for name in ("demo", trial):
-            with pytest.raises(NotFoundError):
-                service.why(NS, name)
-        eventually(lambda: not _logs(tmp_path))
-        assert submit(service, an_experiment(maxTrialCount=1, parallelTrialCount=1)).outcome == "created"
-        assert last_condition(ended(service)).type == "Succeeded"
-
-
-def _logs(data_dir: Path) -> list[str]:
-    return [path.read_text() for path in (data_dir / "trials").rglob("*.log")]
-
-
-def test_changes_can_be_followed_again_from_any_cursor(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, an_experiment(maxTrialCount=3))
-        ended(service)
-        changes = list(service.changes(NS, "demo", timeout_seconds=0.2))
-        cursor = next(change.cursor for change in reversed(changes) if change.cursor)
-        submit(service, an_experiment(name="other", maxTrialCount=1, parallelTrialCount=1))
-        ended(service, "other")
-
-        later = list(service.changes(NS, "demo", timeout_seconds=0.2, since=cursor))
-        assert [change for change in later if change.type != "BOOKMARK"] == []
-        found = service.changes(NS, "demo", timeout_seconds=120, since=cursor)
-        seen: list[Change] = []
-        reader = threading.Thread(target=lambda: seen.extend(found))
-        reader.start()
-        service.delete(NS, "demo")
-        reader.join(60)
+    later = list(service.changes(NS, "demo", timeout_seconds=0.2, since=cursor))
+    assert [change for change in later if change.type != "BOOKMARK"] == []
+    found = service.changes(NS, "demo", timeout_seconds=120, since=cursor)
+    seen: list[Change] = []
+    reader = threading.Thread(target=lambda: seen.extend(found))
+    reader.start()
+    service.delete(NS, "demo")
+    reader.join(60)
 
     assert (seen[-1].type, seen[-1].document["kind"]) == ("DELETED", "Experiment")
     assert {change.object.name for change in seen if change.type == "DELETED"} >= {"demo"}
 
 
-def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, an_experiment(maxTrialCount=3, parallelTrialCount=1))
-        changes = service.changes(NS, "demo", timeout_seconds=30)
-        seen: list[Change] = []
-        for change in changes:
-            seen.append(change)
-            if isinstance(change.object, Experiment) and is_completed(change.object):
-                break
-        final = _versions(seen)
-        assert len([change for change in seen if change.cursor]) > 3
-        for i, change in enumerate(seen):
-            if change.cursor:
-                known = seen[: i + 1]
-                later = iter(service.changes(NS, "demo", timeout_seconds=180, since=change.cursor))
-                while any(_versions(known).get(name, 0) < version for name, version in final.items()):
-                    known.append(next(later))  # there is none left when one was not shown
+def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(service: TuningService) -> None:
+    submit(service, an_experiment(maxTrialCount=3, parallelTrialCount=1))
+    changes = service.changes(NS, "demo", timeout_seconds=30)
+    seen: list[Change] = []
+    for change in changes:
+        seen.append(change)
+        if isinstance(change.object, Experiment) and is_completed(change.object):
+            break
+    final = _versions(seen)
+    assert len([change for change in seen if change.cursor]) > 3
+    for i, change in enumerate(seen):
+        if change.cursor:
+            known = seen[: i + 1]
+            later = iter(service.changes(NS, "demo", timeout_seconds=180, since=change.cursor))
+            while any(_versions(known).get(name, 0) < version for name, version in final.items()):
+                known.append(next(later))  # there is none left when one was not shown
 
 
 def _versions(changes: list[Change]) -> dict[str, int]:
     """Return the newest revision of each object."""
     return {change.object.name: int(change.document["metadata"]["resourceVersion"]) for change in changes}
-
-
-@pytest.mark.parametrize(
-    ("change", "outcome"),
-    [
-        pytest.param({}, "unchanged", id="the same"),
-        pytest.param({"maxTrialCount": 5}, "updated", id="a larger budget"),
-    ],
-)
-def test_a_finished_experiment_goes_on_when_its_budget_is_raised(
-    change: dict[str, Any], outcome: str, tmp_path: Path
-) -> None:
-    raw = an_experiment(resumePolicy="LongRunning", maxTrialCount=2)
-    with working(tmp_path) as service:
-        submit(service, raw)
-        ended(service)
-        again = submit(service, {**raw, "spec": {**raw["spec"], **change}})
-        budget = change.get("maxTrialCount", 2)
-        eventually(lambda: count(service, "Succeeded") == budget)
-
-        assert again.outcome == outcome
-        assert ended(service).status.trials == budget
-
-
-def test_a_changed_experiment_is_refused_with_the_change(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, an_experiment(maxTrialCount=2))
-        with pytest.raises(InvalidError, match="random"):
-            submit(service, an_experiment(maxTrialCount=2, algorithm={"algorithmName": "tpe"}))
-        ended(service)
-
-        assert service.trials(NS, "demo").total == 2
-
-
-def test_validating_stores_nothing_and_submitting_something_broken_neither(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        assert service.validate(yaml.safe_dump(an_experiment()), source="demo.yaml")
-        with pytest.raises(InvalidError):
-            submit(service, an_experiment(parallelTrialCount=0))
-
-        assert list(service.experiments()) == []
 
 
 def test_a_directory_is_read_without_an_engine_and_nothing_can_be_changed(tmp_path: Path) -> None:
@@ -252,7 +193,7 @@ def test_a_directory_is_read_without_an_engine_and_nothing_can_be_changed(tmp_pa
             change()
 
 
-def test_a_template_may_come_from_a_config_map_of_the_same_file(tmp_path: Path) -> None:
+def test_a_template_may_come_from_a_config_map_of_the_same_file(service: TuningService) -> None:
     reference = {"configMapName": "templates", "configMapNamespace": NS, "templatePath": "trial.yaml"}
     config_map = {
         "apiVersion": "v1",
@@ -265,40 +206,37 @@ def test_a_template_may_come_from_a_config_map_of_the_same_file(tmp_path: Path) 
         "failureCondition": 'status.conditions.#(type=="Failed")#|#(status=="True")#',
     }
     template = a_template(trialSpec=None, configMap=reference, **conditions)
-    with working(tmp_path) as service:
-        submit(service, config_map, an_experiment(trialTemplate=template, maxTrialCount=2))
+    submit(service, config_map, an_experiment(trialTemplate=template, maxTrialCount=2))
 
-        assert last_condition(ended(service)).reason == "ExperimentMaxTrialsReached"
+    assert last_condition(ended(service)).reason == "ExperimentMaxTrialsReached"
 
 
-def test_a_secret_of_the_file_reaches_the_environment_of_trials(tmp_path: Path) -> None:
+def test_a_secret_of_the_file_reaches_the_environment_of_trials(service: TuningService) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"key": "s3cret"}}
     job = a_job("echo key=$KEY in $KATIB_TRIAL_NAME; echo loss=${trialParameters.learningRate}")
     source = {"secretKeyRef": {"name": "token", "key": "key"}}
     job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "KEY", "valueFrom": source}]
-    with working(tmp_path) as service:
-        submit(
-            service,
-            secret,
-            an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1),
-        )
-        ended(service)
-        trial = service.trials(NS, "demo").items[0].name
+    submit(
+        service,
+        secret,
+        an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1),
+    )
+    ended(service)
+    trial = service.trials(NS, "demo").items[0].name
 
-        assert f"key=s3cret in {trial}\n" in printed(service)[0]
+    assert f"key=s3cret in {trial}\n" in printed(service)[0]
 
 
-def test_commands_start_in_the_directory_of_the_file(tmp_path: Path) -> None:
+def test_commands_start_in_the_directory_of_the_file(service: TuningService, tmp_path: Path) -> None:
     home = tmp_path / "mine"
     home.mkdir()
     (home / "value.txt").write_text("0.125")
     file = home / "demo.yaml"
     file.write_text(yaml.safe_dump(an_experiment(command="echo loss=$(cat value.txt)${trialParameters.learningRate}")))
-    with working(tmp_path / "data") as service:
-        service.submit(file.read_text(), source=str(file))
-        ended(service)
+    service.submit(file.read_text(), source=str(file))
+    ended(service)
 
-        assert all(text.startswith("loss=0.125") for text in printed(service))
+    assert all(text.startswith("loss=0.125") for text in printed(service))
 
 
 def test_a_metrics_file_of_each_trial_is_its_own(tmp_path: Path) -> None:
@@ -325,21 +263,20 @@ def test_a_metrics_file_of_each_trial_is_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_is_explained_by_the_condition_and_by_why(
-    command: str, state: str, words: str, tmp_path: Path
+    command: str, state: str, words: str, service: TuningService
 ) -> None:
     job = a_job(f"{command}; : ${{trialParameters.learningRate}}", backoffLimit=0)
     if state == "Failed":
         job = a_job(f": ${{trialParameters.learningRate}}; {command}", backoffLimit=0)
     raw = an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1)
-    with working(tmp_path) as service:
-        submit(service, raw)
-        ended(service)
-        (trial,) = service.trials(NS, "demo").items
-        diagnosis = service.why(NS, trial.name)
+    submit(service, raw)
+    ended(service)
+    (trial,) = service.trials(NS, "demo").items
+    diagnosis = service.why(NS, trial.name)
 
-        assert state_of(trial) == state
-        assert words in last_condition(trial).message
-        assert state in str(diagnosis) or words in str(diagnosis)
+    assert state_of(trial) == state
+    assert words in last_condition(trial).message
+    assert state in str(diagnosis) or words in str(diagnosis)
 
 
 REPORTS = "import katib; [katib.report(loss=1 / n, step=n) for n in (1, 2, 4)]"
@@ -354,7 +291,7 @@ CALLS_KUBEFLOW = "from kubeflow.katib import report_metrics; report_metrics({'lo
         pytest.param("Push", CALLS_KUBEFLOW, id="by Kubeflow's SDK", marks=pytest.mark.slow),
     ],
 )
-def test_a_trial_may_push_its_metrics(kind: str, code: str, tmp_path: Path) -> None:
+def test_a_trial_may_push_its_metrics(kind: str, code: str, service: TuningService) -> None:
     source = {"source": {"fileSystemPath": {"path": "/var/log/metrics.log", "kind": "File", "format": "TEXT"}}}
     raw = an_experiment(
         command=f'{sys.executable} -W ignore -c "{code}" # ${{trialParameters.learningRate}}',
@@ -362,16 +299,15 @@ def test_a_trial_may_push_its_metrics(kind: str, code: str, tmp_path: Path) -> N
         maxTrialCount=1,
         parallelTrialCount=1,
     )
-    with working(tmp_path) as service:
-        submit(service, raw)
-        ended(service, within_seconds=180)
-        (trial,) = service.trials(NS, "demo").items
+    submit(service, raw)
+    ended(service, within_seconds=180)
+    (trial,) = service.trials(NS, "demo").items
 
-        assert objective_value(trial) == "0.25"
-        assert printed(service) == [""]
+    assert objective_value(trial) == "0.25"
+    assert printed(service) == [""]
 
 
-def test_a_push_of_a_trial_that_has_ended_is_refused(tmp_path: Path) -> None:
+def test_a_push_of_a_trial_that_has_ended_is_refused(service: TuningService, tmp_path: Path) -> None:
     keep = f"env | grep KATIB_ > {tmp_path / 'variables'}"
     raw = an_experiment(
         command=f"{keep}; {sys.executable} -c 'import katib; katib.report(loss=1)' # ${{trialParameters.learningRate}}",
@@ -379,21 +315,20 @@ def test_a_push_of_a_trial_that_has_ended_is_refused(tmp_path: Path) -> None:
         maxTrialCount=1,
         parallelTrialCount=1,
     )
-    with working(tmp_path / "data") as service:
-        submit(service, raw)
-        ended(service)
-        variables = dict(line.split("=", 1) for line in (tmp_path / "variables").read_text().splitlines())
-        late = subprocess.run(
-            [sys.executable, "-c", "import katib; katib.report(loss=0)"],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=180,
-        )
+    submit(service, raw)
+    ended(service)
+    variables = dict(line.split("=", 1) for line in (tmp_path / "variables").read_text().splitlines())
+    late = subprocess.run(
+        [sys.executable, "-c", "import katib; katib.report(loss=0)"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=180,
+    )
 
-        assert "it has ended" in late.stderr
-        assert [reading.value for reading in service.metrics(NS, variables["KATIB_TRIAL_NAME"])] == ["1.0"]
+    assert "it has ended" in late.stderr
+    assert [reading.value for reading in service.metrics(NS, variables["KATIB_TRIAL_NAME"])] == ["1.0"]
 
 
 def test_a_trial_without_reports_does_not_wait_longer_than_told(tmp_path: Path) -> None:
@@ -408,16 +343,15 @@ def test_a_trial_without_reports_does_not_wait_longer_than_told(tmp_path: Path) 
         assert "report_metrics" in last_condition(trial).message
 
 
-def test_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
+def test_the_goal_stops_what_still_runs(service: TuningService, tmp_path: Path) -> None:
     mark = tmp_path / "first"
     command = f"mkdir {mark} 2>/dev/null && echo loss=0 && exit; sleep 60; echo loss=${{trialParameters.learningRate}}"
     objective = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.001}
-    with working(tmp_path / "data") as service:
-        submit(service, an_experiment(command=command, objective=objective, maxTrialCount=9, parallelTrialCount=2))
-        experiment = ended(service)
-        eventually(lambda: count(service, "Running") == 0 and count(service, "Killed") >= 1)
+    submit(service, an_experiment(command=command, objective=objective, maxTrialCount=9, parallelTrialCount=2))
+    experiment = ended(service)
+    eventually(lambda: count(service, "Running") == 0 and count(service, "Killed") >= 1)
 
-        assert last_condition(experiment).reason == "ExperimentGoalReached"
+    assert last_condition(experiment).reason == "ExperimentGoalReached"
 
 
 @pytest.fixture(autouse=True)

@@ -131,11 +131,7 @@ CASES = {
     ),
     "jobset": (jobset(fails("*work*")), "work-0", {"primaryPodLabels": LEAD}),
     "jobset-restarted": (jobset(fails("*work*"), restart="OnFailure"), "work-0", {"primaryPodLabels": LEAD}),
-    "jobset-anew": (
-        jobset(fails("*work*"), failurePolicy={"maxRestarts": 1}),
-        "work-0",
-        {"primaryPodLabels": LEAD},
-    ),
+    "jobset-anew": (jobset(fails("*work*"), failurePolicy={"maxRestarts": 1}), "work-0", {"primaryPodLabels": LEAD}),
     "trainjob": (
         {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",

@@ -37,6 +37,21 @@ def working(directory: Path) -> Iterator[TuningService]:
         yield engine.service
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
+    """One engine for the tests that need none of their own."""
+    with working(tmp_path_factory.mktemp("shared")) as service:
+        yield service
+
+
+@pytest.fixture
+def service(shared: TuningService) -> Iterator[TuningService]:
+    """An engine at work, without experiments."""
+    yield shared
+    for experiment in shared.experiments():
+        shared.delete(NS, experiment.name)
+
+
 def a_halving(name: str = "demo", algorithm: str = "hyperband", command: str = COMMAND, **spec: Any) -> dict[str, Any]:
     settings = [{"name": "r_l", "value": "9"}, {"name": "resource_name", "value": "epochs"}]
     if algorithm == "bohb":
@@ -70,34 +85,34 @@ def rungs(service: TuningService, name: str = "demo", algorithm: str = "hyperban
 
 @pytest.mark.parametrize("algorithm", ["hyperband", "bohb"])
 @pytest.mark.parametrize("parallel", [1, 20])
-def test_all_brackets_run_and_the_experiment_ends_by_itself(tmp_path: Path, algorithm: str, parallel: int) -> None:
-    with working(tmp_path) as service:
-        submit(service, a_halving(algorithm=algorithm, parallelTrialCount=parallel))
-        experiment = ended(service)
+def test_all_brackets_run_and_the_experiment_ends_by_itself(
+    service: TuningService, algorithm: str, parallel: int
+) -> None:
+    submit(service, a_halving(algorithm=algorithm, parallelTrialCount=parallel))
+    experiment = ended(service)
 
-        assert last_condition(experiment).reason == "ExperimentSuggestionEndReached"
-        assert rungs(service, algorithm=algorithm) == BRACKETS
-        best = service.best(NS, "demo")
-        assert best is not None
-        assert assignments_of(best)["epochs"] == "9"
-        assert service.why(NS, "demo").verdict == f"demo succeeded: {algorithm} has nothing more to try."
+    assert last_condition(experiment).reason == "ExperimentSuggestionEndReached"
+    assert rungs(service, algorithm=algorithm) == BRACKETS
+    best = service.best(NS, "demo")
+    assert best is not None
+    assert assignments_of(best)["epochs"] == "9"
+    assert service.why(NS, "demo").verdict == f"demo succeeded: {algorithm} has nothing more to try."
 
 
 @pytest.mark.parametrize("algorithm", ["hyperband", "bohb"])
 def test_a_trial_that_prints_no_metric_keeps_its_place_and_its_values_are_not_tried_again(
-    tmp_path: Path, algorithm: str
+    service: TuningService, algorithm: str
 ) -> None:
     """Here whatever trains for three epochs prints nothing, and ends well."""
     silent = f'if [ "${{trialParameters.epochs}}" != 3 ]; then {COMMAND}; fi'
-    with working(tmp_path) as service:
-        submit(service, a_halving(algorithm=algorithm, command=silent))
-        ended(service)
+    submit(service, a_halving(algorithm=algorithm, command=silent))
+    ended(service)
 
-        assert rungs(service, algorithm=algorithm) == {("0", "0"): 9, ("0", "1"): 3, ("1", "0"): 5, ("2", "0"): 3}
-        kind = f"{algorithm}.suggestion.katib.kubeflow.org"
-        labels = [trial.metadata.labels for trial in service.trials(NS, "demo").items]
-        parents = Counter(found.get(f"{kind}/parent") for found in labels)
-        assert sorted(parents.values()) == [1, 1, 1, 17]
+    assert rungs(service, algorithm=algorithm) == {("0", "0"): 9, ("0", "1"): 3, ("1", "0"): 5, ("2", "0"): 3}
+    kind = f"{algorithm}.suggestion.katib.kubeflow.org"
+    labels = [trial.metadata.labels for trial in service.trials(NS, "demo").items]
+    parents = Counter(found.get(f"{kind}/parent") for found in labels)
+    assert sorted(parents.values()) == [1, 1, 1, 17]
 
 
 def test_slow_trials_are_waited_for_which_is_told_also_after_a_restart_of_the_engine(tmp_path: Path) -> None:
@@ -116,17 +131,18 @@ def test_slow_trials_are_waited_for_which_is_told_also_after_a_restart_of_the_en
         assert rungs(service) == BRACKETS
 
 
-def test_a_service_that_is_killed_in_mid_bracket_is_replaced_and_two_experiments_do_not_mix(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        for name in ("demo", "other"):
-            submit(service, a_halving(name, parallelTrialCount=2))
-        eventually(lambda: service.trials(NS, "demo").total >= 4)
-        for pid in services_of("hyperband"):
-            os.kill(pid, signal.SIGKILL)
-        for name in ("demo", "other"):
-            ended(service, name)
+def test_a_service_that_is_killed_in_mid_bracket_is_replaced_and_two_experiments_do_not_mix(
+    service: TuningService,
+) -> None:
+    for name in ("demo", "other"):
+        submit(service, a_halving(name, parallelTrialCount=2))
+    eventually(lambda: service.trials(NS, "demo").total >= 4)
+    for pid in services_of("hyperband"):
+        os.kill(pid, signal.SIGKILL)
+    for name in ("demo", "other"):
+        ended(service, name)
 
-        assert rungs(service) == rungs(service, "other") == BRACKETS
+    assert rungs(service) == rungs(service, "other") == BRACKETS
 
 
 def services_of(algorithm: str, server: int | None = None) -> list[int]:
@@ -143,20 +159,15 @@ def services_of(algorithm: str, server: int | None = None) -> list[int]:
     return found
 
 
-def test_without_its_resource_parameter_it_is_refused_with_the_path_of_the_field(tmp_path: Path) -> None:
+def test_without_its_resource_parameter_it_is_refused_with_the_path_of_the_field(service: TuningService) -> None:
     document = a_halving()
-    document["spec"]["algorithm"]["algorithmSettings"][1]["value"] = "epoch"
-    missing = a_halving()
-    del missing["spec"]["algorithm"]["algorithmSettings"][1]
-    with working(tmp_path) as service:
-        with pytest.raises(
-            InvalidError, match=r'algorithmSettings\[1\].value: "epoch" is not a parameter; did you mean'
-        ):
-            submit(service, document)
-        with pytest.raises(
-            InvalidError, match=r"spec\.algorithm\.algorithmSettings: hyperband needs resource_name; add"
-        ):
-            submit(service, missing)
+    settings = document["spec"]["algorithm"]["algorithmSettings"]
+    settings[1]["value"] = "epoch"
+    with pytest.raises(InvalidError, match=r'algorithmSettings\[1\].value: "epoch" is not a parameter; did you mean'):
+        submit(service, document)
+    del settings[1]
+    with pytest.raises(InvalidError, match=r"spec\.algorithm\.algorithmSettings: hyperband needs resource_name; add"):
+        submit(service, document)
 
 
 def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> None:

@@ -44,10 +44,7 @@ def test_without_a_terminal_all_is_found_in_the_script_and_the_file_runs(directo
     spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
     done = katib("run", "experiment.yaml", cwd=directory)
 
-    assert (made.returncode, made.stdout) == (
-        0,
-        "experiment.yaml is written; `katib run experiment.yaml` runs it\n",
-    )
+    assert (made.returncode, made.stdout) == (0, "experiment.yaml is written; `katib run experiment.yaml` runs it\n")
     assert spec["objective"] == {"type": "maximize", "objectiveMetricName": "accuracy"}
     assert [parameter["name"] for parameter in spec["parameters"]] == ["lr", "opt"]
     assert done.returncode == 0, done.stderr
@@ -70,6 +67,30 @@ def test_the_command_may_stand_behind_the_options_as_in_tune(directory: Path, wo
 
     assert made.returncode == 0, made.stderr
     assert container["command"][:2] == ["python", "train.py"]
+
+
+def test_values_of_a_configuration_file_are_found_and_searched(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text("optimizer: {lr: 0.01, name: adam}\nseed: 1\nlayers: 2\n")
+    (tmp_path / "train.py").write_text(
+        "import sys\ntext = open(sys.argv[1].split('=')[1]).read()\nprint(f'loss={len(text)}')\n"
+    )
+    made = katib("init", "--yes", "--trials", "2", "--", "python", "train.py", "--config=train.yaml", cwd=tmp_path)
+    named = ("-p", "layers=1..2", "--minimize", "loss", "--file", "named.yaml", "--", "cat", "{config:train.yaml}")
+    katib("init", "--yes", *named, cwd=tmp_path)
+    spec = yaml.safe_load((tmp_path / "experiment.yaml").read_text())["spec"]
+    pod = spec["trialTemplate"]["trialSpec"]["spec"]["template"]
+    (text,) = pod["metadata"]["annotations"].values()
+    done = katib("run", "experiment.yaml", cwd=tmp_path)
+
+    assert made.returncode == 0, made.stderr
+    assert [parameter["name"] for parameter in spec["parameters"]] == ["layers", "optimizer.lr"]
+    assert pod["spec"]["containers"][0]["command"] == ["python", "train.py", "--config=/etc/katib/train.yaml"]
+    assert text.startswith("optimizer: {lr: !!float ${trialParameters.optimizer.lr}, name: adam}\nseed: 1\n")
+    assert (
+        "command:\n              - cat\n              - /etc/katib/train.yaml\n"
+        in (tmp_path / "named.yaml").read_text()
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_option_that_is_none_is_not_taken_for_a_command(directory: Path) -> None:

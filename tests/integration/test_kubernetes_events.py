@@ -58,12 +58,7 @@ def test_an_event_names_its_object_as_kubectl_describe_wants_it(connection: Conn
 
     (event,) = kept(connection)
     about = {name: event["involvedObject"][name] for name in ("apiVersion", "kind", "namespace", "name")}
-    assert about == {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "namespace": NAMESPACE,
-        "name": "a",
-    }
+    assert about == {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "namespace": NAMESPACE, "name": "a"}
     assert (event["type"], event["reason"], event["count"]) == ("Warning", "Failed", 1)
     assert event["source"] == {"component": "katib-controller"}
     assert event["message"] == "x" * 1021 + "..."

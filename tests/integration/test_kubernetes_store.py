@@ -34,7 +34,6 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.cluster
 
 NAMESPACE = "store-test"
-JOB = Kind("batch/v1", "Job")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 
 
@@ -103,17 +102,6 @@ def test_list_then_watch_misses_and_repeats_nothing_while_others_write(store: Ku
 
     assert sorted(seen) == sorted(names(store))
     assert len(seen) == 160
-
-
-def test_a_list_longer_than_a_page_is_whole(store: KubernetesStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "PAGE_SIZE", 7)
-    calls: list[RequestInfo] = []
-    for index in range(20):
-        store.create(thing(f"w-{index:02}"))
-    store.connection.observe(lambda info, _status: calls.append(info))
-
-    assert names(store) == [f"w-{index:02}" for index in range(20)]
-    assert [call.verb for call in calls] == ["list"] * 3
 
 
 @pytest.mark.parametrize("compacts", [True, False], ids=["forgotten", "still known"])
@@ -333,15 +321,6 @@ def test_a_watch_of_a_server_that_went_away_says_so(store: KubernetesStore, api_
                 watch.next(20)
         finally:
             api_server.start()
-
-
-def test_an_expired_revision_is_told_by_the_watch(store: KubernetesStore, api_server: ApiServer) -> None:
-    since = store.list(WIDGET).resource_version
-    store.create(thing("a"))
-    api_server.expire()
-
-    with pytest.raises(ExpiredError, match="list again"), store.watch(WIDGET, since) as watch:
-        watch.next(10)
 
 
 def test_closing_wakes_the_reader_and_ends_the_thread_at_once(store: KubernetesStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -11,24 +12,31 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
+import katib
+from katib.api.names import name_of_title
+from katib.api.types import TrialState
 from katib.databases.migrations import upgrade
 from katib.databases.sqlite import open_database
 from katib.errors import InvalidError, TerminalError
-from katib.local import open_offline
+from katib.local import open_engine, open_offline
 from katib.local.layout import Layout
 from katib.observations import SqlObservationLog
+from katib.optuna_storage.translation import objective_of, parameter_of
+from katib.rest.door import open_door
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
 from katib.tuning.service import TuningService
 from katib.tuning.trial_pages import TRIAL_FACTS
 from tests.support import observations
+from tests.support.cli import katib_here
 from tests.support.modes import bound_by_modes
 from tests.support.processes import launching
 
 DUMP = Path(observations.__file__).with_name("data_directory_0_1_0.sql")
 """What `katib run` of version 0.1.0 left, two trials long."""
 
+ASHA = ("--early-stopping", "asha")
 OPEN = """
 import sys
 from pathlib import Path
@@ -252,3 +260,27 @@ sys.exit(str({"sqlalchemy", "pydantic", "yaml", "asyncio", "httpx"} & set(sys.mo
     done = subprocess.run([sys.executable, "-c", code, str(directory)], capture_output=True, text=True, check=False)
 
     assert done.stderr.strip() == "set()"
+
+
+def test_a_study_is_found_by_its_title_as_by_its_name(tmp_path: Path) -> None:
+    title, data_dir = "My Study", tmp_path / ".katib"
+    with open_engine(data_dir=data_dir, own_process=False) as engine:
+        engine.start()
+        study = engine.chosen_trials.create(title, objective_of([0]), "")
+        trial = engine.chosen_trials.create_trial(study)
+        distribution = {"name": "FloatDistribution", "attributes": {"low": 0.0, "high": 1.0}}
+        engine.chosen_trials.choose(study, trial, *parameter_of("x", 0.5, json.dumps(distribution)))
+        engine.chosen_trials.turn(study, trial, TrialState.SUCCEEDED, [2.0])
+        with open_door(engine.service, data_dir):
+            stopped = katib_here("stop", title, cwd=tmp_path)
+            resumed = katib_here("resume", title, cwd=tmp_path)
+
+    name = name_of_title(title)
+    assert stopped.stdout.startswith(f"experiment/{name}: stopped after 1"), stopped.stderr
+    assert resumed.stdout == f"experiment/{name}: goes on\n", resumed.stderr
+    assert katib.open(title, data_dir=data_dir).best.name == f"{name}-0"
+    for command in (("get", "experiments"), ("best",), ("trials",), ("why",), ("describe",), ("replay", *ASHA)):
+        done = [katib_here(*command, one, cwd=tmp_path) for one in (title, name)]
+        assert done[0].stdout == done[1].stdout != "", done[0].stderr
+        assert f'"{title}s"' in katib_here(*command, f"{title}s", cwd=tmp_path).stderr.replace("/", '"')
+    assert katib_here("delete", title, cwd=tmp_path).stdout == f"experiment/{name} deleted\n"

@@ -162,10 +162,7 @@ def test_a_budget_of_time_stops_what_runs_and_the_remedy_goes_on_as_printed(dire
     ],
 )
 def test_what_would_end_at_once_is_refused(directory: Path, option: str, error: str) -> None:
-    write(
-        directory,
-        objective={"type": "minimize", "objectiveMetricName": "loss", "goal": 1e9},
-    )
+    write(directory, objective={"type": "minimize", "objectiveMetricName": "loss", "goal": 1e9})
     run(directory)
     done = run(directory, option)
 
@@ -195,10 +192,7 @@ def test_off_a_terminal_a_change_is_a_code_of_its_own_and_names_the_options(plac
 def test_contradicting_options_are_refused(directory: Path) -> None:
     done = katib_here("run", "demo.yaml", "--restart", "--more", "3", cwd=directory)
 
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: --restart contradicts --more; leave one out\n",
-    )
+    assert (done.returncode, done.stderr) == (2, "error: --restart contradicts --more; leave one out\n")
 
 
 def test_an_option_without_an_experiment_is_refused(directory: Path) -> None:

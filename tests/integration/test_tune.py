@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from katib.local import open_offline
 from katib.local.claims import holder_of
 from katib.sdk import TrialResult
 from katib.tuning.reading import failure_of
-from tests.support.cli import KATIB, environment, katib_here, marked_processes
+from tests.support.cli import a_server, environment, katib_here, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -139,6 +140,41 @@ def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[...
     assert (more.trials[2].value or 0) > 100
 
 
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_function_is_fixed_and_run_again_under_its_name(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(x: float, k: int = 0) -> float:
+        raise ValueError(x, k)
+
+    def search(function: Callable[..., float], space: Mapping[str, Any] = X, **options: Any) -> katib.TuneResult:
+        return tune(function, space, name="s", algorithm="grid", preload=preload, verbose=True, settings={}, **options)
+
+    with pytest.raises(katib.TuneError):
+        search(broken)
+    fixed = search(lambda x: x)
+    assert sorted(filter(None, values(fixed.trials))) == [0.25, 0.5, 0.75]
+    assert "s had failed, so its failed trials run again\n" in capsys.readouterr().err
+
+    assert search(lambda x: 7 * x).trials == fixed.trials
+    told = capsys.readouterr().err
+    assert "s had ended before, so nothing was run now; for more trials raise max_trials above 3, for all of it" in told
+    for space, change in (
+        ({"x": katib.search.double(0.25, 2, step=0.25)}, r'parameters\["x"\]\.max changed from "1" to "2"'),
+        ({**X, "k": katib.search.int(1, 2)}, r'parameters\["k"\] added'),
+    ):
+        with pytest.raises(InvalidError, match=rf"^name: the experiment of this name has other .*: {change}[^\n]*$"):
+            search(lambda x, k=0: x + k, space)
+
+    again = search(lambda x, k: x * k, {**X, "k": katib.search.int(2, 2)}, restart=True)
+    assert sorted(filter(None, values(again.trials))) == [0.5, 1, 1.5]
+    with pytest.raises(
+        InvalidError, match=r"^name: the experiment of this name has other arguments: parameters removed"
+    ):
+        search(lambda x: x)
+    assert katib.open("s-1", data_dir=tmp_path).best.value == 0.25
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -159,11 +195,33 @@ def test_a_function_that_raises_is_explained_by_its_last_words(
     assert "bad-" in str(caught.value)
 
 
-def test_a_function_that_reports_something_else_is_explained(tune: Callable[..., katib.TuneResult]) -> None:
-    with pytest.raises(katib.TuneError, match="Metrics are not available") as caught:
-        tune(lambda x: {"accuracy": x}, X, objective="loss", max_trials=1)
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: {"accuracy": x}, 'the function returned accuracy and no loss; pass objective="accuracy"'),
+        (lambda x: None, "the function returned no loss, and its process reported none"),
+        (lambda lr: lr, "the function has no argument x, so it was called with one mapping of all, which it returned"),
+    ],
+    ids=["another metric", "nothing", "its arguments"],
+)
+def test_a_function_that_brings_no_objective_is_explained(
+    tune: Callable[..., katib.TuneResult], function: Callable[..., Any], words: str, preload: list[str] | None
+) -> None:
+    with pytest.raises(katib.TuneError, match=re.escape(words)):
+        tune(function, X, objective="loss", max_trials=1, preload=preload)
 
-    assert "loss" in str(caught.value)
+
+@pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
+def test_a_reading_without_a_name_is_of_the_objective(
+    tune: Callable[..., katib.TuneResult], preload: list[str] | None
+) -> None:
+    def loss(x: float) -> None:
+        for step in range(2):
+            katib.report(x + 1 - step, step)
+
+    result = tune(loss, X, objective="loss", algorithm="grid", settings={}, preload=preload)
+    assert sorted(filter(None, values(result.trials))) == [0.25, 0.5, 0.75]
 
 
 # --- a warm process ---------------------------------------------------------------------------------------------------
@@ -265,11 +323,7 @@ def test_a_warm_process_that_cannot_be_is_explained(
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_runs(
-    tune: Callable[..., katib.TuneResult],
-    space: dict[str, Any],
-    options: dict[str, Any],
-    words: str,
-    tmp_path: Path,
+    tune: Callable[..., katib.TuneResult], space: dict[str, Any], options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidError, match=words):
         tune(lambda x: x, space, **options)
@@ -292,10 +346,24 @@ GUARDED = """
         print(result.best.parameters)
 """
 PLAIN = """
+    import ctypes, gc, os, signal, sys, threading
     import helper, katib
+
+    def state():
+        subreaper = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+        signals = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        return (
+            gc.get_freeze_count(), gc.get_threshold(), gc.isenabled(), sys.getswitchinterval(), subreaper.value,
+            signals, dict(os.environ), os.getcwd(), threading.active_count(),
+        )
+
     print("script", flush=True)
+    before = state()
     space = {"x": katib.search.int(1, 4)}
-    result = katib.tune(helper.twice, space, algorithm="grid", parallel=2, max_trials=4, name="s")
+    result = katib.tune(helper.twice, space, algorithm="grid", parallel=2, max_trials=4, name="s", verbose=False)
+    changed = [pair for pair in zip(before, state()) if pair[0] != pair[1]]
+    assert not changed, changed  # the interpreter of the caller stays as it was
     print(result.best.parameters)
 """
 HELPER = "FACTOR = 2\n\ndef twice(x):\n    return FACTOR * x\n"
@@ -316,40 +384,72 @@ def script(launch: Launch, directory: Path, text: str, **env: str) -> subprocess
     )
 
 
-@pytest.mark.parametrize("text", [GUARDED, PLAIN], ids=["with a main guard", "plain"])
-def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(text: str, tmp_path: Path, launch: Launch) -> None:
-    process = script(launch, tmp_path, text)
-    output, _ = process.communicate(timeout=180)
+@pytest.mark.parametrize(("text", "times"), [(GUARDED, 2), (PLAIN, 1)], ids=["with a main guard, twice", "plain"])
+def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(
+    text: str, times: int, tmp_path: Path, launch: Launch
+) -> None:
+    for _ in range(times):  # run again, it shows the same result
+        process = script(launch, tmp_path, text)
+        output, _ = process.communicate(timeout=180)
 
-    assert process.returncode == 0, output
-    assert output.splitlines().count("script") == 1
-    assert output.splitlines()[-1] == "{'x': 1}"
-    logs = list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))
-    assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
-
-
-def test_running_a_script_again_shows_the_same_result(tmp_path: Path, launch: Launch) -> None:
-    first, _ = script(launch, tmp_path, GUARDED).communicate(timeout=180)
-    again, _ = script(launch, tmp_path, GUARDED).communicate(timeout=180)
-
-    assert first.splitlines()[-1] == again.splitlines()[-1] == "{'x': 1}"
-    assert len(list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))) == 4
+        assert process.returncode == 0, output
+        assert output.splitlines().count("script") == 1
+        assert output.splitlines()[-1] == "{'x': 1}"
+        logs = list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))
+        assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
 
 
-def test_beside_another_program_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
-    serving = launch([*KATIB, "serve", "--port", "0", "--data-dir", str(tmp_path)], env=environment(), text=True)
+def test_beside_a_search_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
+    other = script(
+        launch,
+        tmp_path,
+        "import katib, time; katib.tune(lambda x: time.sleep(600), {'x': katib.search.double(0, 1)}, data_dir='..')",
+    )
     eventually(lambda: holder_of(tmp_path) is not None)
 
-    with pytest.raises(TerminalError, match=rf"\(process {serving.pid}\) is at work in .*; pass another data_dir=, or"):
+    words = rf"^script.py \(process {other.pid}\) is at work in .*; pass another data_dir=, or start `katib serve`"
+    with pytest.raises(TerminalError, match=words):
         katib.tune(lambda x: x, X, data_dir=tmp_path)
+    other.kill()
 
 
 @pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
-def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
-    tmp_path: Path, launch: Launch, preload: list[str] | None
+def test_beside_a_server_of_the_directory_that_server_runs_it(
+    tmp_path: Path, preload: list[str] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "offset").write_text("2")
+    monkeypatch.chdir(tmp_path / "here")
+    data_dir = tmp_path / ".katib"
+
+    def search(factor: int, most: int, trials: int, **options: Any) -> katib.TuneResult:
+        def loss(x: int) -> int:
+            return factor * x + int(Path("offset").read_text())
+
+        space = {"x": katib.search.int(1, most)}
+        return katib.tune(
+            loss, space, data_dir=data_dir, name="s", algorithm="grid", max_trials=trials, preload=preload, **options
+        )
+
+    with a_server(tmp_path):
+        result = search(1, 4, 2)
+        with pytest.raises(InvalidError, match=r'parameters\["x"\]\.'):
+            search(1000, 5, 4)
+        further = search(10, 4, 4)
+
+    assert sorted(filter(None, values(result.trials))) == [3, 4]
+    assert sorted(filter(None, values(further.trials))) == [3, 4, 32, 42]
+    assert ("Ctrl-C stops the watching only" in capsys.readouterr().err) is (preload is None)
+
+
+INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there"
+
+
+def test_an_interrupt_leaves_nothing_of_a_warm_process_running_and_the_next_run_goes_on(
+    tmp_path: Path, launch: Launch
 ) -> None:
     text = """
-        import sys, time, katib
+        import os, time, katib
 
         def loss(x, slow):
             print("started", flush=True)
@@ -357,28 +457,23 @@ def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(
                 time.sleep(60)
             return x
 
-        slow = len(sys.argv) == 1 and __import__("os").environ.get("SLOW")
         result = katib.tune(
-            loss, {"x": katib.search.int(1, 4), "slow": slow}, algorithm="grid", parallel=2, max_trials=2, name="s",
-            preload=PRELOAD,
+            loss, {"x": katib.search.int(1, 4), "slow": os.environ.get("SLOW")}, algorithm="grid", parallel=2,
+            max_trials=2, name="s", preload=["wave"],
         )
         print(len(result.trials))
-    """.replace("PRELOAD", repr(preload))
+    """
     mark = f"test-{os.urandom(8).hex()}"
     process = script(launch, tmp_path, text, TEST_MARKER=mark, SLOW="1")
-    trials = tmp_path / "elsewhere" / ".katib" / "trials"
-    if preload is None:
-        eventually(lambda: sum("started" in p.read_text() for p in trials.rglob("*.log")) == 2)
-    else:
-        assert process.stdout is not None
-        while "started" not in process.stdout.readline():
-            pass
+    assert process.stdout is not None
+    while "started" not in process.stdout.readline():
+        pass
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=180)
 
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
-    assert "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there" in output
+    assert INTERRUPTED in output
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
 
     process = script(launch, tmp_path, text)
@@ -415,7 +510,8 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
             name="s", checkpoint=True,
         )
     """
-    process = script(launch, tmp_path, text)
+    mark = f"test-{os.urandom(8).hex()}"
+    process = script(launch, tmp_path, text, TEST_MARKER=mark)
     home = tmp_path / "elsewhere" / ".katib"
     logs = partial((home / "trials").rglob, "function.log")
     eventually(lambda: sum("step=4" in log.read_text() for log in logs()) == 2, "four steps of two")
@@ -423,7 +519,9 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
     paused = katib_here("pause", waiting, "--data-dir", str(home), cwd=tmp_path)
     eventually(lambda: len(list(logs())) == 3, "a trial in the place of the paused one")
     process.send_signal(end)
-    process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=180)
+    assert ("KeyboardInterrupt" in output, INTERRUPTED in output) == (end == signal.SIGINT,) * 2
+    eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
     (tmp_path / "go").touch()
 
     process = script(launch, tmp_path, text)
@@ -469,36 +567,6 @@ def test_the_example_of_a_function_finds_a_good_forest(tmp_path: Path) -> None:
     last = done.stdout.splitlines()[-1]
     assert last.startswith("best accuracy 0."), last
     assert float(last.split()[2]) > 0.8, last
-
-
-STATE = """
-import ctypes, gc, os, signal, sys, threading
-import katib
-
-def state():
-    subreaper = ctypes.c_int()
-    ctypes.CDLL(None).prctl(37, ctypes.byref(subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
-    signals = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
-    return (
-        gc.get_freeze_count(), gc.get_threshold(), gc.isenabled(), sys.getswitchinterval(), subreaper.value, signals,
-        dict(os.environ), os.getcwd(), threading.active_count(),
-    )
-
-def f(x):
-    return x
-
-before = state()
-katib.tune(f, {"x": katib.search.double(0, 1)}, max_trials=2, algorithm="random", verbose=False)
-after = state()
-print([pair for pair in zip(before, after) if pair[0] != pair[1]])
-"""
-
-
-def test_the_interpreter_of_the_caller_stays_as_it_was(tmp_path: Path, launch: Launch) -> None:
-    process = script(launch, tmp_path, STATE)
-    output, _ = process.communicate(timeout=180)
-
-    assert output.splitlines()[-1] == "[]"
 
 
 def test_a_function_reports_a_curve_by_steps_and_what_it_returns_ends_it(

@@ -110,6 +110,7 @@ def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
         (("--minimize", "loss"), ("{parameters}",)),
         (("--minimize", "deviation", "--metrics", "json"), ("{parameters}", "{metrics}")),
         (("--minimize", "deviation", "--metrics", "json:out.json"), ("{x}", "out.json")),
+        (("--minimize", "lo", "--metrics-format", r"1 (lo)ss=([\d.]+)"), ("{x}",)),
     ],
 )
 def test_values_and_metrics_travel_in_files(directory: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -144,10 +145,7 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
     ("line", "error"),
     [
         ("-p x=3..1 --minimize loss -- true", "-p x: goes from 3 down to 1; write 1..3"),
-        (
-            "-p x=1..3 -- true",
-            "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`",
-        ),
+        ("-p x=1..3 -- true", "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`"),
         ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
         (
             "-p x=1..3 --maximize loss --minimize loss -- true",
@@ -162,6 +160,20 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
                 "give a step, or use an algorithm that needs none, such as tpe"
             ),
         ),
+        (
+            "-p x=0.0..1.0 --minimize loss --metrics-format (loss) -- true {x}",
+            (
+                '--metrics-format: "(loss)" has 1 group, name and value need 2; '
+                "put ( ) around the name and around the value"
+            ),
+        ),
+        (
+            "-p x=1..3 --minimize loss --metrics json --metrics-format (loss)=(.*) -- true {metrics}",
+            (
+                "--metrics-format: metrics are read from json, which has no format of lines; "
+                "leave it out, or leave out --metrics"
+            ),
+        ),
         ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),
     ],
 )
@@ -170,6 +182,32 @@ def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {error}\n")
     assert not (directory / ".katib").exists()
+
+
+def test_a_job_for_kubectl_is_tuned_as_it_is(directory: Path) -> None:
+    container = {"name": "training", "image": "none", "command": [sys.executable, "train.py", "{x}"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    (directory / "fit.yaml").write_text(json.dumps({"apiVersion": "batch/v1", "kind": "Job", "spec": spec}))
+    done = tune(*X, "--", "kubectl", "apply", "-f", "fit.yaml", cwd=directory)
+    written = katib("init", "--minimize", "loss", "-p", "x=0..1", "--yes", "fit.yaml", cwd=directory)
+    checked = katib("validate", "experiment.yaml", cwd=directory)
+    wrong = tune(*X, "--", "missing.yaml", cwd=directory)
+
+    assert (done.returncode, done.stdout.count("succeeded in")) == (0, 3), done.stderr
+    assert (written.returncode, checked.returncode) == (0, 0), written.stderr + checked.stderr
+    assert wrong.stderr.startswith("error: missing.yaml: no such file or directory; ")
+
+
+def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path) -> None:
+    (directory / "train.sbatch").write_text('#SBATCH --partition=gpu\npython train.py "$1"\n')
+    done = tune(*X, "--", "./train.sbatch", "{x}", cwd=directory)
+    submitted = tune(*X, "--", "sbatch", "train.sbatch", "{x}", cwd=directory)
+
+    assert done.returncode == 0, done.stderr
+    assert "note: partition=gpu: these options count with --on slurm" in done.stderr
+    assert submitted.stderr == (
+        "error: command: sbatch submits a job of Slurm; add --on slurm, or leave sbatch out to run the script here\n"
+    )
 
 
 def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path) -> None:
@@ -187,8 +225,9 @@ def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: P
 
 @pytest.mark.parametrize("command", [("delete",), ("tag", "--note", "text")], ids=["delete", "tag"])
 def test_where_nothing_was_run_a_command_that_changes_something_leaves_nothing(
-    tmp_path: Path, command: tuple[str, ...]
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")  # at the usual one may be a server
     done = katib_here(*command, "train", cwd=tmp_path)
 
     assert done.returncode == 1
@@ -218,3 +257,16 @@ def test_without_a_server_experiments_are_tagged_and_deleted_where_they_are(dire
     assert done.stdout == "experiment/train deleted\nexperiment/forever deleted\n"
     assert katib_json("get", "-o", "json", cwd=directory)["items"] == []
     assert not any((directory / ".katib" / "trials").rglob("*.log"))
+
+
+@pytest.mark.parametrize("place", [{"KATIB_CONTEXT": "prod"}, {"KATIB_SERVER": "http://127.0.0.1:1"}], ids="".join)
+def test_the_next_commands_ask_here_also_where_the_environment_names_another_place(
+    directory: Path, place: dict[str, str]
+) -> None:
+    done = katib("tune", *X, "--", sys.executable, "train.py", "{x}", cwd=directory, **place)
+    _, _, commands = done.stdout.rpartition("Next: ")
+
+    assert commands.count("--data-dir .katib") == 3, done.stderr
+    for command in commands.strip().split(", ")[:2]:
+        shown = katib_here(*command.split()[1:], cwd=directory, **place)
+        assert (shown.returncode, "train" in shown.stdout) == (0, True), shown.stderr

@@ -532,7 +532,6 @@ def test_the_command_serves_users_and_tells_who_wrote_what(
     assert "for the users that x-user names" in banner
     assert (answers, created) == ([200, 403], 201)
     assert re.search(
-        rf"katib.audit: Wrote for a user user={ALICE} verb=create object=Experiment {TEAM}/by-command",
-        err,
+        rf"katib.audit: Wrote for a user user={ALICE} verb=create object=Experiment {TEAM}/by-command", err
     )
     assert "Traceback" not in err

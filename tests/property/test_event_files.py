@@ -87,10 +87,7 @@ def test_what_is_read_fast_is_what_is_read_slowly(stream: list[bytes]) -> None:
     ]
 
 
-@given(
-    stream=st.lists(records, min_size=1, max_size=8),
-    data=st.data(),
-)
+@given(stream=st.lists(records, min_size=1, max_size=8), data=st.data())
 def test_a_damage_costs_the_records_that_it_touches_and_no_other(stream: list[bytes], data: st.DataObject) -> None:
     whole = bytearray(b"".join(stream))
     ends = list(itertools.accumulate(map(len, stream)))

@@ -1,4 +1,4 @@
-"""Laws of templates and condition paths that hold for any input."""
+"""Laws of templates and condition paths that hold for any input, also where parameters may be absent."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from katib.api.types import FeasibleSpace, ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.errors import InvalidError
 from katib.templates import check_template, find_placeholders, parse, render
+from katib.templates.absence import prevents_rendering
 from tests.support.templates import assign, dedent, in_config_map, inline, job, space
 
 WORDS = st.sampled_from(["status", "conditions", "type", "Complete", "True", "0", "1", "a"])
@@ -94,3 +97,60 @@ def test_any_text_of_a_config_map_renders_or_says_why_not(text: str) -> None:
 @given(obj=OBJECTS)
 def test_placeholders_are_found_wherever_they_stand(obj: Any) -> None:
     assert find_placeholders([obj, {"k": ["${trialParameters.needle}"]}])[-1] == "needle"
+
+
+NAMES = ("root", "child", "grandchild")
+PARENTS = {"child": "root", "grandchild": "child"}
+SPACE = [
+    ParameterSpec(
+        name=name,
+        parameter_type="categorical",
+        feasible_space=FeasibleSpace(list=("a", "b")),
+        when=ParameterCondition(parameter=PARENTS[name], values=("a",)) if name in PARENTS else None,
+    )
+    for name in NAMES
+]
+TRIALS = ({"root": "b"}, {"root": "a", "child": "b"}, {"root": "a", "child": "a", "grandchild": "b"})
+TEXTS = st.sampled_from(["x", "--flag", *(f"${{trialParameters.{name}}}" for name in NAMES)])
+ARGUMENTS = st.lists(TEXTS, max_size=3).map("".join)
+WITH_PLACEHOLDERS = st.recursive(
+    st.one_of(ARGUMENTS, st.integers(), st.booleans(), st.none()),
+    lambda children: st.one_of(
+        st.lists(children, max_size=4), st.dictionaries(st.sampled_from(["k", "env", "args"]), children, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def template_of(tree: Any, otherwise: dict[str, str]) -> TrialTemplate:
+    entries = [TrialParameterSpec(name=name, reference=name, otherwise=otherwise.get(name)) for name in NAMES]
+    return TrialTemplate(
+        trial_spec={**job(*(f"--{name}=${{trialParameters.{name}}}" for name in NAMES)), "data": tree},
+        trial_parameters=tuple(entries),
+        primary_container_name="training",
+    )
+
+
+@given(WITH_PLACEHOLDERS, st.dictionaries(st.sampled_from(NAMES[1:]), st.sampled_from(["", "none"])))
+def test_a_template_that_is_accepted_can_be_filled_for_every_trial(tree: Any, otherwise: dict[str, str]) -> None:
+    template = template_of(tree, otherwise)
+    if any(map(prevents_rendering, check_template(template, SPACE))):
+        return
+    for trial in TRIALS:
+        obj = render(template, None, assign(**trial), "t", "default", SPACE)
+        [container] = obj["spec"]["template"]["spec"]["containers"]
+        shown = {**otherwise, **trial}
+
+        assert find_placeholders(obj) == ()
+        assert container["args"] == [f"--{name}={shown[name]}" for name in NAMES if name in shown]
+
+
+@given(WITH_PLACEHOLDERS)
+def test_what_has_no_conditional_parameter_is_the_same_as_without_conditions(tree: Any) -> None:
+    template = template_of(tree, {})
+    free = [structs.replace(spec, when=None) for spec in SPACE]
+    whole = TRIALS[-1]
+    if not any(map(prevents_rendering, check_template(template, SPACE))):
+        assert render(template, None, assign(**whole), "t", "n", SPACE) == render(
+            template, None, assign(**whole), "t", "n", free
+        )

@@ -32,6 +32,7 @@ from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
+from katib.tuning.ports import Part
 from katib.tuning.service import Json, TuningService
 from tests.support.api_server import ApiServer
 from tests.support.faulty_store import FaultyStore
@@ -57,19 +58,17 @@ def said(type_: str, reason: str = "", message: str = "") -> Json:
 
 
 class KeptLogs:
-    """The logs of containers as the test wrote them. Fits `katib.cluster.pods.logs.PodLogs`."""
+    """The logs of containers as the test wrote them. Fits `katib.cluster.pods.logs.OpenLog`."""
 
     def __init__(self) -> None:
         self.written: dict[tuple[Key, str], bytes] = {}
-        self.asked: list[tuple[Key, str, bool]] = []
 
-    def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> KeptLog:
-        self.asked.append((pod, container, follow))
+    def __call__(self, pod: Key, container: str, part: Part) -> KeptLog:
         if (pod, container) not in self.written:
             cause = f'container "{container}" is waiting to start: ContainerCreating'
             raise InvalidError([FieldError(f"pods/log {pod}", cause, "change it accordingly", "bad-request")])
         lines = self.written[pod, container].splitlines(keepends=True)
-        return KeptLog(lines if tail_lines is None else lines[len(lines) - min(tail_lines, len(lines)) :])
+        return KeptLog(lines if part.tail_lines is None else lines[max(0, len(lines) - part.tail_lines) :])
 
 
 class KeptLog:

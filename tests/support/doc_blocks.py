@@ -23,11 +23,7 @@ from pathlib import Path
 from tests.support.cli import environment
 
 ROOT = Path(__file__).parents[2]
-PAGES = (
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "examples").rglob("*.md")),
-)
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md")))
 
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?(?P<indent> *)```(?P<language>[\w{}-]*)\n(?P<body>.*?)^(?P=indent)```$",

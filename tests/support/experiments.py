@@ -40,11 +40,7 @@ def an_experiment(
 
 def a_double(name: str, *, low: str = "0.01", high: str = "0.1", **feasible_space: Any) -> dict[str, Any]:
     """Return a raw parameter of type double; further fields of its feasible space by their JSON name."""
-    return {
-        "name": name,
-        "parameterType": "double",
-        "feasibleSpace": {"min": low, "max": high, **feasible_space},
-    }
+    return {"name": name, "parameterType": "double", "feasibleSpace": {"min": low, "max": high, **feasible_space}}
 
 
 def an_int(name: str, *, low: str = "1", high: str = "10", **feasible_space: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ KEPT_SECONDS = 0.2
 Json = dict[str, Any]
 
 VIEW_RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["get", "list"]},
+    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["get", "list"]}
 ]
 EDIT_RULES = [
     {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]},

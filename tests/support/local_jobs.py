@@ -149,11 +149,7 @@ def shell(script: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
 
 
 def job(
-    *containers: dict[str, Any],
-    name: str = "j",
-    restart: str = "Never",
-    pod: dict[str, Any] | None = None,
-    **spec: Any,
+    *containers: dict[str, Any], name: str = "j", restart: str = "Never", pod: dict[str, Any] | None = None, **spec: Any
 ) -> dict[str, Any]:
     """Return a Job object; keywords go to its spec, `pod` to the spec of its pods."""
     template = {"spec": {"restartPolicy": restart, "containers": list(containers), **(pod or {})}}

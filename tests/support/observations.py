@@ -70,12 +70,7 @@ class MemoryObservationLog:
             logs[:] = [log for log in logs if log.step is None or log.step < step]
 
     def read(
-        self,
-        trial_name: str,
-        *,
-        metric_name: str = "",
-        start: datetime | None = None,
-        end: datetime | None = None,
+        self, trial_name: str, *, metric_name: str = "", start: datetime | None = None, end: datetime | None = None
     ) -> list[MetricLog]:
         return [
             log
@@ -176,11 +171,7 @@ def serving_log(log: ObservationLog, **options: Any) -> Iterator[DbManagerServer
 @contextmanager
 def served_log(directory: Path) -> Iterator[DbManagerClient]:
     """A client of a DBManager that serves a SQL log on loopback."""
-    with (
-        sql_log(directory) as log,
-        serving_log(log) as server,
-        closing(DbManagerClient(server.address)) as client,
-    ):
+    with sql_log(directory) as log, serving_log(log) as server, closing(DbManagerClient(server.address)) as client:
         yield client
 
 

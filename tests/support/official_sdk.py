@@ -35,9 +35,7 @@ def an_experiment(name: str, template: dict[str, Any], **spec: Any) -> katib.V1b
             algorithm=katib.V1beta1AlgorithmSpec(algorithm_name="random"),
             parameters=[
                 katib.V1beta1ParameterSpec(
-                    name="lr",
-                    parameter_type="double",
-                    feasible_space=katib.V1beta1FeasibleSpace(min="0.01", max="0.1"),
+                    name="lr", parameter_type="double", feasible_space=katib.V1beta1FeasibleSpace(min="0.01", max="0.1")
                 )
             ],
             trial_template=katib.V1beta1TrialTemplate(

@@ -18,7 +18,8 @@ from katib.api.types import (
     Trial,
     TrialSpec,
 )
-from katib.cluster.injection import CollectorEntry, InjectionSettings
+from katib.cluster.configuration.models import MetricsCollectorConfig
+from katib.cluster.injection import InjectionSettings
 from katib.cluster.injection.command import wrapped
 from katib.cluster.injection.settings import MetricsPath
 
@@ -57,7 +58,7 @@ def injection_settings(**changes: Any) -> InjectionSettings:
     kinds = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric")
     fields: dict[str, Any] = {
         "db_manager_address": DB_MANAGER,
-        "collectors": {kind: CollectorEntry(f"collector/{kind.lower()}") for kind in kinds},
+        "collectors": {kind: MetricsCollectorConfig(kind=kind, image=f"collector/{kind.lower()}") for kind in kinds},
         "early_stopping_address": "test-medianstop.team:6788",
         **changes,
     }

@@ -47,9 +47,6 @@ def experiments(directory: Path) -> dict[str, tuple[str, int]]:
 def trials(directory: Path, name: str = "demo") -> dict[str, tuple[str, str]]:
     """Return the state and the value of the parameter of each trial, by name."""
     return {
-        t["metadata"]["name"]: (
-            t["status"]["conditions"][-1]["type"],
-            t["spec"]["parameterAssignments"][0]["value"],
-        )
+        t["metadata"]["name"]: (t["status"]["conditions"][-1]["type"], t["spec"]["parameterAssignments"][0]["value"])
         for t in katib_json("trials", name, cwd=directory)["items"]
     }

@@ -330,11 +330,7 @@ class MemoryTuningService(ObjectTuningService):
         self._kept = _Kept(self.store)
         super().__init__(
             Records(self.store, self._log, self._kept, self._kept, CallersLog(self._log)),
-            Gate(
-                Catalog(),
-                LocalHome(HostCapacity.detect()),
-                StoredObjects(self.store, knows_experiments=False),
-            ),
+            Gate(Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(self.store, knows_experiments=False)),
             self._kept.explain,
             SystemClock(),
             repeats=Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),

@@ -74,15 +74,10 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
         }
     ),
     "collector without command": an_experiment(
-        metricsCollectorSpec={
-            "collector": {"kind": "Custom", "customCollector": {"name": "mine", "image": "mine:1"}},
-        }
+        metricsCollectorSpec={"collector": {"kind": "Custom", "customCollector": {"name": "mine", "image": "mine:1"}}}
     ),
     "filter": an_experiment(
-        metricsCollectorSpec={
-            "collector": {"kind": "StdOut"},
-            "source": {"filter": {"metricsFormat": ["([a-z"]}},
-        }
+        metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": {"filter": {"metricsFormat": ["([a-z"]}}}
     ),
 }
 WRONG_FILES = {

@@ -12,15 +12,7 @@ from katib.api.metrics import MetricLog
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Kind
-from tests.support.tuning import (
-    START,
-    MemoryTuningService,
-    condition,
-    document,
-    make_pod,
-    make_trial,
-    patched,
-)
+from tests.support.tuning import START, MemoryTuningService, condition, document, make_pod, make_trial, patched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

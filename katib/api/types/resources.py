@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from msgspec import ValidationError, convert, field
 
@@ -80,6 +80,9 @@ class Resource(Model, frozen=True, dict=True, gc=True):
     kind: str = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
+    always_written: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Objects that Katib writes even when they are empty."""
+
     if TYPE_CHECKING:
 
         @property
@@ -132,11 +135,15 @@ class Resource(Model, frozen=True, dict=True, gc=True):
     def encode(self) -> dict[str, Any]:
         """Return the JSON form: as it was read, else apiVersion and kind first."""
         written: Mapping[str, Any] | None = self.__dict__.get(_WRITTEN)
-        return self._encoded() if written is None else dict(written)
-
-    def _encoded(self) -> dict[str, Any]:
+        if written is not None:
+            return dict(written)
         obj = {"apiVersion": self.api_version, "kind": type(self).__name__, **super().encode()}
-        return {name: field for name, field in obj.items() if field != {}}
+        for name in ("metadata", "spec", "status"):
+            if obj.get(name) == {}:
+                del obj[name]
+        for part, name in self.always_written:
+            obj.setdefault(part, {}).setdefault(name, {})
+        return obj
 
 
 _NEW: list[tuple[Mapping[str, Any], Resource] | None] = [None] * 256
@@ -239,9 +246,11 @@ class Experiment(Resource, frozen=True):
     spec: ExperimentSpec = field(default_factory=ExperimentSpec)
     status: ExperimentStatus = field(default_factory=ExperimentStatus)
 
-    def _encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the JSON form, with the objects that Katib writes even when they are empty."""
-        obj = super()._encoded()
+        obj = super().encode()
+        if _WRITTEN in self.__dict__:
+            return obj
         if "status" in obj:
             obj["status"] = self.status.encode()
         for parameter in obj.get("spec", {}).get("parameters", ()):
@@ -342,6 +351,8 @@ class Trial(Resource, frozen=True):
     spec: TrialSpec = field(default_factory=TrialSpec)
     status: TrialStatus = field(default_factory=TrialStatus)
 
+    always_written = (("spec", "metricsCollector"),)
+
     @cached_property
     def state(self) -> TrialState:
         """Where it stands; found once, and asked dozens of times a trial."""
@@ -350,9 +361,3 @@ class Trial(Resource, frozen=True):
             if condition.status == "True":
                 rank = min(rank, TRIAL_RANKS.get(condition.type, rank))
         return TRIAL_STATES[rank]
-
-    def _encoded(self) -> dict[str, Any]:
-        """Return the JSON form, with the object that Katib writes even when it is empty."""
-        obj = super()._encoded()
-        obj.setdefault("spec", {}).setdefault("metricsCollector", {})
-        return obj

@@ -114,7 +114,8 @@ class Here:
     @property
     def option(self) -> str:
         """The option that names it to later commands, after a blank; empty where none is needed."""
-        return f" --data-dir {shlex.quote(str(self.data_dir))}" if self.data_dir is not None else ""
+        is_needed = self.data_dir is not None or options.is_place_set()
+        return f" --data-dir {shlex.quote(str(self.directory))}" if is_needed else ""
 
 
 class Submitter(Protocol):

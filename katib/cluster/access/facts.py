@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,9 +11,12 @@ from typing import Any, NamedTuple
 
 from katib.api.leases import is_callers
 from katib.api.names import RETRYING_REASON, TRIAL_LABEL
+from katib.api.quantities import parse_quantity
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods.reading import POD, container_statuses, facts_of
+from katib.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
+from katib.cluster.pods.refusals import refusal_words
+from katib.cluster.pods.starts import NOT_STARTING
 from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.controllers.kinds import key_of
@@ -24,27 +28,43 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
 from katib.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of
 from katib.tuning.replicas import COLLECTORS
+from metrics_collector.delivery import KEPT
 
 CONTROLLER = "katib-controller"
 
+_QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 _LOG_LINES = 12
 _SIGNALS = range(1, 65)
 _SIGNALED = 128
 """A shell adds the number of the signal that ended its program to this."""
 _IMAGE = "Check the name of the image in the template, and whether the nodes may pull it (imagePullSecrets)."
 _CONTAINER = "Fix the container in the template as the message says."
+_MISSING = "Create what is missing, or fix its name in the template; the pod starts by itself once it is there."
+_DESCRIBE = "Look at it: kubectl -n {} describe pod {}. The volumes of the template may be wrong, or its node."
+_COLLECTOR = (
+    "Look at the DB manager, and whether a NetworkPolicy of namespace {} keeps pods from it; no reading is lost."
+)
 _OUTPUT = "Read the output below and fix the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
 _REMEDIES = {
-    "ErrImagePull": _IMAGE,
-    "ImagePullBackOff": _IMAGE,
-    "ErrImageNeverPull": _IMAGE,
-    "InvalidImageName": _IMAGE,
-    "CreateContainerConfigError": _CONTAINER,
-    "CreateContainerError": _CONTAINER,
-    "RunContainerError": _CONTAINER,
+    **dict.fromkeys(PULL_FAILURES, _IMAGE),
+    **dict.fromkeys(CREATE_FAILURES, _CONTAINER),
     "CrashLoopBackOff": _OUTPUT,
 }
 """What to do about a container that waits, by the reason of its state."""
+
+_PULL_FAILED = "Failed to pull image"
+
+_REFUSED = {
+    "failed calling webhook": "Look at the webhook that the message names; the job goes on by itself once it answers.",
+    "admission webhook": "Fix the pod of the template, or the webhook that refuses it, as the message says.",
+    "exceeded quota": "Wait for running trials to end, ask for a larger quota, or lower resources in the template.",
+    "failed quota: .*must specify": "Give every container what the quota names, or let a LimitRange do so.",
+    "usage per (Container|Pod)|request ratio": "Fit resources in the template to the LimitRange of the namespace; "
+    "those of the collector beside it are in the KatibConfig (runtime.metricsCollectors).",
+    "violates PodSecurity": "Give the pod of the template the security context that the namespace demands.",
+    "not found|was found": "Create what is missing, or fix its name in the template.",
+}
+"""What to do about pods that are refused, by words of the message."""
 
 _UNSCHEDULED = {
     "persistentvolumeclaim": "Create the claim, or fix its name in the template; one that is there needs a volume.",
@@ -78,6 +98,7 @@ def cluster_place(core_namespace: str) -> Place:
         silence=f"If this lasts, look at the controller: kubectl -n {core_namespace} logs deployment/{CONTROLLER}",
         command="Use an image that has the command, or give its full path in the template.",
         capacity="Wait for room in the cluster, or lower resources.requests in the template.",
+        release="Where no controller is to come back, `katib release-finalizers` lets it go.",
     )
 
 
@@ -124,7 +145,7 @@ class ClusterFacts:
                 "failing" if trouble else "starting",
                 attempts=1 + max(map(_restarts, pods), default=0),
                 last_error=trouble.words,
-                remedy=f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods.",
+                remedy=_service_remedy(trouble.words, namespace, name),
             )
 
     def is_at_work(self) -> bool:
@@ -164,13 +185,13 @@ class ClusterFacts:
         with suppress(KatibError):
             events = self.events.events_of(kind.kind, trial.namespace, trial.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
-        message = " ".join(refusals[-1].message.split()) if refusals else _reported_refusal(trial)
+        message = refusal_words(refusals[-1].message) if refusals else _reported_refusal(trial)
         if not message:
             return JobFacts(job=job, attempt=attempt_of(job))
         return JobFacts(
             job=job,
             waiting=f"no pod of its job can be created: {message}",
-            remedy=_refusal_remedy(message),
+            remedy=_refusal_remedy(message) or "Fix the template as the message says; the job goes on by itself.",
             attempt=attempt_of(job),
         )
 
@@ -181,20 +202,49 @@ class ClusterFacts:
         failed = next((pod for pod in pods if facts_of(pod).has_failed), None) if is_retried else None
         chosen = troubled or failed or failed_replica(oldest_first, failure_of(trial)) or next(iter(pods), None)
         ended = _last_end(chosen, trial.spec.primary_container_name) if chosen else {}
-        code = ended.get("exitCode")
+        code, init = ended.get("exitCode"), _failed_init(failed) if failed is not None else ""
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
         wants_tail = looped or failed is not None or state_of(trial) in ("Failed", "MetricsUnavailable")
+        waiting, remedy = self._held_by(trial, troubled, pods)
         return JobFacts(
             job=job,
-            waiting=facts_of(troubled).waiting if troubled else "",
-            remedy=_remedy_of(troubled) if troubled else "",
+            waiting=waiting,
+            remedy=remedy or _refusal_remedy(_reported_refusal(trial)),
             attempt=max(attempt_of(job or {}), 1 + _restarts(chosen)),
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self.output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial, chosen, _LOG_LINES, init) if chosen is not None and wants_tail else (),
+            log_container=init,
             pods=tuple(oldest_first),
         )
+
+    def _held_by(self, trial: Trial, troubled: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
+        """Return why a pod of a trial does not run, and what to do about it."""
+        if troubled is not None:
+            waiting, remedy = facts_of(troubled).waiting, _remedy_of(troubled)
+            return f"{waiting}{self._pull_failure(troubled)}" if remedy == _IMAGE else waiting, remedy
+        message = running_condition(trial).message
+        if NOT_STARTING in message and any(facts_of(pod).starting for pod in pods):
+            words = message[message.index("pod ") :]
+            return words, _MISSING if "not found" in words else _DESCRIBE.format(trial.namespace, words.split()[1])
+        for pod in pods:
+            for collector in _collectors_alone(pod):
+                line = " ".join(self.output.tail(trial, pod, 1, collector))
+                if KEPT in line:
+                    words = f"its program has ended, and its {line[line.index(KEPT) :]}"
+                    return words, _COLLECTOR.format(trial.namespace)
+        return "", ""
+
+    def _pull_failure(self, pod: Object) -> str:
+        """Return why an image cannot be pulled, which the status of a pod says only now and then."""
+        key = Key.of(pod)
+        with suppress(KatibError):
+            events = reversed(self.events.events_of("Pod", key.namespace, key.name))
+            failure = next((event for event in events if event.message.startswith(_PULL_FAILED)), None)
+            cause = "" if failure is None else failure.message.partition(": ")[2]
+            return f": {' '.join(cause.rpartition(' desc = ')[2].split())}" if cause else ""
+        return ""
 
 
 def is_controller_at_work(store: ObjectStore, core_namespace: str) -> bool:
@@ -211,22 +261,62 @@ def _remedy_of(pod: Object) -> str:
     if unscheduled:
         return unscheduled
     reasons = (((c.get("state") or {}).get("waiting") or {}).get("reason", "") for c in _statuses(pod))
-    return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
+    remedy = next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
+    return _MISSING if remedy == _CONTAINER and "not found" in facts_of(pod).waiting else remedy
+
+
+def _collectors_alone(pod: Object) -> list[str]:
+    """Return the collectors that run in a pod in which nothing else does any more."""
+    running = [status["name"] for status in _statuses(pod) if "running" in (status.get("state") or {})]
+    return running if all(name in COLLECTORS for name in running) else []
+
+
+def _failed_init(pod: Object) -> str:
+    """Return the name of an init container that failed, which kept the program from starting."""
+    for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        ended = ((container.get("state") or {}).get("terminated") or {}).get("exitCode")
+        if ended and container.get("name") not in COLLECTORS:
+            return str(container["name"])
+    return ""
+
+
+def _service_remedy(words: str, namespace: str, name: str) -> str:
+    """Return what to do about a service that does not start, by what its Deployment and its pods say."""
+    entry = "its entry under runtime.suggestions of the KatibConfig"
+    if "exceeded quota" in words:
+        return f"Free some of the quota, ask for a larger one, or have {entry} ask for less; it goes on by itself."
+    if "is forbidden" in words:
+        return f"Have namespace {namespace} allow the pod of the service, or change {entry}; it goes on by itself."
+    if "PersistentVolumeClaim" in words:
+        claim = f"kubectl -n {namespace} describe persistentvolumeclaim {name}"
+        return f"Give the cluster a volume or a StorageClass for its claim: {claim}"
+    return f"Look at it: kubectl -n {namespace} describe deployment {name}, and its pods."
 
 
 def _reported_refusal(trial: Trial) -> str:
     """Return what a trial says of refused pods; empty when it says nothing of them."""
-    return running_condition(trial).message.partition("no pod of its job can be created: ")[2]
+    message = failure_of(trial) if is_completed(trial) else running_condition(trial).message
+    return message.partition("no pod of its job can be created: ")[2]
 
 
 def _refusal_remedy(message: str) -> str:
-    if "admission webhook" in message:
-        return "Fix the pod of the template, or the webhook that refuses it, as the message says."
-    if "exceeded quota" in message:
-        return "Wait for running trials to end, ask for a larger quota, or lower resources in the template."
-    if "violates PodSecurity" in message:
-        return "Give the pod of the template the security context that the namespace demands."
-    return "Fix the template as the message says; the job goes on by itself."
+    """Return what to do about pods that are refused; empty where the message says it best."""
+    if _exceeds_whole_quota(message):
+        return "One pod asks for more than the whole quota: lower resources in the template, or ask for a larger quota."
+    return next((remedy for words, remedy in _REFUSED.items() if re.search(words, message)), "")
+
+
+def _exceeds_whole_quota(message: str) -> bool:
+    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
+    found = _QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups())
+    with suppress(ValueError):  # an API server that words it in another way
+        return any(
+            parse_quantity(value) > parse_quantity(limited.get(name, value)) for name, value in requested.items()
+        )
+    return False
 
 
 def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:

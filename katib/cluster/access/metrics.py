@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import grpc
 
@@ -28,15 +28,8 @@ _ASK_AGAIN_SECONDS = 10.0
 """How long a way that could not be found is not looked for again: a live table asks every second."""
 
 
-class Forward(Protocol):
-    """A local address that leads to a pod."""
-
-    @property
-    def address(self) -> str:
-        """Where to connect to."""
-
-
-OpenForward = Callable[[Key, int], AbstractContextManager[Forward]]
+OpenForward = Callable[[Key, int], AbstractContextManager[str]]
+"""Opens a local address that leads to a port of a pod."""
 
 
 def direct_address(environment: Mapping[str, str]) -> str:
@@ -78,7 +71,7 @@ class _FoundConnection(DbManagerConnection):
             raise self._failure
         try:
             pod, port = self._find_pod()
-            address = way.enter_context(self._forward(pod, port)).address
+            address = way.enter_context(self._forward(pod, port))
         except KatibError as error:
             self._failure, self._failed_at = error, self._clock.monotonic()
             raise

@@ -32,7 +32,7 @@ from katib.cluster.client.port_forward import PortForward
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.configuration.source import CONFIG_MAP_KEY, CONFIG_MAP_NAME
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
-from katib.cluster.pods.logs import ClusterOutput, ServerLogs
+from katib.cluster.pods.logs import ClusterOutput, server_logs
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.store import KubernetesStore
@@ -138,7 +138,7 @@ def service_on(
         store,
         observations,
         ClusterEventReader(server_events(cluster.connection), store),
-        ClusterOutput(store, ServerLogs(cluster.connection)),
+        ClusterOutput(store, server_logs(cluster.connection)),
         ClusterNamespaces(store, cluster.namespace, core, scoped),
         ServerHome(cluster),
         core,

@@ -35,7 +35,7 @@ from katib.cluster.client import (
 from katib.cluster.store import KubernetesStore, objects
 from katib.rest.users import User
 from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.tuning.service import TuningService
 
 _AT_ONCE = 8
@@ -87,13 +87,16 @@ def open_users(
         reviews = AccessReviews(connection, kept_seconds=kept_seconds)
         core_store = KubernetesStore(connection)
 
+        def namespaces() -> list[str]:
+            return [Key.of(namespace).name for namespace in core_store.list(NAMESPACE).items]
+
         def service_of(user: User) -> TuningService:
             guarded = GuardedConnection(connection, partial(_permit, reviews, Subject(user.name, user.groups)), streams)
             return service_on(
                 replace(cluster, connection=guarded),
                 observations,
                 clock,
-                scoped=partial(UserStore, guarded, user.name, partial(_namespaces, core_store)),
+                scoped=partial(UserStore, guarded, user.name, namespaces),
                 core_store=core_store,
             )
 
@@ -180,7 +183,3 @@ class UserStore(KubernetesStore):
     def _note(self, verb: str, kind: Kind, key: Key) -> None:
         about = {"user": self._user, "verb": verb, "object": f"{kind.kind} {key}"}
         audit.info("Wrote for a user", extra=about)
-
-
-def _namespaces(store: ObjectStore) -> list[str]:
-    return [Key.of(namespace).name for namespace in store.list(NAMESPACE).items]

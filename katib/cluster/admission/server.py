@@ -12,7 +12,7 @@ from typing import Self
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from katib.certificates import Certificate, CertificateSource
-from katib.cluster.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
+from katib.cluster.admission.reviews import Handler, Verdict, decode_review, encode_answer, refused
 from katib.errors import InvalidError, KatibError, TerminalError
 from katib.rest.blocking import TEXT, Answer, answered_by
 from katib.rest.listening import ServerThread, open_socket
@@ -125,7 +125,9 @@ class AdmissionServer:
         except InvalidError as error:
             return HTTPStatus.BAD_REQUEST, TEXT, str(error).encode()
         try:
-            answer = encode_answer(review, _decided(handler, review))
+            answer = encode_answer(review, handler(review))
+        except KatibError as error:
+            answer = encode_answer(review, refused(error))
         except Exception:  # noqa: BLE001 - whatever a handler does, the others go on
             _LOG.exception("admission handler failed", extra={"review": review.uid, "resource": review.resource})
             answer = encode_answer(review, _BROKEN)
@@ -163,10 +165,3 @@ class AdmissionServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _decided(handler: Handler, review: Review) -> Verdict:
-    try:
-        return handler(review)
-    except KatibError as error:
-        return refused(error)

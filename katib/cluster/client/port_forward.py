@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from kubernetes import client
 from kubernetes.stream import portforward
@@ -46,12 +46,8 @@ class PortForward:
         self._directory = Path(tempfile.mkdtemp(prefix="katib-"))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
-    @property
-    def address(self) -> str:
-        """Where to connect to, in the words of gRPC."""
-        return f"unix:{self._directory / 'port'}"
-
-    def __enter__(self) -> Self:
+    def __enter__(self) -> str:
+        """Return where to connect to, in the words of gRPC."""
         try:
             first = self._dial()  # says at once what is wrong
             self._listener.bind(str(self._directory / "port"))
@@ -60,7 +56,7 @@ class PortForward:
             self.close()
             raise
         threading.Thread(target=self._accept, args=(first,), name="port-forward", daemon=True).start()
-        return self
+        return f"unix:{self._directory / 'port'}"
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

@@ -6,9 +6,8 @@ Fields marked *ours* are unknown to Katib.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -114,35 +113,8 @@ class InitConfig(ConfigModel):
     cert_generator: CertGeneratorConfig = CertGeneratorConfig()
 
 
-Quantities = Mapping[str, str]
-
-DEFAULT_REQUESTS: Quantities = {"cpu": "50m", "memory": "10Mi", "ephemeral-storage": "500Mi"}
-DEFAULT_LIMITS: Quantities = {"cpu": "500m", "memory": "100Mi", "ephemeral-storage": "5Gi"}
-
-
-def completed(requests: Quantities, limits: Quantities) -> dict[str, dict[str, str]]:
-    """Return the resources of a container.
-
-    A missing entry gets its default, a negative one goes. Other than in Katib, a default gives way to what was given:
-    a request above its limit is refused by every API server, so that nothing would start.
-
-    Raises:
-        ValueError: A value is not a quantity.
-    """
-    full_requests = {**DEFAULT_REQUESTS, **requests}
-    full_limits = {**DEFAULT_LIMITS, **limits}
-    for name in full_requests.keys() & full_limits.keys():
-        request, limit = parse_quantity(full_requests[name]), parse_quantity(full_limits[name])
-        if 0 <= limit < request:
-            if name not in requests:
-                full_requests[name] = full_limits[name]
-            elif name not in limits:
-                full_limits[name] = full_requests[name]
-    return {"requests": _without_negative(full_requests), "limits": _without_negative(full_limits)}
-
-
-def _without_negative(quantities: Quantities) -> dict[str, str]:
-    return {name: text for name, text in quantities.items() if parse_quantity(text) >= Decimal(0)}
+DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "50m", "memory": "10Mi", "ephemeral-storage": "500Mi"}
+DEFAULT_LIMITS: Mapping[str, str] = {"cpu": "500m", "memory": "100Mi", "ephemeral-storage": "5Gi"}
 
 
 class Resources(ConfigModel):
@@ -153,9 +125,26 @@ class Resources(ConfigModel):
     claims: tuple[Opaque, ...] = ()
 
     def complete(self) -> Opaque:
-        """Return them with the defaults, for a container."""
+        """Return them with the defaults, for a container.
+
+        A missing entry gets its default, a negative one goes. Other than in Katib, a default gives way to what was
+        given: a request above its limit is refused by every API server, so that nothing would start.
+        """
+        requests, limits = {**DEFAULT_REQUESTS, **self.requests}, {**DEFAULT_LIMITS, **self.limits}
+        for name in requests.keys() & limits.keys():
+            request, limit = parse_quantity(requests[name]), parse_quantity(limits[name])
+            if 0 <= limit < request:
+                if name not in self.requests:
+                    requests[name] = limits[name]
+                elif name not in self.limits:
+                    limits[name] = requests[name]
         claims: Opaque = {"claims": list(self.claims)} if self.claims else {}
-        return {**completed(self.requests, self.limits), **claims}
+        parts = {"requests": requests, "limits": limits}
+        kept = {
+            part: {name: text for name, text in given.items() if parse_quantity(text) >= 0}
+            for part, given in parts.items()
+        }
+        return {**kept, **claims}
 
 
 def _label(value: str) -> str:
@@ -281,7 +270,8 @@ class MetricsCollectorConfig(ConfigModel):
         image_pull_policy: As in a container.
         resources: As in a container, with defaults.
         wait_all_processes: Whether the collector waits for all processes of the pod; None leaves that to it.
-        native_sidecar: *Ours*: whether it is a native sidecar where the cluster has them. Katib's collectors cannot be.
+        native_sidecar: *Ours*: whether it is a native sidecar where the cluster has them. Katib's collectors cannot be:
+            the program's container waits for what ours write.
         patience_seconds: *Ours*: how long it keeps readings for a DB manager that is away, once the program ended.
         sends_token: *Ours*: whether the reporting program sends the token of the trial; Katib's collectors do not, nor
             do programs that call Kubeflow's `report_metrics`.
@@ -302,9 +292,6 @@ class MetricsCollectorConfig(ConfigModel):
         if not value and info.data.get("kind") not in _WITHOUT_IMAGE:
             raise broken("missing", "set it", "config-missing")
         return value
-
-
-Entry = TypeVar("Entry")
 
 
 class RuntimeConfig(ConfigModel):
@@ -330,11 +317,11 @@ class KatibConfig(ConfigModel):
 
     def suggestion(self, name: str) -> SuggestionConfig | None:
         """Return the service of an algorithm, None when there is none."""
-        return _last(entry for entry in self.runtime.suggestions if entry.algorithm_name == name)
+        return next((entry for entry in self.runtime.suggestions[::-1] if entry.algorithm_name == name), None)
 
     def early_stopping(self, name: str) -> EarlyStoppingConfig | None:
         """Return the service of an early stopping algorithm, None when there is none."""
-        return _last(entry for entry in self.runtime.early_stoppings if entry.algorithm_name == name)
+        return next((entry for entry in self.runtime.early_stoppings[::-1] if entry.algorithm_name == name), None)
 
     def collector_sends_token(self, kind: str) -> bool:
         """Return whether what reports for this kind of collector sends the trial's token."""
@@ -348,11 +335,4 @@ class KatibConfig(ConfigModel):
 
     def collector(self, kind: str) -> MetricsCollectorConfig | None:
         """Return the collector of a kind, None when there is none."""
-        return _last(entry for entry in self.runtime.metrics_collectors if entry.kind == kind)
-
-
-def _last(entries: Iterable[Entry]) -> Entry | None:
-    last = None
-    for last in entries:  # noqa: B007 - the last one is what is wanted
-        pass
-    return last
+        return next((entry for entry in self.runtime.metrics_collectors[::-1] if entry.kind == kind), None)

@@ -7,6 +7,6 @@ Does not belong here: finding the trial of a pod, serving the webhook.
 from __future__ import annotations
 
 from katib.cluster.injection.inject import inject, missing_primary_container
-from katib.cluster.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
+from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
 
-__all__ = ["CollectorEntry", "InjectionSettings", "VolumeClaim", "inject", "missing_primary_container"]
+__all__ = ["InjectionSettings", "VolumeClaim", "inject", "missing_primary_container"]

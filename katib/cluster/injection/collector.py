@@ -8,8 +8,8 @@ from typing import Any
 
 from katib.api.container_restarts import OWN_FIELDS
 from katib.api.types import CollectorKind, SourceSpec, Trial
+from katib.cluster.configuration.models import MetricsCollectorConfig
 from katib.cluster.injection.settings import (
-    CollectorEntry,
     InjectionSettings,
     MetricsPath,
     collector_kind,
@@ -80,12 +80,11 @@ def collector_container(
         "name": LOGGER_NAME if kind in {CollectorKind.STDOUT, CollectorKind.FILE} else COLLECTOR_NAME,
         "image": entry.image,
         "imagePullPolicy": entry.image_pull_policy,
+        "resources": entry.resources.complete(),
         "args": collector_arguments(trial, path, settings),
         "env": _environment(pod, primary, trial, entry, native=is_native(trial, settings)),
         "securityContext": _security_context(pod, primary, trial, copy=settings.inject_security_context),
     }
-    if entry.resources:
-        container["resources"] = dict(entry.resources)
     if is_native(trial, settings):
         container["restartPolicy"] = "Always"
     return container
@@ -126,7 +125,7 @@ def _stopping(trial: Trial, settings: InjectionSettings) -> Iterator[str]:
 
 
 def _environment(
-    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, entry: CollectorEntry, *, native: bool
+    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, entry: MetricsCollectorConfig, *, native: bool
 ) -> list[dict[str, Any]]:
     """Return what the collector has to know about its pod and cannot see from inside, and no flag of Katib's says."""
     kind = collector_kind(trial)

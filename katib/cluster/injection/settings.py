@@ -9,31 +9,9 @@ from typing import Any
 
 from katib.api.defaults import DEFAULT_METRICS_FILE
 from katib.api.types import CollectorKind, FileSystemKind, MetricsCollectorSpec, Trial
+from katib.cluster.configuration.models import MetricsCollectorConfig
 from katib.errors import invalid
 from katib.rpc.credentials import NO_CREDENTIALS, Credentials
-from metrics_collector.pod_settings import DEFAULT_GIVE_UP_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorEntry:
-    """The collector of one kind, as the KatibConfig describes it.
-
-    Attributes:
-        image: What the collector's container runs.
-        image_pull_policy: As in a container.
-        resources: As in a container.
-        wait_all_processes: Value of the flag `-w`; None leaves it out.
-        native_sidecar: Whether the collector is a native sidecar where the cluster has them. Only one of ours can be:
-            the program's container waits for what it writes.
-        patience_seconds: How long readings are kept for a DB manager that is away, after the end of the program.
-    """
-
-    image: str
-    image_pull_policy: str = "IfNotPresent"
-    resources: Mapping[str, Any] = field(default_factory=dict)
-    wait_all_processes: bool | None = None
-    native_sidecar: bool = False
-    patience_seconds: float = DEFAULT_GIVE_UP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +45,7 @@ class InjectionSettings:
     """
 
     db_manager_address: str
-    collectors: Mapping[str, CollectorEntry] = field(default_factory=dict)
+    collectors: Mapping[str, MetricsCollectorConfig] = field(default_factory=dict)
     cluster_has_native_sidecars: bool = False
     inject_security_context: bool = False
     early_stopping_address: str = ""

@@ -26,6 +26,7 @@ from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
+from katib.cluster.pods.starts import SlowStarts
 from katib.cluster.pods.workloads import Workloads
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.objects import LogPlace
@@ -147,6 +148,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             list_events=dependencies.list_events,
             clock=dependencies.clock,
         )
+        starts = SlowStarts(caches.trials, pods, dependencies.list_events, dependencies.clock)
         workloads = Workloads(stores.main, dependencies.serves, dependencies.clock)
         caches.trials.add_handler(pods.follow)
         services = ClusterServices(
@@ -174,7 +176,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
                 log_pool=log_pool,
                 events=dependencies.events,
                 check=dependencies.check,
-                pods=_ClusterPods(pods, repair, refusals, workloads),
+                pods=_ClusterPods(pods, repair, refusals, starts, workloads),
                 is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
             ),
             dependencies.clock,
@@ -184,8 +186,9 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         pods.on_change(queues.trials.add)
         strays.on_found(queues.trials.add)
         refusals.on_change(queues.trials.add)
+        starts.on_change(queues.trials.add)
         workloads.on_change(queues.trials.add)
-        looks = (repair.look, refusals.look, workloads.look)
+        looks = (repair.look, refusals.look, starts.look, workloads.look)
         care = Periodic("pods", looks, PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked")
         missed.on_new(care.wake)
         stack.callback(services.close)
@@ -236,12 +239,14 @@ class _ClusterPods:
         pods: The pods that have collectors.
         repair: Knows those that have none.
         refusals: Knows why there is none at all.
+        starts: Knows why one does not start.
         workloads: Knows why the job waits in a queue.
     """
 
     pods: TrialPods
     repair: PodRepair
     refusals: Refusals
+    starts: SlowStarts
     workloads: Workloads
 
     def update_of(self, trial: Trial) -> PodUpdate:
@@ -249,6 +254,7 @@ class _ClusterPods:
         update = self.pods.update_of(trial)
         return replace(
             update,
+            waiting=update.waiting or self.starts.of(trial),
             uncollected=self.repair.uncollected(trial),
             refusal=self.refusals.of(trial),
             queued=self.workloads.words_of(trial),

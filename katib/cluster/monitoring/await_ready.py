@@ -11,7 +11,7 @@ import http.client
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -19,19 +19,13 @@ _PAUSE_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 
 
-def await_ready(
-    url: str,
-    seconds: float,
-    *,
-    monotonic: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> bool:
+def await_ready(url: str, seconds: float) -> bool:
     """Return True as soon as an address is ready, False when it was not within these seconds."""
-    until = monotonic() + seconds
+    until = time.monotonic() + seconds
     while not is_ready(url):
-        if monotonic() >= until:
+        if time.monotonic() >= until:
             return False
-        sleep(_PAUSE_SECONDS)
+        time.sleep(_PAUSE_SECONDS)
     return True
 
 

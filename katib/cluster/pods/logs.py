@@ -37,32 +37,22 @@ class LogStream(Protocol):
         """End it, from any thread."""
 
 
-class PodLogs(Protocol):
-    """Opens the logs of containers."""
-
-    def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> LogStream:
-        """Open a log.
-
-        Raises:
-            InvalidError: The container has not started.
-            NotFoundError: There is no such pod any more.
-            ForbiddenError: Logs may not be read.
-        """
+OpenLog = Callable[[Key, str, Part], LogStream]
+"""Opens the log of a container of a pod, or the part of it. Raises InvalidError before the container has started,
+NotFoundError when the pod is gone, and ForbiddenError when logs may not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLogs:
-    """Logs as the API server hands them out: `PodLogs`."""
+def server_logs(connection: Connection) -> OpenLog:
+    """Return a way to open logs as the API server hands them out."""
 
-    connection: Connection
-
-    def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> LogStream:
-        """Open a log."""
-        query = {"container": container, "follow": "true" if follow else "false"}
-        if tail_lines is not None:
-            query["tailLines"] = str(tail_lines)
+    def open_log(pod: Key, container: str, part: Part) -> LogStream:
+        query = {"container": container, "follow": "true" if part.follow is not None else "false"}
+        if part.tail_lines is not None:
+            query["tailLines"] = str(part.tail_lines)
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
-        return self.connection.stream(path, query=query)
+        return connection.stream(path, query=query)
+
+    return open_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +61,11 @@ class ClusterOutput:
 
     Attributes:
         store: Has the pods.
-        logs: Opens their logs.
+        open_log: Opens their logs.
     """
 
     store: ObjectStore
-    logs: PodLogs
+    open_log: OpenLog
 
     def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of a trial: that of its newest pod, and with `follow` of the pods that come after it."""
@@ -90,10 +80,10 @@ class ClusterOutput:
         """Return nothing: a cluster keeps nothing of a pod that is gone."""
         return ()
 
-    def tail(self, trial: Trial, pod: Object, lines: int) -> tuple[str, ...]:
-        """Return the last lines of a pod; none when they cannot be read."""
+    def tail(self, trial: Trial, pod: Object, lines: int, container: str = "") -> tuple[str, ...]:
+        """Return the last lines of a pod, or of a container of it; none when they cannot be read."""
         with suppress(KatibError):
-            data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines))))
+            data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines, container=container))))
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 
@@ -113,7 +103,7 @@ class ClusterOutput:
             raise no_container(container, names, f'replica {replica_name(pod)} of trial "{trial.name}"')
         key, container = Key.of(pod), container or output_container(trial, pod)
         try:
-            return self.logs.open(key, container, follow=part.follow is not None, tail_lines=part.tail_lines)
+            return self.open_log(key, container, part)
         except InvalidError as error:
             cause = error.errors[0].cause
             raise NotFoundError(f'trial "{trial.name}" has no output yet: pod {key.name}: {cause}') from error

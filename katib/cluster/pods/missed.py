@@ -27,7 +27,6 @@ from katib.runtime.objects import Key, Object, ObjectStore
 MISSED_SELECTOR = f"!{TRIAL_LABEL},!pod-template-hash,!controller-revision-hash"
 """The pods that a watch has to see: those that have no trial's label and may have missed it."""
 
-_BY_NAMESPACE = "namespace"
 
 _log = logging.getLogger(__name__)
 
@@ -96,8 +95,9 @@ class MissedPods:
     """
 
     def __init__(self, store: ObjectStore, find_trial: FindTrial, clock: Clock) -> None:
-        indexes = {_BY_NAMESPACE: lambda pod: (pod.key.namespace,) if pod.owners else ()}
-        self.informer: Informer[MissedPod] = Informer(store, POD, missed_pod, indexes, clock=clock)
+        self.informer = Informer(
+            store, POD, missed_pod, lambda pod: pod.key.namespace if pod.owners else None, clock=clock
+        )
         self.informer.add_handler(self._forget_deleted)
         self._find_trial = find_trial
         self._lock = Lock()
@@ -114,7 +114,7 @@ class MissedPods:
 
     def is_any_in(self, namespace: str) -> bool:
         """Return whether a namespace has pods that may be a trial's. Costs nothing."""
-        return self.informer.count_by_index(_BY_NAMESPACE, namespace) > 0
+        return self.informer.count(namespace) > 0
 
     def by_trial(self, namespace: str) -> Mapping[str, Sequence[MissedPod]]:
         """Return the pods of trials in a namespace, by the trial's uid.
@@ -125,7 +125,7 @@ class MissedPods:
             UnavailableError: An owner cannot be read now.
         """
         found: dict[str, list[MissedPod]] = defaultdict(list)
-        for pod in self.informer.by_index(_BY_NAMESPACE, namespace):
+        for pod in self.informer.group(namespace):
             if uid := self._trial_uid(pod):
                 found[uid].append(pod)
         return found

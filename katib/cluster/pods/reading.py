@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from katib.api.container_restarts import runs_again
 from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
@@ -28,14 +28,21 @@ from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
 
-_PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
-_CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_CREATING = ("ContainerCreating", "PodInitializing")
 _OVER = ("Succeeded", "Failed")
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
 
-_BY_TRIAL = "trial"
 _REMEMBERED_FAILURES = 10_000
+
+
+class StartingPod(NamedTuple):
+    """A pod whose containers are to be created, by its name and its uid."""
+
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class PodFacts:
     Attributes:
         trial: Whose pod it is.
         waiting: Why it does not run.
+        starting: It, while it has a node and none of its containers has been created.
         runs: Whether a container of the job does.
         failed_at: When a container of it failed last; empty when none has.
         failure: How that container ended, and its last output when the collector left it.
@@ -58,6 +66,7 @@ class PodFacts:
 
     trial: Key
     waiting: str = ""
+    starting: StartingPod | None = None
     runs: bool = False
     failed_at: str = ""
     failure: str = ""
@@ -81,6 +90,7 @@ def facts_of(pod: Object) -> PodFacts:
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(metadata["name"], status),
+        starting=StartingPod(metadata["name"], metadata.get("uid", "")) if _is_starting(pod) else None,
         runs=_runs(status),
         failed_at=failed_at,
         failure=failure,
@@ -101,9 +111,7 @@ class TrialPods:
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        self.informer: Informer[PodFacts] = Informer(
-            store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
-        )
+        self.informer: Informer[PodFacts] = Informer(store, POD, facts_of, lambda facts: facts.trial, clock=clock)
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
         self._incomplete: OrderedDict[Key, dict[Key, str]] = OrderedDict()  # by trial, and of it by pod
         self._suspended: set[Key] = set()
@@ -123,7 +131,7 @@ class TrialPods:
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""
-        pods = self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        pods = self.informer.group(key_of(trial))
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
@@ -135,8 +143,13 @@ class TrialPods:
 
     def has_active_pod(self, trial: Trial) -> bool:
         """Return whether a pod that metrics are collected from runs, or waits to."""
-        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
+
+    def starting(self, trial: Trial) -> StartingPod | None:
+        """Return a pod of a trial that has a node and starts; None when there is none."""
+        pods = self.informer.group(key_of(trial))
+        return next((pod.starting for pod in pods if pod.starting), None)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
         """Forget a trial that is over or gone, and what the pods of one said that is suspended, or was until now."""
@@ -208,6 +221,15 @@ def _waiting(pod: str, status: Mapping[str, Any]) -> str:
     return next((text for container in container_statuses(status) if (text := _why_it_waits(pod, container))), "")
 
 
+def _is_starting(pod: Object) -> bool:
+    """Return whether a pod has a node that has not created a container yet, and has no other trouble."""
+    status = pod.get("status") or {}
+    if status.get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
+        return False
+    states = [(container.get("state") or {}).get("waiting") for container in container_statuses(status)]
+    return all(waiting is not None and waiting.get("reason") in _CREATING for waiting in states)
+
+
 def _runs(status: Mapping[str, Any]) -> bool:
     """Return whether a container runs that the job asked for; the phase alone says it while no container is named."""
     known = [container for container in container_statuses(status) if container.get("name") not in COLLECTORS]
@@ -219,9 +241,9 @@ def _runs(status: Mapping[str, Any]) -> bool:
 def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
     waiting = (container.get("state") or {}).get("waiting") or {}
     reason, name = waiting.get("reason", ""), container.get("name", "")
-    if reason in _PULL_FAILURES:
+    if reason in PULL_FAILURES:
         return f'image "{container.get("image", "")}" of container {name} in pod {pod} cannot be pulled'
-    if reason in _CREATE_FAILURES:
+    if reason in CREATE_FAILURES:
         return f"container {name} in pod {pod} cannot be started: {waiting.get('message', reason)}"
     if reason == "CrashLoopBackOff":
         ended = (container.get("lastState") or {}).get("terminated") or {}
@@ -230,12 +252,13 @@ def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
 
 
 def _failures(pod: str, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for container in container_statuses(status):
-        for state in ("lastState", "state"):
-            ended = (container.get(state) or {}).get("terminated") or {}
-            if ended.get("exitCode") and container.get("name") not in COLLECTORS:
-                text = f"Container {container.get('name', '')} in pod {pod} {_how(ended)}"
-                yield ended.get("finishedAt") or "", text
+    for part, title in (("initContainerStatuses", "Init container"), ("containerStatuses", "Container")):
+        for container in status.get(part) or ():
+            for state in ("lastState", "state"):
+                ended = (container.get(state) or {}).get("terminated") or {}
+                if ended.get("exitCode") and container.get("name") not in COLLECTORS:
+                    text = f"{title} {container.get('name', '')} in pod {pod} {_how(ended)}"
+                    yield ended.get("finishedAt") or "", text
     if status.get("phase") == "Failed" and status.get("reason"):
         yield "9999", f"Pod {pod} failed: {status['reason']}: {status.get('message', '')}".rstrip(": ")
 

@@ -40,8 +40,11 @@ BACKOFF = Backoff(5.0, 60.0)
 POD_REFUSED_REASON = "PodRefused"
 """Reason of our webhook's event on a Trial whose pod can never be collected from as its template is written."""
 
-REFUSAL_REASONS = ("FailedCreate", "FailedCreatePod", "JobCreationFailed")
-"""Reasons of events on jobs: of Kubernetes' own Job, of the training operators, of a JobSet."""
+_QUESTIONS: Sequence[Mapping[str, str]] = (
+    {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON},
+    *({"type": "Warning", "reason": r} for r in ("FailedCreate", "FailedCreatePod", "JobCreationFailed")),
+)
+"""Which events are asked for: ours on trials, and those on a Job, training jobs, a JobSet."""
 
 ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
 """Returns the events of a namespace whose fields have these values, such as `reason`."""
@@ -73,7 +76,7 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
     passing = _is_passing(chosen)
     firsts = [time_of_event(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
     since = min(firsts) if after is None else max(min(firsts), after)
-    return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
+    return PodRefusal(refusal_words(_message(chosen)), since, is_final=final is not None, is_passing=passing)
 
 
 def _is_final(event: Object) -> bool:
@@ -87,12 +90,16 @@ def _is_passing(event: Object) -> bool:
 
 
 def _message(event: Object) -> str:
-    return _PREFIXES.sub("", " ".join(str(event.get("message", "")).split()))
+    return _without_prefix(str(event.get("message", "")))
 
 
-def _words(event: Object) -> str:
-    """Return the message without names of pods, which differ from try to try."""
-    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _message(event)))
+def _without_prefix(message: str) -> str:
+    return _PREFIXES.sub("", " ".join(message.split()))
+
+
+def refusal_words(message: str) -> str:
+    """Return the message of an event without names of pods, which differ from try to try."""
+    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _without_prefix(message)))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 
@@ -192,7 +199,7 @@ class Refusals:
         return True
 
     def _look_at(self, namespace: str, trials: Sequence[Trial]) -> None:
-        events = [event for fields in _questions() for event in self.list_events(namespace, fields)]
+        events = [event for fields in _QUESTIONS for event in self.list_events(namespace, fields)]
         found: dict[str, list[Object]] = defaultdict(list)
         for event in events:
             if uid := self._trial_uid(event, namespace):
@@ -215,9 +222,3 @@ class Refusals:
         if watched.refusal != refusal:
             watched.refusal = refusal
             self._wake(key_of(trial))
-
-
-def _questions() -> Iterable[Mapping[str, str]]:
-    yield {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON}
-    for reason in REFUSAL_REASONS:
-        yield {"type": "Warning", "reason": reason}

@@ -23,7 +23,6 @@ from katib.tuning.reading import is_suspended_trial
 WORKLOADS = tuple(Kind(f"kueue.x-k8s.io/{version}", "Workload") for version in ("v1beta2", "v1beta1"))
 """In the order in which they are looked for: newer versions of Kueue serve both."""
 
-_BY_JOB = "job"
 _LONGEST_REASON = 500
 """Kueue names every flavor that does not fit."""
 
@@ -128,7 +127,7 @@ class Workloads:
         if self._informer is None:
             self._is_wanted = self._is_wanted or bool(queue) or is_suspended_trial(trial)
             return ""
-        for facts in self._informer.by_index(_BY_JOB, str(key_of(trial))):
+        for facts in self._informer.group(key_of(trial)):
             queue, reason = facts.queue or queue, facts.reason
         return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}" if queue else ""
 
@@ -146,13 +145,7 @@ class Workloads:
         with self._lock:
             if self._informer is not None or self._is_stopped:
                 return
-            informer: Informer[WorkloadFacts] = Informer(
-                self._store,
-                kind,
-                workload_facts,
-                {_BY_JOB: lambda facts: (str(facts.job),)},
-                clock=self._clock,
-            )
+            informer = Informer(self._store, kind, workload_facts, lambda facts: facts.job, clock=self._clock)
             informer.add_handler(self._changed)
             informer.start()
             self._informer = informer

@@ -33,25 +33,8 @@ LONGEST_MESSAGE = 1024
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """What an event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-    def encode(self) -> dict[str, str]:
-        fields = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-        }
-        return {name: value for name, value in fields.items() if value}
+_Subject = tuple[tuple[str, str], ...]
+"""What an event is about: the fields of `involvedObject` that are not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +79,9 @@ class KubernetesEvents:
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
         """Note that something happened to an object. Returns at once and never fails."""
-        subject = _Subject(obj.api_version, type(obj).__name__, obj.namespace, obj.name, obj.metadata.uid)
+        place = {"namespace": obj.namespace, "name": obj.name, "uid": obj.metadata.uid}
+        about = {"apiVersion": obj.api_version, "kind": type(obj).__name__, **place}
+        subject = tuple((name, value) for name, value in about.items() if value)
         now = self._clock.now()
         text = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
         with self._changed:
@@ -150,8 +135,9 @@ class KubernetesEvents:
             path = self._count_up(written, event, count)
         if path is None:  # new, or the server has forgotten it
             count = event.count
-            namespace = event.subject.namespace or "default"
-            name = f"{event.subject.name[:230]}.{secrets.token_hex(8)}"
+            about = dict(event.subject)
+            namespace = about.get("namespace", "default")
+            name = f"{about['name'][:230]}.{secrets.token_hex(8)}"
             self._connection.request("POST", _path(namespace), body=self._body(event, namespace, name))
             path = f"{_path(namespace)}/{quote(name, safe='')}"
         self._written[event.identity] = _Written(path, count, self._clock.monotonic() + REPEAT_SECONDS)
@@ -172,7 +158,7 @@ class KubernetesEvents:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"namespace": namespace, "name": name},
-            "involvedObject": event.subject.encode(),
+            "involvedObject": dict(event.subject),
             "type": "Warning" if event.warning else "Normal",
             "reason": event.reason,
             "message": event.message,

@@ -20,9 +20,9 @@ from katib.api.checkpoints import checkpoint_directory
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Suggestion, Trial
 from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
-from katib.cluster.configuration.models import KatibConfig, MetricsCollectorConfig
+from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.injection import inject, missing_primary_container
-from katib.cluster.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
+from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
 from katib.cluster.pods.owners import OwningTrial, TrialFinder
 from katib.cluster.services.plan import early_stopping_address, object_name
 from katib.controllers.kinds import SUGGESTION, TRIAL
@@ -145,7 +145,7 @@ class TrialSettings:
         suggestion = self._suggestion_of(trial)
         return InjectionSettings(
             db_manager_address=self.db_manager_address,
-            collectors={entry.kind: _entry(entry) for entry in config.runtime.metrics_collectors},
+            collectors={entry.kind: entry for entry in config.runtime.metrics_collectors},
             cluster_has_native_sidecars=self.native_sidecars(),
             inject_security_context=self.inject_security_context,
             early_stopping_address=self._early_stopping(trial, suggestion, config),
@@ -169,17 +169,6 @@ class TrialSettings:
                 f"trial {trial.name}: its Suggestion is gone, which knows the early stopping service"
             )
         return early_stopping_address(suggestion, config)
-
-
-def _entry(config: MetricsCollectorConfig) -> CollectorEntry:
-    return CollectorEntry(
-        image=config.image,
-        image_pull_policy=config.image_pull_policy,
-        resources=config.resources.complete(),
-        wait_all_processes=config.wait_all_processes,
-        native_sidecar=config.native_sidecar,
-        patience_seconds=config.patience_seconds,
-    )
 
 
 def _volume(trial: Trial, suggestion: Suggestion | None, config: KatibConfig) -> VolumeClaim | None:

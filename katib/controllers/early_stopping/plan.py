@@ -89,7 +89,11 @@ def stoppable(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
 def with_own_rules(trials: Iterable[Trial]) -> tuple[Trial, ...]:
     """Return the trials whose rules only the controllers evaluate."""
-    return tuple(trial for trial in trials if trial.spec.early_stopping_rules and _collector(trial) in _UNCOLLECTED)
+    return tuple(
+        trial
+        for trial in trials
+        if trial.spec.early_stopping_rules and trial.spec.metrics_collector.kind in _UNCOLLECTED
+    )
 
 
 def due_at(asking: Asking, readings: int) -> float:
@@ -122,8 +126,3 @@ def after_failure(asking: Asking, moment: float) -> Asking:
     failures = asking.failures + 1
     next_at = moment + BACKOFF.pause_seconds(failures)
     return replace(asking, failures=failures, next_at=next_at, quick_at=next_at)
-
-
-def _collector(trial: Trial) -> str:
-    collector = trial.spec.metrics_collector.collector
-    return CollectorKind.STDOUT if collector is None else collector.kind

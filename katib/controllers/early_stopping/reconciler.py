@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
 from typing import Any, Literal
 
 from katib.api.types import Experiment, Trial
 from katib.controllers.caches import Caches
-from katib.controllers.calls import PendingCalls, error_of, then
+from katib.controllers.calls import PendingCalls, then
 from katib.controllers.early_stopping import plan
 from katib.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
 from katib.controllers.kinds import key_of
@@ -24,6 +23,10 @@ _THREADS = 4
 """For questions that take their time before they are put: long histories, and rules that need the observation log."""
 
 Purpose = Literal["service", "rules"]
+
+Verdicts = dict[str, str]
+"""Why trials are to be stopped, by the trial's uid: for the Trial controller, which writes it down. One thread adds to
+it while others read. Nothing is lost with this memory: a service that is asked again says the same."""
 
 
 class EarlyStoppingReconciler:
@@ -111,16 +114,16 @@ class EarlyStoppingReconciler:
     def _after_call(self, key: Key, experiment: Experiment, asking: Asking) -> Asking:
         """Return the state after the call that is over; as it is while none is."""
         call = self._calls.find(key)
-        if call is None or not call.future.done():
+        if call is None or not call.is_done:
             return asking
         self._calls.finish(key)
-        now, error = self._clock.monotonic(), error_of(call.future)
-        if error is not None:
+        now = self._clock.monotonic()
+        if call.error is not None:
             asking = plan.after_failure(asking, now)
             if asking.failures == plan.FAILURES_TO_TELL:
-                self._tell(experiment, error)
+                self._tell(experiment, call.error)
             return asking
-        verdicts: Sequence[StopVerdict] | None = call.future.result()
+        verdicts: Sequence[StopVerdict] | None = call.answer
         if verdicts is None:
             return plan.after_refusal(asking, now)
         self._note(key, verdicts)
@@ -132,36 +135,10 @@ class EarlyStoppingReconciler:
         reasons = {verdict.trial_name: verdict.reason for verdict in verdicts}
         for trial in stoppable(self._caches.active_trials(key)):
             if trial.name in reasons:
-                self._verdicts.add(trial, reasons[trial.name])
+                self._verdicts[trial.metadata.uid] = reasons[trial.name]
                 self._wake_trial(key_of(trial))
 
     def _tell(self, experiment: Experiment, error: BaseException) -> None:
         words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
         message = f"Running trials cannot be judged, and go on: {words}"
         self._events.record(experiment, warning=True, reason="EarlyStoppingUnavailable", message=message)
-
-
-class Verdicts:
-    """Why trials are to be stopped, by the trial's uid: for the Trial controller, which writes it down. Thread-safe.
-
-    Nothing is lost with this memory: a service that is asked again says the same.
-    """
-
-    def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
-        self._lock = Lock()
-
-    def add(self, trial: Trial, reason: str) -> None:
-        """Note why a trial is to be stopped."""
-        with self._lock:
-            self._reasons[trial.metadata.uid] = reason
-
-    def of(self, trial: Trial) -> str:
-        """Return why a trial is to be stopped; empty while it may go on."""
-        with self._lock:
-            return self._reasons.get(trial.metadata.uid, "")
-
-    def forget(self, trial: Trial) -> None:
-        """Forget a trial that is over."""
-        with self._lock:
-            self._reasons.pop(trial.metadata.uid, None)

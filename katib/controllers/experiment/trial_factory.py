@@ -52,7 +52,8 @@ class TrialFactory:
             InvalidError: The template cannot be used, or its text is not there (`is_not_there` tells which).
         """
         template = experiment.spec.trial_template or TrialTemplate()
-        text = template_text(template, lambda *place: self._data_for(experiment, Key(*place)))
+        find, namespace = self._config_maps.find, experiment.namespace
+        text = template_text(template, lambda *place: usable_data(find(Key(*place)), namespace))
         version = f"{experiment.metadata.generation}:{text}"
         cached = self._compiled.get(experiment.metadata.uid)
         if cached is not None and cached[0] == version:
@@ -77,9 +78,6 @@ class TrialFactory:
                 assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
             )
         return trial_of(experiment, assignment, rendered).encode()
-
-    def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
-        return usable_data(self._config_maps.find(key), experiment.namespace)
 
 
 def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> Trial:
@@ -106,7 +104,10 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         failure_condition=template.failure_condition if both else "",
         labels=assignment.labels,
     )
-    own, of_kueue = _labels_of(experiment)
+    # Those of Kueue are for the jobs: pods bear the labels of their trial, and Kueue may queue such a pod by itself.
+    own, of_kueue = dict[str, str](), dict[str, str]()
+    for name, value in experiment.metadata.labels.items():
+        (of_kueue if name.startswith(KUEUE_LABELS) else own)[name] = value
     if run_spec is not None and of_kueue:
         spec = structs.replace(spec, run_spec=_queued(run_spec, of_kueue))
     metadata = ObjectMeta(
@@ -126,17 +127,6 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         finalizers=(TRIAL_FINALIZER,),
     )
     return Trial(metadata=metadata, spec=spec)
-
-
-def _labels_of(experiment: Experiment) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels of an experiment that its trials bear, and those of Kueue, which are for their jobs.
-
-    Pods bear the labels of their trial, and Kueue may take a pod with such a label for one that it queues by itself.
-    """
-    own, of_kueue = dict[str, str](), dict[str, str]()
-    for name, value in experiment.metadata.labels.items():
-        (of_kueue if name.startswith(KUEUE_LABELS) else own)[name] = value
-    return own, of_kueue
 
 
 def _queued(run_spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ each waking the other, for as long as the disk is full.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from msgspec import structs
 from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
-from katib.controllers.ports import SuggestionsReply
+from katib.controllers.calls import SeenCall
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import (
@@ -33,7 +33,6 @@ from katib.controllers.suggestion.replies import (
     open_question,
     waiting_assignments,
     with_initial_trials,
-    with_status_of,
 )
 from katib.errors import InvalidError, KatibError, UnavailableError
 
@@ -87,23 +86,6 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCall:
-    """The call of the services as it is now.
-
-    Attributes:
-        purpose: What it is for.
-        is_done: Whether it is over.
-        answer: What was answered: a reply to a Question, nothing to a validation.
-        error: Why nothing was.
-    """
-
-    purpose: Purpose
-    is_done: bool = False
-    answer: SuggestionsReply | None = None
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """One reconcile's view of the world.
 
@@ -113,7 +95,7 @@ class Seen:
         is_ready: Whether the service can be asked.
         waiting_for: What keeps it from that; empty when nothing in particular does.
         failure: Why it never will be ready; empty while it may.
-        call: The call under way or answered.
+        call: The call under way or answered: with a reply to a Question, nothing to a validation.
         streak: Its failures in a row.
         taken: Names of trials.
         earlier: What became of the earlier trials; None without a warm start.
@@ -127,7 +109,7 @@ class Seen:
     is_ready: bool = False
     waiting_for: str = ""
     failure: str = ""
-    call: SeenCall | None = None
+    call: SeenCall[Purpose] | None = None
     streak: Streak | None = None
     taken: Container[str] = ()
     earlier: EarlierTrialsStatus | None = None
@@ -176,6 +158,8 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     if seen.is_ready and not seen.failure:
         conditions = states.deployment_ready(conditions, now)
     status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
+    if status is not seen.suggestion.status:
+        seen = replace(seen, suggestion=structs.replace(seen.suggestion, status=status))
     if seen.failure:
         return _given_up(status, seen.failure, now)
     if not seen.is_ready:
@@ -192,8 +176,7 @@ def _conversation(
     is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
     purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
-        suggestion = with_status_of(seen.suggestion, status)
-        status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
+        status, purpose = with_initial_trials(seen.experiment, seen.suggestion, seen.taken), None
     if purpose is None:
         conditions = without_condition(status.conditions, states.UNAVAILABLE, states.WAITING)
         return Step(_with(status, conditions), forgets_call=True)
@@ -201,19 +184,32 @@ def _conversation(
     asks = seen.call is None and isinstance(purpose, Question)
     if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
-    if seen.call is None or (seen.call.is_done and not _serves(seen.call.purpose, purpose)):
+    made = None if seen.call is None else seen.call.purpose
+    is_same_question = isinstance(made, Question) and isinstance(purpose, Question) and made.base == purpose.base
+    serves = made == purpose or is_same_question  # also when more or fewer assignments are wanted by now
+    if seen.call is None or (seen.call.is_done and not serves):
         return Step(status, streak=seen.streak, call=purpose)
     return _after_call(seen, seen.call, settings, status, now, moment)
 
 
 def _after_call(
-    seen: Seen, call: SeenCall, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
+    seen: Seen,
+    call: SeenCall[Purpose],
+    settings: ControllerSettings,
+    status: SuggestionStatus,
+    now: datetime,
+    moment: float,
 ) -> Step:
     """Return the next step with a call for what is needed."""
     if not call.is_done:
         return Step(status, streak=seen.streak)  # the answer wakes us
     try:
-        stored = _answered(seen, call, status, now)
+        if call.error is not None:
+            raise call.error
+        if isinstance(call.purpose, Question) and call.answer is not None:
+            stored = accepted(seen.experiment, seen.suggestion, call.purpose, call.answer, taken=seen.taken, now=now)
+        else:
+            stored = _with(status, states.running(status.conditions, now))
         stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))
         if call.answer is not None and call.answer.waits:
             return _waiting_for_trials(seen, call, stored, moment)
@@ -234,14 +230,14 @@ def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
     return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
 
 
-def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, moment: float) -> Step:
+def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionStatus, moment: float) -> Step:
     """Return the step after an answer with fewer assignments than asked, and more once a trial ends.
 
     Raises:
         MalformedReplyError: There is no trial that could end: the service would be waited for forever.
     """
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
-    if not seen.active and not waiting_assignments(with_status_of(seen.suggestion, status), seen.taken):
+    if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
         if ended == seen.ended:
             raise MalformedReplyError("it waits for a running trial to end, and none is running")
         return Step(status, forgets_call=True, retry_after_seconds=0.0)
@@ -255,28 +251,6 @@ def _has_initial_trials(seen: Seen) -> bool:
     asks = seen.call is not None and isinstance(seen.call.purpose, Question)
     outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
     return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
-
-
-def _serves(made: Purpose, wanted: Purpose) -> bool:
-    """Return whether a call is as good as the one wanted: also when more or fewer assignments are wanted by now."""
-    if isinstance(made, Question) and isinstance(wanted, Question):
-        return made.base == wanted.base
-    return made == wanted
-
-
-def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetime) -> SuggestionStatus:
-    if call.error is not None:
-        raise call.error
-    if not isinstance(call.purpose, Question) or call.answer is None:
-        return _with(status, states.running(status.conditions, now))
-    return accepted(
-        seen.experiment,
-        with_status_of(seen.suggestion, status),
-        call.purpose,
-        call.answer,
-        taken=seen.taken,
-        now=now,
-    )
 
 
 def _failed_once(

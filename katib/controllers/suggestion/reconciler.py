@@ -9,23 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
-from katib.controllers.calls import Call, PendingCalls, error_of, mapped, then
+from katib.controllers.calls import PendingCalls, mapped, then
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.earlier import EarlierTrialsReader
-from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.plan import Purpose, Seen, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import (
     Question,
     asked_about,
     waiting_assignments,
     waiting_trials,
-    with_status_of,
 )
 from katib.errors import NotFoundError, TerminalError
 from katib.runtime.clock import Clock
@@ -70,9 +71,8 @@ class SuggestionReconciler:
         self._settings = settings
         self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
-        self._streaks: dict[Key, Streak] = {}
+        self._patience: dict[Key, tuple[Streak | None, Wait | None]] = {}
         self._earlier = EarlierTrialsReader(caches.trials_of)
-        self._waits: dict[Key, Wait] = {}
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
@@ -99,8 +99,7 @@ class SuggestionReconciler:
         A known experiment is released even if it was never served here: a controller before this one may have done so.
         """
         self._calls.finish(key)
-        self._streaks.pop(key, None)
-        self._waits.pop(key, None)
+        self._patience.pop(key, None)
         to_release = self._served.get(key, experiment)
         if to_release is not None:
             self._services.release(to_release)
@@ -120,6 +119,7 @@ class SuggestionReconciler:
         if client is None and not failure:
             waiting_for = self._services.waiting_for(experiment)
         earlier = self._earlier.read(key, experiment)
+        streak, wait = self._patience.get(key, (None, None))
         ended, active = self._caches.ledger.ended_and_active(key)
         seen = Seen(
             experiment,
@@ -127,13 +127,13 @@ class SuggestionReconciler:
             is_ready=client is not None,
             waiting_for=waiting_for,
             failure=failure,
-            call=_seen(self._calls.find(key)),
-            streak=self._streaks.get(key),
+            call=self._calls.find(key),
+            streak=streak,
             taken=TakenNames(self._caches.trials, key.namespace),
             earlier=earlier.status,
             ended=ended,
             active=active,
-            wait=self._waits.get(key),
+            wait=wait,
         )
         try:
             step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
@@ -154,14 +154,7 @@ class SuggestionReconciler:
             self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=used)
         if step.forgets_call:
             self._calls.finish(key)
-        if step.streak is None:
-            self._streaks.pop(key, None)
-        else:
-            self._streaks[key] = step.streak
-        if step.wait is None:
-            self._waits.pop(key, None)
-        else:
-            self._waits[key] = step.wait
+        self._patience[key] = step.streak, step.wait
         for reason, message in step.warnings:
             self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
         if step.call is not None and client is not None:
@@ -179,7 +172,9 @@ class SuggestionReconciler:
     ) -> Future[Any]:
         if not isinstance(asked, Question):
             return client.validate(seen.experiment)
-        suggestion = with_status_of(seen.suggestion, status)
+        suggestion = seen.suggestion
+        if status is not suggestion.status:
+            suggestion = structs.replace(suggestion, status=status)
         experiment = asked_about(seen.experiment, suggestion)
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:
@@ -187,39 +182,37 @@ class SuggestionReconciler:
             known = self._caches.trials_of(key_of(suggestion))
             trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
 
-        def suggestions() -> Future[SuggestionsReply]:
-            return client.get_suggestions(
-                experiment, trials, current_request=asked.wanted, total_request=asked.total, earlier=earlier
-            )
-
-        def with_rules(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
-            return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
-
-        def rules_first(judges: bool) -> Future[Any]:
-            """Give trials no rules where the service judges them: it knows more while they run than it knows now.
-
-            Otherwise rules first: they can be asked for again, while assignments that are not stored are lost on some
-            services.
-            """
-            if judges:
-                return suggestions()
-            return then(client.get_early_stopping_rules(experiment, trials), with_rules)
-
-        def ask() -> Future[Any]:
-            if experiment.spec.early_stopping is None:
-                return suggestions()
-            return then(client.judges(experiment), rules_first)
-
+        ask = partial(
+            client.get_suggestions,
+            experiment,
+            trials,
+            current_request=asked.wanted,
+            total_request=asked.base - asked.initial + asked.wanted,  # it knows no initial trials
+            earlier=earlier,
+        )
+        if experiment.spec.early_stopping is not None:
+            ask = partial(_with_rules, client, experiment, trials, ask)
         if len(trials) + len(earlier) < LONG_HISTORY:
             return ask()
         return then(self._pool.submit(ask), lambda answer: answer)
 
 
-def _seen(call: Call[Purpose] | None) -> SeenCall | None:
-    """Return a call as it is at this moment."""
-    if call is None:
-        return None
-    if not call.future.done():
-        return SeenCall(call.purpose)
-    error = error_of(call.future)
-    return SeenCall(call.purpose, is_done=True, answer=None if error else call.future.result(), error=error)
+def _with_rules(
+    client: SuggestionService,
+    experiment: Experiment,
+    trials: Sequence[Trial],
+    suggestions: Callable[[], Future[SuggestionsReply]],
+) -> Future[Any]:
+    """Ask for suggestions and the rules that they start with: none where the service judges trials while they run.
+
+    It knows more then than it knows now. Otherwise rules first: they can be asked for again, while assignments that are
+    not stored are lost on some services.
+    """
+
+    def add(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
+        return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
+
+    def rules_first(judges: bool) -> Future[Any]:
+        return suggestions() if judges else then(client.get_early_stopping_rules(experiment, trials), add)
+
+    return then(client.judges(experiment), rules_first)

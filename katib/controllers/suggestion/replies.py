@@ -57,16 +57,6 @@ class Question:
     ended: int = 0
     initial: int = 0
 
-    @property
-    def total(self) -> int:
-        """How many assignments are wanted of the service since the experiment began, these included."""
-        return self.base - self.initial + self.wanted
-
-
-def with_status_of(suggestion: Suggestion, status: SuggestionStatus) -> Suggestion:
-    """Return a Suggestion with a status, the very same one when it has it already."""
-    return suggestion if status is suggestion.status else structs.replace(suggestion, status=status)
-
 
 def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
     """Return what is to be asked now; None when nothing is outstanding.
@@ -135,7 +125,11 @@ def accepted(
             space, or a name that cannot be a trial's.
     """
     conditions = suggestion.status.conditions
-    _check_count(reply, asked)
+    given = len(reply.assignments)
+    if given > asked.wanted or (given < asked.wanted and not reply.exhausted and not reply.waits):
+        raise MalformedReplyError(f"{given} assignments were given where {asked.wanted} were asked for")
+    if given == asked.base == 0 and not reply.waits:
+        raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
     if reply.waits:
         conditions = states.waiting_for_trials(conditions, reply.explanation, now)
     else:
@@ -156,14 +150,6 @@ def accepted(
         conditions=conditions,
         explanation=reply.explanation or suggestion.status.explanation,
     )
-
-
-def _check_count(reply: SuggestionsReply, asked: Question) -> None:
-    given = len(reply.assignments)
-    if given > asked.wanted or (given < asked.wanted and not reply.exhausted and not reply.waits):
-        raise MalformedReplyError(f"{given} assignments were given where {asked.wanted} were asked for")
-    if given == asked.base == 0 and not reply.waits:
-        raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from katib.api.conditions import Conditions, find_condition, has_ended, is_true, set_condition, without_condition
 from katib.api.types import ResumePolicy, SuggestionCondition
 
 EXHAUSTED = "Exhausted"
@@ -29,12 +29,8 @@ is_exhausted = partial(is_true, type_=EXHAUSTED)
 """Takes conditions; returns whether the search space has no more points."""
 
 
-def is_closed(conditions: Conditions) -> bool:
-    """Return whether nothing more will be asked."""
-    for condition in conditions:
-        if condition.type in (SuggestionCondition.SUCCEEDED, SuggestionCondition.FAILED) and condition.status == "True":
-            return True
-    return False
+is_closed = has_ended
+"""Takes conditions; returns whether nothing more will be asked. They end as those of an experiment do."""
 
 
 def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
@@ -47,12 +43,8 @@ def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
 def deployment_not_ready(conditions: Conditions, waiting_for: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service cannot be asked yet, with what keeps it if that is known."""
     message = f"Deployment is not ready: {waiting_for}" if waiting_for else "Deployment is not ready"
-    old = find_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
-    if old is not None and old.message != message:
-        conditions = without_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
-    return set_condition(
-        conditions, SuggestionCondition.DEPLOYMENT_READY, "DeploymentNotReady", message, now, holds=False
-    )
+    type_, reason = SuggestionCondition.DEPLOYMENT_READY, "DeploymentNotReady"
+    return set_condition(conditions, type_, reason, message, now, holds=False, restates=True)
 
 
 def running(conditions: Conditions, now: datetime) -> Conditions:
@@ -63,9 +55,7 @@ def running(conditions: Conditions, now: datetime) -> Conditions:
 
 def unavailable(conditions: Conditions, cause: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service does not answer for a cause that may pass."""
-    if cause != unavailable_cause(conditions):
-        conditions = without_condition(conditions, UNAVAILABLE)
-    return set_condition(conditions, UNAVAILABLE, "ServiceAway", cause, now)
+    return set_condition(conditions, UNAVAILABLE, "ServiceAway", cause, now, restates=True)
 
 
 def unavailable_cause(conditions: Conditions) -> str:
@@ -96,10 +86,7 @@ def exhausted(conditions: Conditions, now: datetime) -> Conditions:
 def waiting_for_trials(conditions: Conditions, explanation: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose service has nothing to give until a running trial ends."""
     message = explanation or "Suggestion service waits for a running trial to end"
-    old = find_condition(conditions, WAITING)
-    if old is not None and old.message != message:
-        conditions = without_condition(conditions, WAITING)
-    return set_condition(conditions, WAITING, "TrialsRunning", message, now)
+    return set_condition(conditions, WAITING, "TrialsRunning", message, now, restates=True)
 
 
 def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditions:

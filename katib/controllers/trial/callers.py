@@ -29,7 +29,6 @@ from katib.controllers.trial.plan import (
     STOPPING_REASON,
     STOPPING_WORDS,
     UNMEASURED_REASON,
-    Observed,
     TrialEvent,
     TrialPlan,
     ended,
@@ -111,41 +110,33 @@ def _lost(seen: CallersTrial, status: TrialStatus, lease: Lease) -> TrialPlan:
     if is_stopping(seen.trial):
         return _stopped(seen, status)
     if fails_when_lost(seen.trial):
-        message = f"{TRIAL_HAS_FAILED}: {cause}"
-        status = ended(status, TrialCondition.FAILED, LEASE_ENDED_REASON, message, _observed(seen))
-        return TrialPlan(
-            status=status, event=TrialEvent("TrialFailed", f"Trial {name} has failed: {cause}", warning=True)
-        )
-    message = f"Trial waits to be asked for again: {cause}"
-    waiting = with_running(status, LEASE_ENDED_REASON, message, seen.now, runs=False)
-    if waiting is status:
-        return TrialPlan(status=status)
-    return TrialPlan(
-        status=waiting,
-        event=TrialEvent(LEASE_ENDED_REASON, f"Trial {name} waits to be asked for again: {cause}", warning=True),
-    )
+        event = TrialEvent("TrialFailed", f"Trial {name} has failed: {cause}", warning=True)
+        return _end(seen, status, TrialCondition.FAILED, LEASE_ENDED_REASON, f"{TRIAL_HAS_FAILED}: {cause}", event)
+    message = f"waits to be asked for again: {cause}"
+    waiting = with_running(status, LEASE_ENDED_REASON, f"Trial {message}", seen.now, runs=False)
+    event = TrialEvent(LEASE_ENDED_REASON, f"Trial {name} {message}", warning=True)
+    return TrialPlan(status=waiting, event=None if waiting is status else event)
 
 
 def _ended_by_caller(seen: CallersTrial, status: TrialStatus, outcome: Outcome) -> TrialPlan:
-    trial, observed = seen.trial, _observed(seen)
+    trial = seen.trial
     if is_stopping(trial) or outcome.stopped:
         return _stopped(seen, status)
     if outcome.failure is not None:
         cause = outcome.failure or "its caller says so"
-        status = ended(status, TrialCondition.FAILED, "TrialFailed", f"{TRIAL_HAS_FAILED}: {cause}", observed)
-        return TrialPlan(status=status, event=TrialEvent("TrialFailed", f"Trial {trial.name} has failed: {cause}"))
-    event = TrialEvent("TrialSucceeded", f"Trial {trial.name} has succeeded")
+        event = TrialEvent("TrialFailed", f"Trial {trial.name} has failed: {cause}")
+        return _end(seen, status, TrialCondition.FAILED, "TrialFailed", f"{TRIAL_HAS_FAILED}: {cause}", event)
     if is_available(trial.spec.objective, seen.observation):
-        status = ended(status, TrialCondition.SUCCEEDED, "TrialSucceeded", "Trial has succeeded", observed)
-        return TrialPlan(status=status, event=event)
-    if trial.spec.metrics_collector.kind == CollectorKind.NONE:
-        message = "Trial has succeeded, without metrics: its collector is None"
-        status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, observed)
-        return TrialPlan(status=status, event=event)
-    name = next(iter(missing_objectives(trial.spec.objective, seen.observation)), "")
-    message = f'Metrics are not available: its caller ended it without "{name}"'
-    status = ended(status, TrialCondition.METRICS_UNAVAILABLE, "MetricsUnavailable", message, observed)
-    return TrialPlan(status=status, event=TrialEvent("MetricsUnavailable", message, warning=True))
+        reason, message = "TrialSucceeded", "Trial has succeeded"
+    elif trial.spec.metrics_collector.kind == CollectorKind.NONE:
+        reason, message = UNMEASURED_REASON, "Trial has succeeded, without metrics: its collector is None"
+    else:
+        name = next(iter(missing_objectives(trial.spec.objective, seen.observation)), "")
+        message = f'Metrics are not available: its caller ended it without "{name}"'
+        event = TrialEvent("MetricsUnavailable", message, warning=True)
+        return _end(seen, status, TrialCondition.METRICS_UNAVAILABLE, "MetricsUnavailable", message, event)
+    event = TrialEvent("TrialSucceeded", f"Trial {trial.name} has succeeded")
+    return _end(seen, status, TrialCondition.SUCCEEDED, reason, message, event)
 
 
 def _stopped(seen: CallersTrial, status: TrialStatus) -> TrialPlan:
@@ -154,11 +145,11 @@ def _stopped(seen: CallersTrial, status: TrialStatus) -> TrialPlan:
     if running is not None and is_stopping(seen.trial):
         message = f"{message}: {running.message.removeprefix(STOPPING_WORDS)}"
         status = with_running(status, ASKED_REASON, "Trial is running", seen.now)
-    status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, _observed(seen))
-    return TrialPlan(
-        status=status, event=TrialEvent("TrialEarlyStopped", f"Trial {seen.trial.name} has been stopped early")
-    )
+    event = TrialEvent("TrialEarlyStopped", f"Trial {seen.trial.name} has been stopped early")
+    return _end(seen, status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, event)
 
 
-def _observed(seen: CallersTrial) -> Observed:
-    return Observed(seen.trial, None, seen.observation, now=seen.now)
+def _end(
+    seen: CallersTrial, status: TrialStatus, type_: TrialCondition, reason: str, message: str, event: TrialEvent
+) -> TrialPlan:
+    return TrialPlan(status=ended(status, type_, reason, message, seen.now, seen.observation), event=event)

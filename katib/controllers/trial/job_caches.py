@@ -120,9 +120,7 @@ class JobCaches:
             informer.stop()
 
     def _informer(self, kind: Kind) -> Informer[Object]:
-        informer: Informer[Object] = Informer(
-            self._store, kind, self._decode, {}, clock=self._clock, thread=self._thread
-        )
+        informer = Informer(self._store, kind, self._decode, clock=self._clock, thread=self._thread)
         for handler in self._handlers:
             informer.add_handler(handler)
         return informer

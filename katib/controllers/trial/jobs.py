@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from katib.api.job_kinds import is_suspended, known_kind, pod_retry_words, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
@@ -44,6 +45,20 @@ NEVER_JOBS = frozenset(
 them would give who may create experiments more rights than that: a volume, say, shows the disk of a node."""
 
 
+class JobLook(NamedTuple):
+    """What is found of the job of a trial.
+
+    Attributes:
+        job: None when there is none.
+        is_followed: Whether a cache shows its changes: all that the trial's conditions look at.
+        is_stray: Whether it is there, but in no cache that would tell of its changes.
+    """
+
+    job: Object | None
+    is_followed: bool = False
+    is_stray: bool = False
+
+
 class Jobs:
     """Reads jobs.
 
@@ -56,8 +71,8 @@ class Jobs:
         self._store = store
         self._caches = caches
 
-    def find(self, trial: Trial, *, is_due: bool = False) -> Object | None:
-        """Return the job of a trial, None when there is none. A job of another owner does not count.
+    def look(self, trial: Trial, *, is_due: bool = False) -> JobLook:
+        """Return the job of a trial. A job of another owner does not count.
 
         A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
         no cache is asked for by its name, before anybody takes it for gone.
@@ -67,37 +82,25 @@ class Jobs:
             is_due: Whether there may be one, whatever the status says.
         """
         kind, key = place = job_place(trial)
-        cache = (
-            self._caches.synced(kind)
-            if _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
-            else None
-        )
+        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
+        cache, strays = self._caches.synced(kind) if is_cached else None, self._caches.strays
         job = None if cache is None else cache.get(key)
         if job is not None:
-            self._caches.strays.discard(place)
-        elif _is_never_job(kind):
-            return None
-        elif (
-            cache is None or is_due or place in self._caches.strays or (trial_state(trial) in ACTIVE and had_job(trial))
-        ):
+            strays.discard(place)
+        elif check_job_kind(kind, ""):
+            return JobLook(None)
+        elif cache is None or is_due or place in strays or (trial_state(trial) in ACTIVE and had_job(trial)):
             job = self._live(kind, key)
             self._caches.follow(kind)
-        if job is None:
-            return None
-        owners = job.get("metadata", {}).get("ownerReferences") or ()
+        owners = () if job is None else job.get("metadata", {}).get("ownerReferences") or ()
         for owner in owners:
             if owner.get("uid") == trial.metadata.uid:
-                return job
-        return None
+                return JobLook(job, is_followed=cache is not None, is_stray=place in strays)
+        return JobLook(None, is_followed=cache is not None)
 
-    def is_followed(self, trial: Trial) -> bool:
-        """Return whether a cache shows the changes of the trial's job: all that the trial's conditions look at."""
-        is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
-        return is_cached and self._caches.synced(job_place(trial)[0]) is not None
-
-    def is_stray(self, trial: Trial) -> bool:
-        """Return whether the trial's job is there, but in no cache that would tell of its changes."""
-        return job_place(trial) in self._caches.strays
+    def find(self, trial: Trial) -> Object | None:
+        """Return the job of a trial, None when there is none."""
+        return self.look(trial).job
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
         try:
@@ -150,17 +153,12 @@ def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
 
     A kind that is not text is reported elsewhere.
     """
-    if not _is_never_job(kind):
+    named: tuple[object, object] = kind  # as it was written, which may be anything
+    is_named = isinstance(named[0], str) and isinstance(named[1], str)
+    if not is_named or (kind.api_version.rpartition("/")[0], kind.kind) not in NEVER_JOBS:
         return []
     remedy = "give an object that runs to an end, such as a Job"
     return [FieldError(f"{path}.kind", f"{kind.kind} is not a job", remedy, "job-kind")]
-
-
-def _is_never_job(kind: Kind) -> bool:
-    named: tuple[object, object] = kind  # as it was written, which may be anything
-    if not (isinstance(named[0], str) and isinstance(named[1], str)):
-        return False
-    return (kind.api_version.rpartition("/")[0], kind.kind) in NEVER_JOBS
 
 
 def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdate = NO_UPDATE) -> JobView:

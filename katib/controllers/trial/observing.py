@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from katib.api.at_best import POINTS, with_at_best
 from katib.api.leases import outcome_of
@@ -24,7 +23,9 @@ from katib.controllers.ports import TrialReport
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 
-_STATUS, _BEGIN, _SUMMARIZE, _CONCLUDE, _END, _DELETE = "status", "begin", "summarize", "conclude", "end", "delete"
+T = TypeVar("T")
+
+_Purpose = tuple[str, str, tuple[tuple[object, ...], ...]]
 
 _OUTCOME = "outcome/"
 """With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
@@ -117,82 +118,54 @@ class TrialLogs:
 class ObservationCalls:
     """Calls of the log, one per trial at a time. Thread-safe.
 
+    Attributes:
+        answered_at: When the log answered last.
+
     Args:
-        logs: Whom to ask.
+        logs: Whose methods are called.
         pool: Where calls run; None: in place.
         wake: Has a trial looked at again.
         clock: Says when the log answered last.
     """
 
     def __init__(self, logs: TrialLogs, pool: Executor | None, wake: Callable[[Key], None], clock: Clock) -> None:
-        self._logs = logs
+        self.logs = logs
         self._pool = pool
-        self._calls: PendingCalls[tuple[str, str]] = PendingCalls(wake)
+        self._calls: PendingCalls[_Purpose] = PendingCalls(wake)
         self._clock = clock
-        self._answered_at = clock.now()
-
-    @property
-    def answered_at(self) -> datetime:
-        """When the log answered last."""
-        return self._answered_at
+        self.answered_at = clock.now()
 
     def is_beginning(self, trial: Trial) -> bool:
         """Return whether the log of a trial is being emptied for it, or was just now."""
-        return self._calls.purpose_of(key_of(trial)) == (trial.metadata.uid, _BEGIN)
+        return self._calls.purpose_of(key_of(trial)) == _purpose(trial, self.logs.begin)
 
-    def begin(self, trial: Trial) -> bool:
-        """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
-        return self._ask(trial, _BEGIN, partial(self._logs.begin, trial)) is not None
+    def ask(self, trial: Trial, call: Callable[..., T], *readings: Sequence[MetricLog]) -> tuple[T] | None:
+        """Have a method of `logs` called with a trial; return its answer once, None while it is not there.
 
-    def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> bool:
-        """Have what the status of a trial's job says stored; return whether it is."""
-        what = f"{_STATUS}{[(one.name, one.value, one.step) for one in readings]}"
-        return self._ask(trial, what, partial(self._logs.take_status, trial, readings)) is not None
-
-    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport | None:
-        """Return what was observed, None while the log is asked; arguments are those of `TrialLogs.summarize`."""
-        answer = self._ask(trial, _SUMMARIZE, partial(self._logs.summarize, trial, from_status))
-        return None if answer is None else answer[0]
-
-    def conclude(self, trial: Trial) -> TrialReport | None:
-        """Have the last readings of a trial stored; return what was observed, None while the log is asked."""
-        answer = self._ask(trial, _CONCLUDE, partial(self._logs.conclude, trial))
-        return None if answer is None else answer[0]
-
-    def end(self, trial: Trial) -> bool:
-        """Have the log of a trial take no more readings; return whether it takes none."""
-        return self._ask(trial, _END, partial(self._logs.end, trial)) is not None
-
-    def delete(self, trial: Trial) -> bool:
-        """Have the log of a trial removed; return whether it is."""
-        return self._ask(trial, _DELETE, partial(self._logs.delete, trial)) is not None
+        Raises what the call raised. A call with other readings, whatever their times, is another one.
+        """
+        pool = self._pool
+        if pool is None:
+            return (call(trial, *readings),)
+        key, purpose = key_of(trial), _purpose(trial, call, *readings)
+        self._calls.ask(key, purpose, lambda: pool.submit(self._noting, partial(call, trial, *readings)))
+        seen = self._calls.find(key)
+        if seen is None or not seen.is_done or seen.purpose != purpose:
+            return None
+        self._calls.finish(key)
+        if seen.error is not None:
+            raise seen.error
+        return (seen.answer,)
 
     def forget(self, trial: Trial) -> None:
         """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""
-        key = key_of(trial)
-        purpose = self._calls.purpose_of(key)
-        if purpose is not None:
-            future = self._calls.ask(key, purpose, _never)
-            future.cancel()
-            future.add_done_callback(lambda _: self._calls.finish(key))
-
-    def _ask(self, trial: Trial, what: str, call: Callable[[], Any]) -> tuple[Any] | None:
-        """Return the answer, wrapped; None while it is not there. An answer is used once."""
-        pool = self._pool
-        if pool is None:
-            return (call(),)
-        key, purpose = key_of(trial), (trial.metadata.uid, what)
-        future = self._calls.ask(key, purpose, lambda: pool.submit(self._noting, call))
-        if not future.done() or self._calls.purpose_of(key) != purpose:
-            return None
-        self._calls.finish(key)
-        return (future.result(),)
+        self._calls.abandon(key_of(trial))
 
     def _noting(self, call: Callable[[], Any]) -> Any:
         answer = call()
-        self._answered_at = self._clock.now()
+        self.answered_at = self._clock.now()
         return answer
 
 
-def _never() -> Any:
-    raise AssertionError("a call that is under way is not started again")
+def _purpose(trial: Trial, call: Callable[..., Any], *readings: Sequence[MetricLog]) -> _Purpose:
+    return trial.metadata.uid, call.__name__, tuple(one[1:] for given in readings for one in given)

@@ -31,11 +31,9 @@ from functools import partial
 from msgspec import structs
 
 from katib.api.conditions import (
-    COMPLETED_TRIAL,
     find_condition,
     is_true,
     set_condition,
-    true_types,
     whole_second,
     with_start,
     without_condition,
@@ -52,7 +50,7 @@ from katib.api.types import (
     TrialCondition,
     TrialStatus,
 )
-from katib.controllers.ports import PodRefusal, UncollectedPod
+from katib.controllers.ports import PodRefusal, PodUpdate
 
 EARLY_STOPPED_REASON = "EarlyStopped"
 """Reason of a job's success condition when the collector's rules ended it."""
@@ -104,47 +102,25 @@ class Judgment:
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """What matters of a job.
+class JobView(PodUpdate):
+    """What matters of a job and its pods.
 
     Attributes:
+        runs: Whether something of it runs, as far as that is known.
         failed: Set when the failure condition holds.
         succeeded: Set when the success condition holds.
         ended_at: When it was first seen to have ended; None while it runs.
-        metrics_report: Why the collector found no objective metric; empty when it found it or has not said.
         retrying: How its last try failed and when the next one begins; empty when none has failed.
-        waiting: Why a pod of it does not get to run; empty when all run, or may run soon.
-        is_trouble: Whether that is a fault, and not a matter of its turn.
         suspended: Whether it is suspended.
-        queued: Where it waits, and why, if something that queues jobs has it suspended.
-        runs: Whether something of it runs, as far as that is known.
-        place: On which nodes or cards, such as `on GPU 0`; empty where that is not said.
-        last_failure: How a container of it ended that failed last.
-        collecting: Which collector may still store readings; empty when all have ended.
-        incomplete: Why readings of a pod that ended well are not stored.
-        lost: The same of a pod that failed for nothing but its collector.
-        uncollected: A pod of it without collector; None when all have one.
-        refusal: Why it has no pod; None where it has one, or it is not refused.
         is_going: Whether it was deleted, and its pods have their time to end.
     """
 
+    runs: bool = True
     failed: Judgment | None = None
     succeeded: Judgment | None = None
     ended_at: datetime | None = None
-    metrics_report: str = ""
     retrying: str = ""
-    waiting: str = ""
-    is_trouble: bool = True
     suspended: bool = False
-    queued: str = ""
-    runs: bool = True
-    place: str = ""
-    last_failure: str = ""
-    collecting: str = ""
-    incomplete: str = ""
-    lost: str = ""
-    uncollected: UncollectedPod | None = None
-    refusal: PodRefusal | None = None
     is_going: bool = False
 
 
@@ -206,7 +182,7 @@ class TrialPlan:
     again_after_seconds: float | None = None
 
 
-_runs = partial(is_true, type_=TrialCondition.RUNNING, reason=RUNNING_REASON)
+runs = partial(is_true, type_=TrialCondition.RUNNING, reason=RUNNING_REASON)
 _is_incomplete = partial(is_true, type_=TrialCondition.METRICS_UNAVAILABLE, reason=METRICS_INCOMPLETE)
 """Take conditions; return whether a trial runs, or ended with a part of its readings."""
 
@@ -224,7 +200,11 @@ def plan_trial(seen: Observed) -> TrialPlan:
         event = _job_event(seen, "JobCreated", "been created")
         again = JOB_EVENT_SECONDS if seen.is_announced and seen.may_lose_event else None
         return TrialPlan(status=status, create_job=True, event=event, again_after_seconds=again)
-    return _judged(seen, status, seen.job)
+    if seen.job.failed is not None:
+        return _failed(seen, status, seen.job, seen.job.failed)
+    if seen.job.succeeded is not None:
+        return _succeeded(seen, status, seen.job, seen.job.succeeded)
+    return _begin_to_stop(seen, status) if seen.verdict else _under_way(seen, status, seen.job)
 
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
@@ -240,10 +220,8 @@ def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
 
     One that a service declared early stopped may still run and report.
     """
-    if status.completion_time is None or COMPLETED_TRIAL.isdisjoint(true_types(status.conditions)):
-        return False
-    if job is None:
-        return True
+    if status.completion_time is None or job is None:
+        return status.completion_time is not None
     is_read = status.observation is not None or _is_incomplete(status.conditions)
     return job.ended_at is not None and not job.collecting and is_read
 
@@ -261,11 +239,6 @@ def had_job(trial: Trial) -> bool:
 def is_stopping(trial: Trial) -> bool:
     """Return whether a trial is being stopped early: its job is deleted, or about to be."""
     return is_true(trial.status.conditions, TrialCondition.RUNNING, STOPPING_REASON)
-
-
-def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:
-    """Return whether a trial runs from now on: for the first time, or again after it was held up."""
-    return _runs(new.conditions) and not _runs(old.conditions)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -290,14 +263,6 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
 
-def _judged(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
-    if job.failed is not None:
-        return _failed(seen, status, job, job.failed)
-    if job.succeeded is not None:
-        return _succeeded(seen, status, job, job.succeeded)
-    return _begin_to_stop(seen, status) if seen.verdict else _under_way(seen, status, job)
-
-
 def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
     """Write down why the trial is stopped before anything is ended: whoever reads it next goes on from there."""
     message = f"{STOPPING_WORDS}{seen.verdict}"
@@ -317,9 +282,8 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
 
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
-    status = ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
-    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
+    return _end(seen, status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, event)
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -343,9 +307,10 @@ def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> T
     if left > 0 and not refusal.is_final:
         waiting = _with_news(seen, status, WAITING_REASON, cause, runs=False)
         return replace(waiting, again_after_seconds=left)
-    status = ended(status, TrialCondition.FAILED, PODS_REFUSED_REASON, f"Trial has failed: {cause}", seen)
     event = TrialEvent("JobFailed", f"Job {seen.trial.name} has failed: {cause}", warning=True)
-    return TrialPlan(status=status, delete_job=True, event=event)
+    message = f"Trial has failed: {cause}"
+    plan = _end(seen, status, TrialCondition.FAILED, PODS_REFUSED_REASON, message, event)
+    return replace(plan, delete_job=True)
 
 
 def _with_news(
@@ -367,22 +332,17 @@ def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> Tria
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
-    status = with_start(status, "Trial", now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
-    status = _not_running(status, now)
-    conditions = set_condition(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
-    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
+    return ended(with_start(status, "Trial", now), TrialCondition.FAILED, "TrialFailed", message, now)
 
 
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
     if job.lost and not job.last_failure:
         return _incomplete(seen, status, job.lost)
     message = ". ".join(filter(None, (_failure_message(judged, job.last_failure), _refusal(seen))))
-    status = ended(status, TrialCondition.FAILED, "TrialFailed", message, seen)
-    details = ". ".join(filter(None, (judged.message, job.last_failure)))
-    details = without_last_output(details)
-    message = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
-    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=TrialEvent("JobFailed", message))
+    details = without_last_output(". ".join(filter(None, (judged.message, job.last_failure))))
+    event = _job_event(seen, "JobFailed", "failed" + (f". {details} {judged.reason}".rstrip() if details else ""))
+    return _end(seen, status, TrialCondition.FAILED, "TrialFailed", message, event)
 
 
 def _failure_message(judged: Judgment, last_failure: str) -> str:
@@ -401,23 +361,15 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
     if job.uncollected is None and (job.collecting or job.incomplete):
         return _not_collected(seen, status, job)
     if job.uncollected is None and is_available(seen.trial.spec.objective, seen.observation):
-        status = ended(
-            status, TrialCondition.SUCCEEDED, "TrialSucceeded", _explained("Trial has succeeded", judged), seen
-        )
-        return TrialPlan(
-            status=status,
-            delete_job=not seen.trial.spec.retain_run,
-            event=_job_event(seen, "JobSucceeded", "succeeded"),
-        )
-    if seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
-        message = _explained("Trial has succeeded, without metrics: its collector is None", judged)
-        status = ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
-        return TrialPlan(
-            status=status,
-            delete_job=not seen.trial.spec.retain_run,
-            event=_job_event(seen, "JobSucceeded", "succeeded"),
-        )
-    return _without_metrics(seen, status, job)
+        reason, message = "TrialSucceeded", "Trial has succeeded"
+    elif seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
+        reason, message = UNMEASURED_REASON, "Trial has succeeded, without metrics: its collector is None"
+    else:
+        return _without_metrics(seen, status, job)
+    message += f". Job reason: {judged.reason}" if judged.reason else ""
+    message += f". Job message: {judged.message}" if judged.message else ""
+    event = _job_event(seen, "JobSucceeded", "succeeded")
+    return _end(seen, status, TrialCondition.SUCCEEDED, reason, message, event)
 
 
 def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -433,30 +385,22 @@ def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPl
 
 def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
     """End a trial of which only a part of the readings is stored, without an observation: it would be of that part."""
+    text = f"Metrics are not complete for Job {seen.trial.name}: {cause}"
+    event = TrialEvent("MetricsUnavailable", text, warning=True)
     message = f"Metrics are not complete: {cause}"
     unread = replace(seen, observation=None)
-    status = ended(status, TrialCondition.METRICS_UNAVAILABLE, METRICS_INCOMPLETE, message, unread)
-    event = TrialEvent(
-        "MetricsUnavailable", f"Metrics are not complete for Job {seen.trial.name}: {cause}", warning=True
-    )
-    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
+    return _end(unread, status, TrialCondition.METRICS_UNAVAILABLE, METRICS_INCOMPLETE, message, event)
 
 
 def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
     cause, left = _why_no_metrics(seen, job)
     if left > 0:
         return TrialPlan(status=status, again_after_seconds=left)
-    status = ended(
-        status,
-        TrialCondition.METRICS_UNAVAILABLE,
-        "MetricsUnavailable" if job.uncollected is None else UNCOLLECTED_REASON,
-        f"Metrics are not available: {cause}",
-        seen,
-    )
-    event = TrialEvent(
-        "MetricsUnavailable", f"Metrics are not available for Job {seen.trial.name}: {cause}", warning=True
-    )
-    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
+    text = f"Metrics are not available for Job {seen.trial.name}: {cause}"
+    event = TrialEvent("MetricsUnavailable", text, warning=True)
+    reason = "MetricsUnavailable" if job.uncollected is None else UNCOLLECTED_REASON
+    message = f"Metrics are not available: {cause}"
+    return _end(seen, status, TrialCondition.METRICS_UNAVAILABLE, reason, message, event)
 
 
 def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
@@ -528,43 +472,41 @@ def _start_moved(status: TrialStatus, now: datetime) -> datetime | None:
     return status.start_time + (now - since)
 
 
-def ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
+def ended(
+    status: TrialStatus,
+    type_: TrialCondition,
+    reason: str,
+    message: str,
+    now: datetime,
+    observation: Observation | None = None,
+) -> TrialStatus:
     """Return the status of a trial that has come to this end, with what was observed of it."""
-    status = _not_running(status, seen.now)
+    conditions, start = status.conditions, status.start_time
+    old = find_condition(conditions, TrialCondition.RUNNING)
+    if old is not None:  # else it was over before anybody saw it run, and has waited for nothing
+        waits = old.status == ConditionStatus.FALSE and not old.message.startswith(_CANNOT_RUN)
+        said = (RUNNING_REASON, _IS_RUNNING) if waits else (old.reason, old.message)
+        conditions = set_condition(conditions, old.type, *said, now, holds=False)
+        start = _start_moved(status, whole_second(now))
     return structs.replace(
         status,
-        conditions=set_condition(status.conditions, type_, reason, message, seen.now),
-        observation=status.observation or seen.observation,
-        completion_time=whole_second(seen.now),
+        conditions=set_condition(conditions, type_, reason, message, now),
+        start_time=start,
+        observation=status.observation or observation,
+        completion_time=whole_second(now),
     )
 
 
 def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
     """Return the status of a trial that is stopped because it is not needed any more."""
-    status = _not_running(status, now)
-    conditions = set_condition(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
-    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
+    return ended(status, TrialCondition.KILLED, "TrialKilled", message, now)
 
 
-def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status of a trial that ends. One that was over before anybody saw it run has waited for nothing."""
-    old = find_condition(status.conditions, TrialCondition.RUNNING)
-    if old is None:
-        return status
-    reason, message = old.reason, old.message
-    if old.status == ConditionStatus.FALSE and not message.startswith(_CANNOT_RUN):
-        reason, message = RUNNING_REASON, _IS_RUNNING  # it waits no more
-    conditions = set_condition(status.conditions, old.type, reason, message, now, holds=False)
-    return structs.replace(status, conditions=conditions, start_time=_start_moved(status, whole_second(now)))
-
-
-def _explained(sentence: str, judged: Judgment) -> str:
-    parts = [sentence]
-    if judged.reason:
-        parts.append(f"Job reason: {judged.reason}")
-    if judged.message:
-        parts.append(f"Job message: {judged.message}")
-    return ". ".join(parts)
+def _end(
+    seen: Observed, status: TrialStatus, type_: TrialCondition, reason: str, message: str, event: TrialEvent
+) -> TrialPlan:
+    status = ended(status, type_, reason, message, seen.now, seen.observation)
+    return TrialPlan(status=status, delete_job=not seen.trial.spec.retain_run, event=event)
 
 
 def _job_event(seen: Observed, reason: str, what: str) -> TrialEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -17,7 +17,7 @@ from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
-from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
+from katib.controllers.trial.jobs import JobLook, Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
     JobView,
@@ -29,7 +29,7 @@ from katib.controllers.trial.plan import (
     needs_observation,
     plan_trial,
     refused,
-    starts_to_run,
+    runs,
     takes_no_more_readings,
 )
 from katib.errors import (
@@ -69,11 +69,6 @@ _HELD_UP_REASONS: dict[type[KatibError], str] = {
 }
 
 
-def no_verdict(_trial: Trial) -> str:
-    """Return that a trial may go on."""
-    return ""
-
-
 class TrialReconciler:
     """Moves one trial at a time towards its end.
 
@@ -84,8 +79,8 @@ class TrialReconciler:
         events: Records notable moments.
         clock: Time.
         settings: Times and limits.
+        verdicts: Why running trials are to be stopped early, by uid.
         pods: What the pods of a job say; None where jobs say it all.
-        verdict_of: Why a running trial is to be stopped early; empty while it may go on.
     """
 
     def __init__(
@@ -96,16 +91,16 @@ class TrialReconciler:
         events: EventRecorder,
         clock: Clock,
         settings: ControllerSettings,
+        verdicts: Mapping[str, str],
         pods: PodWatcher | None = None,
-        verdict_of: Callable[[Trial], str] = no_verdict,
     ) -> None:
         self._store = store
         self._pods = pods
-        self._verdict_of = verdict_of
+        self._verdicts = verdicts
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
         self._may_lose_events = caches.jobs.shows_labelled
-        self._observations = observations
+        self._observations, self._logs = observations, observations.logs
         self._events = events
         self._clock, self._started = clock, clock.now()
         self._settings = settings
@@ -165,7 +160,8 @@ class TrialReconciler:
         now = self._clock.now()
         if is_callers(trial):
             return self._follow_caller(trial, now)
-        job = self._find_job(trial)
+        found = self._look(trial)
+        job = found.job
         if job is None and trial.metadata.uid in self._closed:
             self._deleted.pop(trial.metadata.uid, None)
             return DONE  # it has ended, and nothing is left to do
@@ -179,7 +175,7 @@ class TrialReconciler:
             job is None
             and trial_state(trial) in ACTIVE
             and trial.metadata.uid not in self._may_have_job
-            and self._jobs.is_followed(trial)
+            and found.is_followed
         )
         plan = plan_trial(
             Observed(
@@ -187,7 +183,7 @@ class TrialReconciler:
                 view,
                 report.observation,
                 log_refusal=report.refusal,
-                verdict=self._verdict_of(trial),
+                verdict=self._verdicts.get(trial.metadata.uid, ""),
                 is_ending=is_ending,
                 is_announced=is_announced,
                 may_lose_event=self._may_lose_events,
@@ -205,18 +201,20 @@ class TrialReconciler:
             self._take_status(trial, job, now)
         if takes_no_more_readings(plan.status, view):  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
-        if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
+        if found.is_stray and trial_state(trial) in ACTIVE:
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
 
     def _follow_caller(self, trial: Trial, now: datetime) -> Result:
         """Move a trial that a caller evaluates a step closer to its end."""
-        report = self._observations.conclude(trial) if comes_to_its_end(trial, now, self._started) else _NO_REPORT
-        if report is None:
-            return DONE  # the answer wakes us
-        plan = plan_callers_trial(
-            CallersTrial(trial, report.observation, self._verdict_of(trial), self._started, now=now)
-        )
+        report = _NO_REPORT
+        if comes_to_its_end(trial, now, self._started):
+            answer = self._observations.ask(trial, self._logs.conclude)
+            if answer is None:
+                return DONE  # the answer wakes us
+            report = answer[0]
+        verdict = self._verdicts.get(trial.metadata.uid, "")
+        plan = plan_callers_trial(CallersTrial(trial, report.observation, verdict, self._started, now=now))
         result = self._apply(trial, plan, None)
         if not takes_no_more_readings(plan.status, None):
             return result
@@ -231,19 +229,19 @@ class TrialReconciler:
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
             return result
         try:
-            if self._observations.end(trial):
+            if self._observations.ask(trial, self._logs.end):
                 self._closed.add(uid)
         except UnavailableError:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
         return result
 
-    def _find_job(self, trial: Trial) -> Object | None:
-        """Return the job; ask for one that may be there until the status says that there is one."""
+    def _look(self, trial: Trial) -> JobLook:
+        """Return what is found of the job; ask for one that may be there until the status says that there is one."""
         is_due = trial.metadata.uid in self._may_have_job
-        job = self._jobs.find(trial, is_due=is_due)
-        if is_due and (trial_state(trial) not in ACTIVE or (job is not None and had_job(trial))):
+        found = self._jobs.look(trial, is_due=is_due)
+        if is_due and (trial_state(trial) not in ACTIVE or (found.job is not None and had_job(trial))):
             self._may_have_job.discard(trial.metadata.uid)
-        return job
+        return found
 
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
         update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
@@ -260,7 +258,8 @@ class TrialReconciler:
         if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
         from_status = [] if job is None else status_readings(job, objective.metric_names, now)
-        return self._observations.summarize(trial, from_status)
+        answer = self._observations.ask(trial, self._logs.summarize, from_status)
+        return None if answer is None else answer[0]
 
     def _take_status(self, trial: Trial, job: Object, now: datetime) -> None:
         """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
@@ -271,7 +270,7 @@ class TrialReconciler:
         if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
             return
         with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
-            if not self._observations.take_status(trial, found):
+            if not self._observations.ask(trial, self._logs.take_status, found):
                 return  # the answer wakes us
         self._status_taken[uid] = said
 
@@ -284,7 +283,7 @@ class TrialReconciler:
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if changes and starts_to_run(trial.status, plan.status):
+        if changes and runs(plan.status.conditions) and not runs(trial.status.conditions):
             self._events.record(trial, warning=False, reason="JobRunning", message=f"Job {trial.name} is running")
         if plan.delete_job and self._delete_job(trial, job):
             message = f"Job {trial.name} has been deleted"
@@ -319,7 +318,7 @@ class TrialReconciler:
         is_tried = trial.metadata.uid in self._may_have_job
         if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True
-        return self._observations.begin(trial)
+        return self._observations.ask(trial, self._logs.begin) is not None
 
     def _has_job(self, trial: Trial) -> bool:
         """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
@@ -351,7 +350,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = None if is_callers(trial) else self._find_job(trial)
+            job = None if is_callers(trial) else self._look(trial).job
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
@@ -375,7 +374,7 @@ class TrialReconciler:
         now = self._clock.now()
         since, soon, cause = trial.metadata.deletion_timestamp or now, _DELETION_POLL_SECONDS, ""
         try:
-            if self._observations.delete(trial):
+            if self._observations.ask(trial, self._logs.delete):
                 return 0.0
         except KatibError as error:
             cause = one_line(error)

@@ -21,6 +21,7 @@ from katib.backoff import Backoff
 from katib.errors import KatibError, TerminalError, UnavailableError, code_of
 from katib.optuna_storage.server import PORT, SOCKET, socket_path
 from katib.rest.client import HttpTuningService
+from katib.tuning.argument_words import python_words
 
 StaleTrialCallback = Callable[["optuna.Study", FrozenTrial], None]
 
@@ -204,6 +205,7 @@ class _RefusedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
         return self._code
 
 
+@python_words()
 def storage(
     data_dir: str | os.PathLike[str] | None = None,
     *,

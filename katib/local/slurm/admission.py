@@ -74,11 +74,12 @@ class SlurmGate:
     def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:
         """Return the options of the job: each pod of a Job is one of its own, those of other kinds are one together."""
         annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
-        own = () if any(map(has_placeholder, annotations.values())) else annotated_options(annotations, path)
+        is_alone, is_open = kind == _JOB, any(map(has_placeholder, annotations.values()))
+        own = () if is_open else annotated_options(annotations, path, may_have_tasks=is_alone)
         requests = [request for template, count in templates for request in [_request(template)] * count]
         if kind.kind == "MPIJob":  # whose tasks share what its launcher requests
             requests = [Request()]
-        requested = requested_options(requests[0]) if kind == _JOB else gang_options(requests)
+        requested = requested_options(requests[0]) if is_alone else gang_options(requests)
         return (*requested, *self._options, *own)
 
 

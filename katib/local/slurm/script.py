@@ -27,11 +27,13 @@ from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Final
 
+from katib.api.names import SLURM_OPTIONS_ANNOTATION
 from katib.errors import invalid
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.place import MARKS, node_mark
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
+from katib.tuning.batch_scripts import SET_BY_US
 
 WITHIN: Final = "within:"
 """Begins the name of a step that a container runs as, after which come the step of its pod, as `12.3`, and a number."""
@@ -203,25 +205,17 @@ def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays:
     ]
 
 
-OPTIONS_ANNOTATION: Final = "katib.kubeflow.org/slurm-options"
-"""On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
-
-_OURS: Final = frozenset(
-    """
-    array chdir comment error export export-file help input job-name ntasks open-mode output parsable quiet requeue
-    test-only usage verbose version wait wrap
-    """.split()  # noqa: SIM905  # a table of names reads better without quotes
-)
 _TEMPLATE: Final = "spec.trialTemplate.trialSpec.spec.template.metadata"
 MIB: Final = Decimal(2**20)
 
 
-def checked_options(texts: Iterable[str], place: str) -> tuple[str, ...]:
+def checked_options(texts: Iterable[str], place: str, *, may_have_tasks: bool = False) -> tuple[str, ...]:
     """Return options that users wrote, such as `partition=gpu` or `--exclusive`, as `sbatch` takes them.
 
     Args:
         texts: One option each.
         place: Where they stand, for errors.
+        may_have_tasks: Whether `ntasks` is one of them.
 
     Raises:
         InvalidError: One is none, or is given to every job by us.
@@ -232,25 +226,27 @@ def checked_options(texts: Iterable[str], place: str) -> tuple[str, ...]:
         if not name.replace("-", "").isalnum() or (text.startswith("-") and not text.startswith("--")):
             remedy = "write options of sbatch by their long names, such as partition=gpu"
             raise invalid(place, f'"{text}" is not an option of sbatch', remedy, "slurm-option")
-        if name in _OURS:
+        if name in SET_BY_US and not (may_have_tasks and name == "ntasks"):
             raise invalid(place, f"--{name} is set for every trial already", "remove it", "slurm-option-ours")
         found.append(f"--{name}{equals}{value}")
     return tuple(found)
 
 
-def annotated_options(annotations: Mapping[str, object], place: str) -> tuple[str, ...]:
-    """Return the options in the annotations of a pod template.
+def annotated_options(
+    annotations: Mapping[str, object], place: str, *, may_have_tasks: bool = False
+) -> tuple[str, ...]:
+    """Return the options in the annotations of a pod template, among them tasks that a program starts by `srun`.
 
     Raises:
         InvalidError: As `checked_options`.
     """
-    text = str(annotations.get(OPTIONS_ANNOTATION) or "")
-    where = f"{place}.annotations[{OPTIONS_ANNOTATION}]"
+    text = str(annotations.get(SLURM_OPTIONS_ANNOTATION) or "")
+    where = f"{place}.annotations[{SLURM_OPTIONS_ANNOTATION}]"
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise invalid(where, f"{text!r}: {error}".lower(), "close the quotation", "slurm-option") from error
-    return checked_options(words, where)
+    return checked_options(words, where, may_have_tasks=may_have_tasks)
 
 
 def requested_options(request: Request) -> tuple[str, ...]:
@@ -297,7 +293,7 @@ def job_options(
         "--chdir=/",
         *requested,
         *general,
-        *annotated_options(plan.annotations, _TEMPLATE),
+        *annotated_options(plan.annotations, _TEMPLATE, may_have_tasks=not (plan.role or is_step)),
     )
 
 

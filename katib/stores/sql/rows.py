@@ -43,10 +43,21 @@ _UPDATE_FACTS = (
 """SQLite compares with the row that is there, which is cheaper than to derive the facts of the earlier object again."""
 _UPDATE = "UPDATE objects SET body = :body WHERE uid = :uid"
 _DELETE = "DELETE FROM objects WHERE uid = :uid"
-_DELETE_LABELS = "DELETE FROM object_labels WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
-_DELETE_OWNERS = "DELETE FROM object_owners WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
-_INSERT_LABEL = "INSERT INTO object_labels SELECT ?, ?, id FROM objects WHERE uid = ?"
-_INSERT_OWNER = "INSERT INTO object_owners SELECT ?, id FROM objects WHERE uid = ?"
+_UNRELATE = (
+    "DELETE FROM object_labels WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)",
+    "DELETE FROM object_owners WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)",
+)
+_RELATE = (
+    """
+    INSERT INTO object_labels SELECT key, value, objects.id FROM objects, json_each(body, '$.metadata.labels')
+    WHERE uid = :uid AND json_type(body, '$.metadata.labels') = 'object'
+    """,
+    """
+    INSERT INTO object_owners SELECT DISTINCT json_extract(value, '$.uid'), objects.id
+    FROM objects, json_each(body, '$.metadata.ownerReferences')
+    WHERE uid = :uid AND json_type(body, '$.metadata.ownerReferences') = 'array'
+    """,
+)
 
 
 @cache
@@ -262,9 +273,9 @@ class SqlRows(Struct, frozen=True):
             "uid": obj["metadata"]["uid"],
             "body": semantics.encode(obj),
         }
-        self._connection.execute(_INSERT, values)
+        for statement in (_INSERT, *_RELATE):
+            self._connection.execute(statement, values)
         self.write_facts(_INSERT_FACTS, obj)
-        self._relate(obj)
 
     def replace(self, old: Object, new: Object) -> None:
         """Rewrite the row; touch labels and owners only where they differ."""
@@ -272,9 +283,8 @@ class SqlRows(Struct, frozen=True):
         uid = {"uid": after["uid"]}
         self._connection.execute(_UPDATE, {**uid, "body": semantics.encode(new)})
         if (before.get("labels"), before.get("ownerReferences")) != (after.get("labels"), after.get("ownerReferences")):
-            self._connection.execute(_DELETE_LABELS, uid)
-            self._connection.execute(_DELETE_OWNERS, uid)
-            self._relate(new)
+            for statement in _UNRELATE + _RELATE:
+                self._connection.execute(statement, uid)
         self.write_facts(_UPDATE_FACTS, new)
 
     def remove(self, obj: Object) -> None:
@@ -286,9 +296,3 @@ class SqlRows(Struct, frozen=True):
         derive = self._facts_of.kinds.get(Kind(obj["apiVersion"], obj["kind"]))
         if derive is not None:
             self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})
-
-    def _relate(self, obj: Object) -> None:
-        """Add rows for labels and owners."""
-        uid = obj["metadata"]["uid"]
-        self._connection.executemany(_INSERT_LABEL, [(*label, uid) for label in semantics.labels_of(obj).items()])
-        self._connection.executemany(_INSERT_OWNER, [(owner, uid) for owner in semantics.owner_uids(obj)])

@@ -55,12 +55,14 @@ def test_a_file_gives_plans_and_what_is_known_of_the_algorithms(tmp_path: Path) 
     assert (info.settings[0].name, info.settings[0].above, info.settings[0].at_most) == ("rate", 0.0, 1.0)
 
 
-def test_an_algorithm_of_the_file_replaces_ours_of_that_name() -> None:
+def test_an_algorithm_of_the_file_replaces_ours_and_an_empty_file_plugs_nothing_in() -> None:
     ours = Catalog()
     config = read_configuration(ServicesConfig, 'algorithms: [{name: tpe, address: "h:1", summary: Other}]', "f")
 
     assert Catalog(config.infos()).find("tpe") == config.algorithms[0].info()
     assert len(Catalog(config.infos()).all()) == len(ours.all())
+
+    assert read_configuration(ServicesConfig, "", "f") == ServicesConfig()
 
 
 def test_the_catalog_lists_suggestion_algorithms_first_and_keeps_the_kinds_apart() -> None:
@@ -71,10 +73,6 @@ def test_the_catalog_lists_suggestion_algorithms_first_and_keeps_the_kinds_apart
     assert catalog.find("medianstop") is None
     assert catalog.find("medianstop", early_stopping=True) is not None
     assert catalog.find("random") is not None
-
-
-def test_an_empty_file_plugs_nothing_in() -> None:
-    assert read_configuration(ServicesConfig, "", "f") == ServicesConfig()
 
 
 MISTAKES = {
@@ -102,11 +100,7 @@ MISTAKES = {
         "algorithms[0]",
         "config-command-or-address",
     ),
-    "command without port": (
-        "algorithms: [{name: a, command: [x]}]",
-        "algorithms[0].command",
-        "config-command-listen",
-    ),
+    "command without port": ("algorithms: [{name: a, command: [x]}]", "algorithms[0].command", "config-command-listen"),
     "address": ("algorithms: [{name: a, address: localhost}]", "algorithms[0].address", "config-address"),
     "setting type": (
         "algorithms: [{name: a, address: 'h:1', settings: [{name: x, type: number}]}]",
@@ -124,20 +118,16 @@ def test_each_mistake_is_named_where_it_stands(text: str, field: str, origin: st
     assert error.origin == origin
 
 
-def test_a_misspelt_field_is_told_with_the_one_that_was_meant() -> None:
+def test_files_without_a_mistake_of_form_are_told_too() -> None:
     [error] = _errors("algorithms: [{name: a, adress: 'h:1'}]")
 
     assert error.remedy.startswith("did you mean address?")
 
-
-def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(InvalidError) as caught:
         read_config(Path("/nonexistent/katib.yaml"))
 
     assert str(caught.value) == "/nonexistent/katib.yaml: cannot be read: No such file or directory; check the path"
 
-
-def test_all_mistakes_are_reported_at_once() -> None:
     assert len(_errors("algorithms: [{name: a}, {name: '!', address: x}]")) == 3
 
 

@@ -12,15 +12,13 @@ from katib.algorithm_services.plan import ServiceId, ServicePlan, free_port, own
 SOCKET = Path("/run/1.sock")
 
 
-def test_our_own_services_listen_on_the_socket() -> None:
+def test_our_own_services_listen_on_sockets_that_tell_kinds_apart() -> None:
     command, address = resolve_command(own_plan(ServiceId("tpe")), SOCKET)
 
     assert command[:3] == [sys.executable, "-m", "suggestion_services"]
     assert command[3:] == ["--algorithm", "tpe", "--address", "unix:/run/1.sock"]
     assert address == "unix:/run/1.sock"
 
-
-def test_an_early_stopping_service_is_told_apart_from_a_suggestion_service_of_its_name() -> None:
     command, _ = resolve_command(own_plan(ServiceId("hyperband", early_stopping=True)), SOCKET)
 
     assert command[3:6] == ["--algorithm", "hyperband", "--early-stopping"]

@@ -1,11 +1,20 @@
-"""Which values of an algorithm's settings are in range."""
+"""Which values of an algorithm's settings are in range, and what an algorithm needs of a search space."""
 
 from __future__ import annotations
 
 import pytest
 
+from katib.algorithm_services.catalog import Catalog
 from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings, find_cut_amounts
-from katib.api.types import AlgorithmSetting, FeasibleSpace, ParameterCondition, ParameterSpec
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ExperimentSpec,
+    FeasibleSpace,
+    ParameterCondition,
+    ParameterSpec,
+)
+from katib.api.validation.algorithm import check_needs
 from suggestion_services.algorithms import ENTRIES
 
 LIMITS = {
@@ -22,9 +31,7 @@ def origins(spec: SettingSpec, value: str) -> list[str]:
 
 
 BETWEEN = AlgorithmInfo(
-    "a",
-    "",
-    (SettingSpec("low", "int", "3", "", at_least=1), SettingSpec("high", "int", "", "", above_setting="low")),
+    "a", "", (SettingSpec("low", "int", "3", "", at_least=1), SettingSpec("high", "int", "", "", above_setting="low"))
 )
 
 
@@ -221,3 +228,45 @@ def test_a_setting_of_another_algorithm_is_called_by_its_owner(setting: str, exp
     [error] = check_settings(own, [AlgorithmSetting(name=setting, value="1")], "settings", others)
 
     assert str(error) == expected
+
+
+def a_spec(algorithm: str, *types: str) -> ExperimentSpec:
+    parameters = tuple(ParameterSpec(name=f"p{i}", parameter_type=kind) for i, kind in enumerate(types))
+    return ExperimentSpec(algorithm=AlgorithmSpec(algorithm_name=algorithm), parameters=parameters)
+
+
+@pytest.mark.parametrize("types", [("double",), ("int", "categorical")], ids="-".join)
+def test_cmaes_needs_two_parameters_of_numbers(types: tuple[str, ...]) -> None:
+    (error,) = check_needs(a_spec("cmaes", *types), Catalog())
+
+    assert error.origin == "algorithm-numeric-parameters"
+    assert str(error) == (
+        "spec.parameters: cmaes needs at least 2 parameters whose values are numbers, not 1; "
+        "use tpe, which searches any space"
+    )
+
+
+def test_grid_needs_a_step_of_each_double() -> None:
+    (error,) = check_needs(a_spec("grid", "int", "double", "categorical"), Catalog())
+
+    assert error.origin == "algorithm-step"
+    assert str(error) == (
+        "spec.parameters[1].feasibleSpace.step: it is missing, and grid tries every value of p1; "
+        "give a step, or use an algorithm that needs none, such as tpe"
+    )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_spec("cmaes", "double", "int"),
+        a_spec("cmaes", "discrete", "int", "categorical"),
+        a_spec("tpe", "categorical"),
+        a_spec("cmaes"),
+        a_spec("unknown", "categorical"),
+        ExperimentSpec(),
+    ],
+    ids=["two", "discrete", "another-algorithm", "no-parameters", "unknown", "empty"],
+)
+def test_others_are_accepted(spec: ExperimentSpec) -> None:
+    assert list(check_needs(spec, Catalog())) == []

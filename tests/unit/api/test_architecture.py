@@ -16,10 +16,7 @@ SPACE = f"{FIRST}.parameters[0].feasibleSpace"
 FULL_GRAPH = {"numLayers": 1, "inputSizes": [32, 32, 3], "outputSizes": [10]}
 CHOICE = {"name": "size", "parameterType": "categorical", "feasibleSpace": {"list": ["3"]}}
 
-REFERENCES = {
-    "enas": ("architecture", "nn_config"),
-    "darts": ("algorithm-settings", "search-space", "num-layers"),
-}
+REFERENCES = {"enas": ("architecture", "nn_config"), "darts": ("algorithm-settings", "search-space", "num-layers")}
 
 
 def a_template_of(*references: str) -> dict[str, Any]:
@@ -65,8 +62,7 @@ def a_parameter(kind: str, **space: Any) -> dict[str, Any]:
         pytest.param(a_search(parameter=a_parameter("double", min="0.1", max="0.3", step="0.1")), id="double"),
         pytest.param(
             a_search(
-                "darts",
-                algorithm={"algorithmName": "darts", "algorithmSettings": [{"name": "my_own", "value": "7"}]},
+                "darts", algorithm={"algorithmName": "darts", "algorithmSettings": [{"name": "my_own", "value": "7"}]}
             ),
             id="settings-of-the-training",
         ),

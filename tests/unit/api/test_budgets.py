@@ -1,4 +1,4 @@
-"""Budgets as users write them, and what jobs of all kinds request."""
+"""Budgets, tags and notes as users write them, and what jobs of all kinds request."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ from typing import Any
 
 import pytest
 
-from katib.api.budgets import (
-    budget_errors,
-    budget_of,
-    changed_budget,
-    doubled,
-    holds_of,
-    holds_text,
-    read_holds,
+from katib.api.budgets import budget_errors, budget_of, changed_budget, doubled, holds_of, holds_text, read_holds
+from katib.api.marks import (
+    LONGEST_NOTES,
+    LONGEST_TAG,
+    MOST_TAGS,
+    MarkChanges,
+    Marks,
+    annotations_of,
+    marks_of,
+    validate_marks,
 )
-from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.api.names import (
+    BUDGET_ANNOTATION,
+    FAVOURITE_ANNOTATION,
+    PRICES_ANNOTATION,
+    PROJECT_ANNOTATION,
+    TAGS_ANNOTATION,
+    WORKSPACE_ANNOTATION,
+)
 from katib.errors import InvalidError
 
 ONE_GPU = {"resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "4"}, "requests": {"cpu": "500m"}}}
@@ -108,3 +117,39 @@ def test_a_budget_that_is_changed_is_checked_together_with_what_is_stored() -> N
 def test_a_trial_has_what_all_its_pods_request(job: dict[str, Any] | None, holds: dict[str, float]) -> None:
     assert holds_of(job) == holds
     assert read_holds(holds_text(holds)) == holds
+
+
+def test_marks_are_read_as_they_were_written_and_what_is_empty_is_taken_away() -> None:
+    changes = MarkChanges(("a", " b ", "a"), "two\nlines", favourite=True, project=" vision ")
+    written = {name: text for name, text in annotations_of(changes).items() if text is not None}
+
+    assert marks_of(written) == Marks(("a", "b"), "two\nlines", favourite=True, project="vision")
+
+    assert annotations_of(MarkChanges()) == {}
+    assert annotations_of(MarkChanges(tags=(), favourite=False)) == {TAGS_ANNOTATION: None, FAVOURITE_ANNOTATION: None}
+
+
+def test_any_annotation_can_be_read_and_the_project_is_the_directory_otherwise() -> None:
+    odd = {TAGS_ANNOTATION: " ,a\u202e,,a\x1b ", PROJECT_ANNOTATION: "one\ntwo", FAVOURITE_ANNOTATION: "maybe"}
+
+    assert marks_of(odd) == Marks(("a",), "", favourite=False, project="one two")
+
+    assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision"}).project == "vision"
+    assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision", PROJECT_ANNOTATION: "nlp"}).project == "nlp"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "origin"),
+    [
+        (MarkChanges(tags=("good", "a,b")), "tags[1]", "tag-text"),
+        (MarkChanges(tags=("\u202e",)), "tags[0]", "tag-text"),
+        (MarkChanges(tags=("  ",)), "tags[0]", "tag-text"),
+        (MarkChanges(tags=("x" * (LONGEST_TAG + 1),)), "tags[0]", "tag-text"),
+        (MarkChanges(tags=("x",) * (MOST_TAGS + 1)), "tags", "tags-count"),
+        (MarkChanges(project="a\nb"), "project", "project-text"),
+        (MarkChanges(notes="x" * (LONGEST_NOTES + 1)), "notes", "notes-length"),
+    ],
+    ids=["comma", "turned text", "blank", "long tag", "many", "project of two lines", "long notes"],
+)
+def test_what_cannot_be_noted_is_refused(changes: MarkChanges, path: str, origin: str) -> None:
+    assert [(error.path, error.origin) for error in validate_marks(changes)] == [(path, origin)]

@@ -6,14 +6,7 @@ import pytest
 
 from katib.api.conditional_parameters import check_conditions
 from katib.api.search_space import check_search_space
-from katib.api.types import (
-    ExperimentSpec,
-    FeasibleSpace,
-    NasConfig,
-    Operation,
-    ParameterCondition,
-    ParameterSpec,
-)
+from katib.api.types import ExperimentSpec, FeasibleSpace, NasConfig, Operation, ParameterCondition, ParameterSpec
 
 SPACES = {
     "optimizer": ("categorical", FeasibleSpace(list=("adam", "sgd", "1"))),

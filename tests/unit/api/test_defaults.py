@@ -37,12 +37,10 @@ def holds(condition: str) -> str:
     return f'status.conditions.#(type=="{condition}")#|#(status=="True")#'
 
 
-def test_d1_three_trials_run_at_once() -> None:
+def test_three_trials_run_at_once_and_nothing_is_kept_for_resuming() -> None:
     assert defaulted(parallelTrialCount=None).parallel_trial_count == 3
     assert defaulted(parallelTrialCount=0).parallel_trial_count == 0
 
-
-def test_d2_nothing_is_kept_for_resuming() -> None:
     assert defaulted().resume_policy == "Never"
     assert defaulted(resumePolicy="LongRunning").resume_policy == "LongRunning"
 
@@ -66,8 +64,6 @@ def test_d5_given_strategies_keep_their_place_in_front() -> None:
         ("auc", "min"),
     ]
 
-
-def test_without_objective_none_is_made_up() -> None:
     assert defaulted(objective=None).objective is None
 
 
@@ -237,15 +233,13 @@ def test_d10_to_d13_metrics_are_read_somewhere(given: dict[str, Any], expected: 
     assert collector_of(**given) == expected
 
 
-def test_d14_values_are_spread_uniformly() -> None:
+def test_d14_values_are_spread_uniformly_but_not_those_of_operations() -> None:
     parameters = [a_double("a"), a_choice("b", ["x"]), a_double("c", distribution="normal"), {"name": "d"}]
 
     spaces = [parameter.feasible_space for parameter in defaulted(parameters=parameters).parameters]
 
     assert [space.distribution for space in spaces] == ["uniform", "uniform", "normal", "uniform"]
 
-
-def test_d14_leaves_operations_of_an_architecture_search_alone() -> None:
     nas_config = {"operations": [{"operationType": "conv", "parameters": [a_double("a")]}]}
     spec = defaulted(parameters=None, nasConfig=nas_config)
 
@@ -261,19 +255,15 @@ def test_an_experiment_without_an_algorithm_is_searched_by_auto(given: dict[str,
     assert algorithm.algorithm_name == "auto"
 
 
-def test_settings_without_a_name_are_those_of_auto() -> None:
+def test_settings_without_a_name_are_those_of_auto_and_defaults_are_applied_once() -> None:
     settings = [{"name": "random_state", "value": "7"}]
     algorithm = defaulted(algorithm={"algorithmSettings": settings}).algorithm
 
     assert algorithm is not None
     assert algorithm.encode() == {"algorithmName": "auto", "algorithmSettings": settings}
 
-
-def test_the_search_of_an_architecture_gets_no_algorithm() -> None:
     assert defaulted(algorithm=None, parameters=None, nasConfig={}).algorithm is None
 
-
-def test_defaults_are_applied_once() -> None:
     experiment = with_defaults(Experiment.decode(an_experiment()))
 
     assert with_defaults(experiment) == experiment

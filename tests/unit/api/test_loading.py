@@ -1,3 +1,5 @@
+"""Documents as they are loaded, and fields in them that there are not."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.decoding import unknown_fields
 from katib.api.loading import FileText, decode_experiment, file_of, load_documents
+from katib.api.types import Experiment
 from katib.errors import InvalidError
 from tests.support.experiments import an_experiment, load_experiment
 
@@ -88,14 +92,8 @@ UNREADABLE = {
         "apiVersion: kubeflow.org/v1beta1\nkind: experimnt",
         'kind: "experimnt" is not accepted; did you mean Experiment?',
     ),
-    "kind is a list": (
-        "kind: [Experiment]",
-        'kind: ["Experiment"] is not accepted; ' + GIVE,
-    ),
-    "another kind": (
-        "apiVersion: batch/v1\nkind: Job",
-        'kind: "Job" is not accepted; ' + GIVE,
-    ),
+    "kind is a list": ("kind: [Experiment]", 'kind: ["Experiment"] is not accepted; ' + GIVE),
+    "another kind": ("apiVersion: batch/v1\nkind: Job", 'kind: "Job" is not accepted; ' + GIVE),
     "no apiVersion": ("kind: Experiment", "apiVersion: it is missing; write apiVersion: kubeflow.org/v1beta1"),
     "old apiVersion": (
         "apiVersion: kubeflow.org/v1alpha3\nkind: Experiment",
@@ -130,22 +128,18 @@ def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
     assert lines_of(text) == ["exp.yaml: it has 4194305 bytes, the limit is 4194304; give an experiment file"]
 
 
-def test_a_json_file_is_read_like_a_yaml_file() -> None:
+def test_json_is_read_like_yaml() -> None:
     raw = an_experiment()
 
     from_json = load_experiment(json.dumps(raw), "exp.json", "default")
 
     assert from_json.raw == load_experiment(EXPERIMENT, "exp.yaml", "default").raw == raw
 
-
-def test_json_escapes_beyond_the_basic_plane_are_read() -> None:
     raw = an_experiment()
     raw["metadata"]["annotations"] = {"note": "🎯"}
 
     assert load_experiment(json.dumps(raw), "exp.json", "default").raw == raw
 
-
-def test_empty_documents_do_not_count() -> None:
     text = documents("", EXPERIMENT, "# the end\n")
 
     assert load_experiment(text, "exp.yaml", "default").raw == an_experiment()
@@ -258,7 +252,7 @@ def test_an_exported_experiment_loses_what_the_server_wrote() -> None:
     )
 
 
-def test_null_means_absent() -> None:
+def test_null_means_absent_but_inside_a_template() -> None:
     raw = an_experiment(earlyStopping=None)
     raw["spec"] |= {"earlyStopping": None, "parameters": None, "nasConfig": None, "maxFailedTrialCount": None}
     raw["metadata"] |= {"labels": None, "creationTimestamp": None}
@@ -268,8 +262,6 @@ def test_null_means_absent() -> None:
     assert submission.errors == ()
     assert submission.experiment.spec.parameters == ()
 
-
-def test_null_inside_a_template_stays() -> None:
     raw = an_experiment()
     raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["emptyDir"] = None
 
@@ -375,8 +367,6 @@ def test_what_is_right_beside_a_wrong_value_is_kept() -> None:
     assert [parameter.name for parameter in submission.experiment.spec.parameters] == ["", "lr"]
     assert submission.experiment.spec.parallel_trial_count == 2
 
-
-def test_a_bare_number_where_katib_wants_text_is_taken_as_written() -> None:
     text = EXPERIMENT.replace("'0.01'", "1e-3").replace("'0.1'", "5")
 
     space = load_experiment(text, "exp.yaml", "default").experiment.spec.parameters[0].feasible_space
@@ -430,3 +420,87 @@ def test_a_file_is_read_when_its_objects_are_asked_for_and_once() -> None:
         _ = FileText("", "exp.yaml").documents  # only now
     assert FileText.of(file.documents, "exp.yaml").documents is file.documents
     assert load_documents(str(FileText.of(file.documents, "exp.yaml")), "exp.yaml")[0].data == file.documents[0].data
+
+
+def with_field(path: str, value: object = 1) -> dict[str, Any]:
+    """Return a valid experiment with one more field, at a dotted path in which numbers are indices."""
+    raw = an_experiment()
+    *parents, key = path.split(".")
+    node: Any = raw
+    for part in parents:
+        node = node[int(part)] if part.isdigit() else node.setdefault(part, {})
+    node[key] = value
+    return raw
+
+
+UNKNOWN = {
+    "near a known name": (
+        "spec.maxTrialcount",
+        'spec.maxTrialcount: spec has no field "maxTrialcount"; did you mean maxTrialCount?',
+    ),
+    "in snake case": (
+        "spec.max_trial_count",
+        'spec.max_trial_count: spec has no field "max_trial_count"; did you mean maxTrialCount?',
+    ),
+    "one level too high": ("spec.goal", 'spec.goal: spec has no field "goal"; move it to spec.objective.goal'),
+    "at the top": ("parameters", 'parameters: the document has no field "parameters"; move it to spec.parameters'),
+    "nothing like it": (
+        "spec.objective.xyz",
+        (
+            'spec.objective.xyz: objective has no field "xyz"; remove it, or use one of type, goal, '
+            "objectiveMetricName, additionalMetricNames, metricStrategies, objectives, constraints"
+        ),
+    ),
+    "in a list": (
+        "spec.parameters.0.feasibleSpace.mim",
+        'spec.parameters[0].feasibleSpace.mim: feasibleSpace has no field "mim"; did you mean min?',
+    ),
+    "in metadata": ("metadata.lables", 'metadata.lables: metadata has no field "lables"; did you mean labels?'),
+    "with a line break": (
+        "spec.a\nb",
+        (
+            'spec["a\\nb"]: spec has no field "a\\nb"; remove it, or use one of parameters, objective, algorithm, '
+            "earlyStopping, trialTemplate, parallelTrialCount, maxTrialCount, maxFailedTrialCount, "
+            "metricsCollectorSpec, nasConfig, resumePolicy, warmStart, initialTrials"
+        ),
+    ),
+    "deep in the collector": (
+        "spec.metricsCollectorSpec.source.fileSystemPath.pth",
+        'spec.metricsCollectorSpec.source.fileSystemPath.pth: fileSystemPath has no field "pth"; did you mean path?',
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "line"), UNKNOWN.values(), ids=UNKNOWN)
+def test_an_unknown_field_is_named_with_what_was_meant(path: str, line: str) -> None:
+    assert [str(error) for error in unknown_fields(with_field(path), Experiment)] == [line]
+
+
+OPAQUE = [
+    "spec.trialTemplate.trialSpec.anything",
+    "spec.trialTemplate.primaryPodLabels.anything",
+    "spec.metricsCollectorSpec.source.httpGet.anything",
+    "spec.metricsCollectorSpec.collector.customCollector.anything",
+    "metadata.annotations.anything",
+    "metadata.labels.anything",
+    "metadata.managedFields",
+    "metadata.selfLink",
+    "metadata.uid",
+    "status.anything",
+]
+
+
+@pytest.mark.parametrize("path", OPAQUE)
+def test_what_belongs_to_somebody_else_is_not_judged(path: str) -> None:
+    assert unknown_fields(with_field(path), Experiment) == []
+
+
+def test_every_unknown_field_is_reported_and_no_wrong_type() -> None:
+    raw = with_field("spec.a")
+    raw["spec"]["b"] = raw["c"] = 1
+
+    assert {error.path for error in unknown_fields(raw, Experiment)} == {"spec.a", "spec.b", "c"}
+
+    raw = {**an_experiment(), "metadata": [{"x": 1}], "spec": {"parameters": {"x": 1}, "objective": [{"x": 1}]}}
+
+    assert unknown_fields(raw, Experiment) == []

@@ -1,18 +1,26 @@
-"""What a newer version stored survives that an older one reads and writes it."""
+"""What a newer version stored survives an older one; Katib's own examples and templates of their files are accepted."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec import structs
 
+from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import set_condition
 from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.api.validation import find_warnings
 from katib.controllers.kinds import with_status
+from katib.errors import InvalidError
+from katib.local import open_catalog
+from tests.support.experiments import a_job, a_template, an_experiment, load_experiment
+from tests.support.gate import KATIB_CATALOG, admit_submission
 
 NEWS = {"fromTheFuture": {"a": [1, None]}}
 CONDITIONS = [
@@ -83,3 +91,77 @@ def test_threads_that_read_the_first_object_at_once_do_not_crash_the_interpreter
     """Without the lock of `prepare` half of these processes are ended by a segmentation fault."""
     for _ in range(6):
         assert subprocess.run([sys.executable, "-c", READ_AT_ONCE], check=False).returncode == 0
+
+
+EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
+REJECTED = {
+    "hp-tuning/simple-pbt": [("spec.maxFailedTrialCount", "max-failed-above-max")],
+    "tekton/pipeline-run": [("spec.trialTemplate.trialParameters[0].name", "template-placeholder-missing")],
+}
+ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
+
+
+def admitted(name: str, catalog: AlgorithmCatalog = KATIB_CATALOG) -> Experiment:
+    text = (EXAMPLES / f"{name}.yaml").read_text()
+    return admit_submission(load_experiment(text, name, "default"), catalog=catalog)
+
+
+def test_all_examples_are_here() -> None:
+    assert len(ALL) == 33
+    assert set(REJECTED) < set(ALL)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in REJECTED])
+def test_an_example_is_accepted_and_survives_a_round_trip(name: str) -> None:
+    experiment = admitted(name)
+
+    warnings = [warning.path for warning in find_warnings(experiment.spec, open_catalog())]
+    assert warnings == (["spec.algorithm.algorithmSettings[2].value"] if name == "hp-tuning/hyperband" else [])
+    assert Experiment.decode(experiment.encode()) == experiment
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in REJECTED])
+def test_our_own_algorithms_take_the_settings_of_an_example(name: str) -> None:
+    assert admitted(name, open_catalog()) is not None
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_an_example_that_katib_refuses_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(InvalidError) as failure:
+        admitted(name)
+
+    assert [(error.path, error.origin) for error in failure.value.errors] == REJECTED[name]
+
+
+SOURCE = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}
+
+
+def lines_of(template: str | None, *, key: str = "job.yaml", name: str = "templates") -> list[str]:
+    raw = an_experiment(
+        trialTemplate=a_template(trialSpec=None, configMap=SOURCE, successCondition="ok", failureCondition="bad")
+    )
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: template}}
+    text = yaml.safe_dump_all([config_map, raw])
+    try:
+        admit_submission(load_experiment(text, "exp.yaml", "default"))
+    except InvalidError as error:
+        return str(error).split("\n")
+    return []
+
+
+def test_a_template_of_the_same_file_is_found_or_what_is_missing_is_named() -> None:
+    assert lines_of(yaml.safe_dump(a_job())) == []
+
+    [line] = lines_of(yaml.safe_dump(a_job()), name="others")
+
+    assert line.startswith("spec.trialTemplate.configMap.configMapName: ConfigMap default/templates is not found; ")
+
+    [line] = lines_of(yaml.safe_dump(a_job()), key="pod.yaml")
+
+    assert line.startswith("spec.trialTemplate.configMap.templatePath: ")
+    assert line.endswith("pod.yaml")
+
+
+@pytest.mark.parametrize("template", ["", "- ${trialParameters.learningRate}", "a: b: ${trialParameters.learningRate}"])
+def test_a_template_that_is_no_object_is_refused(template: str) -> None:
+    assert any(line.startswith("spec.trialTemplate.configMap") for line in lines_of(template))

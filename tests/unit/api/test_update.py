@@ -10,13 +10,7 @@ from msgspec import structs
 from katib.api.defaults import with_defaults
 from katib.api.loading import decode_experiment
 from katib.api.types import Condition, Experiment
-from katib.api.validation import (
-    admit_update,
-    awaits_restart,
-    describe_changes,
-    is_restartable,
-    validate_update,
-)
+from katib.api.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
 from katib.errors import InvalidError
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 
@@ -50,11 +44,9 @@ def test_counts_of_a_running_experiment_may_change(counts: dict[str, int]) -> No
     assert rules_of(stored(), **counts) == []
 
 
-def test_the_budget_may_be_lifted_altogether() -> None:
+def test_changed_counts_keep_their_own_rules_and_a_budget_may_be_lifted() -> None:
     assert rules_of(stored(trials=10), maxTrialCount=None) == []
 
-
-def test_changed_counts_keep_their_own_rules() -> None:
     assert rules_of(stored(), parallelTrialCount=11) == [("spec.parallelTrialCount", "parallel-above-max")]
     assert rules_of(stored(), maxFailedTrialCount=-1) == [("spec.maxFailedTrialCount", "max-failed-negative")]
 
@@ -64,13 +56,11 @@ def test_v8_a_budget_must_leave_a_trial_to_run(counts: dict[str, int]) -> None:
     assert rules_of(stored(trials=7), **counts) == [("spec.maxTrialCount", "update-max-trials")]
 
 
-def test_v8_holds_for_any_change_once_all_trials_exist() -> None:
+def test_v8_holds_for_any_change_and_v9_for_the_algorithm() -> None:
     old = stored(trials=10, maxFailedTrialCount=2)
 
     assert rules_of(old, maxFailedTrialCount=3) == [("spec.maxTrialCount", "update-max-trials")]
 
-
-def test_v9_an_algorithm_cannot_be_exchanged() -> None:
     assert rules_of(stored(), algorithm={"algorithmName": "tpe"}) == [
         ("spec.algorithm.algorithmName", "update-immutable")
     ]
@@ -187,13 +177,11 @@ def test_a_truth_value_is_not_a_number() -> None:
     ]
 
 
-def test_an_update_that_is_admitted_has_defaults() -> None:
+def test_an_update_that_is_admitted_has_defaults_and_one_that_is_not_all_its_errors() -> None:
     raw = an_experiment(maxTrialCount=20)
 
     assert admit_update(decode_experiment(raw, "default"), stored()).spec.resume_policy == "Never"
 
-
-def test_an_update_reports_fields_that_cannot_be_read_and_changes_together() -> None:
     raw = an_experiment(maxTrialCount="ten", resumePolicy="LongRunning")
 
     with pytest.raises(InvalidError) as failure:

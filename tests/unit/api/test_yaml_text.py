@@ -92,31 +92,26 @@ def test_a_key_that_appears_twice_is_refused_by_every_reader() -> None:
             read()
 
 
-def test_blocks_are_text() -> None:
+def test_blocks_keys_aliases_and_merges_are_read_as_written() -> None:
     assert value_of("a: |\n  5\nb: >-\n  true\n") == {"a": "5\n", "b": "true"}
 
-
-def test_keys_are_the_text_that_was_written() -> None:
     assert value_of("{1: a, true: b, on: c, 1.5: d}") == {"1": "a", "true": "b", "on": "c", "1.5": "d"}
 
-
-def test_an_alias_repeats_its_anchor() -> None:
     assert value_of("a: &x {b: [1]}\nc: *x\n") == {"a": {"b": [1]}, "c": {"b": [1]}}
 
-
-def test_anchors_end_with_their_document() -> None:
-    with pytest.raises(InvalidError, match=r"x.yaml:3:4: \*x refers to nothing above"):
-        parse_yaml("a: &x 1\n---\nb: *x\n", "x.yaml")
-
-
-def test_merged_keys_give_way_to_written_ones_and_to_earlier_merges() -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\n"
 
     assert value_of(text)["c"] == {"x": 3, "y": 1, "z": 2}
 
-
-def test_a_quoted_merge_key_is_a_key() -> None:
     assert value_of("'<<': 1\n") == {"<<": 1}
+
+
+def test_anchors_end_with_their_document_and_complex_keys_are_refused() -> None:
+    with pytest.raises(InvalidError, match=r"x.yaml:3:4: \*x refers to nothing above"):
+        parse_yaml("a: &x 1\n---\nb: *x\n", "x.yaml")
+
+    with pytest.raises(InvalidError, match=r"x\.yaml:1:3: a key is not text; put the key in quotes"):
+        parse_yaml("? [a]\n: b\n", "x.yaml")
 
 
 MERGES = {
@@ -132,21 +127,12 @@ def test_a_merge_that_makes_no_sense_is_refused(text: str, cause: str) -> None:
         parse_yaml(text, "x.yaml")
 
 
-def test_a_complex_key_is_refused() -> None:
-    with pytest.raises(InvalidError, match=r"x\.yaml:1:3: a key is not text; put the key in quotes"):
-        parse_yaml("? [a]\n: b\n", "x.yaml")
-
-
-def test_a_byte_order_mark_is_skipped() -> None:
+def test_a_byte_order_mark_and_trailing_commas_of_json_are_skipped() -> None:
     assert parse_yaml(b"\xef\xbb\xbfa: 1", "x.yaml")[0].data == {"a": 1}
     assert parse_yaml("\ufeffa: 1", "x.yaml")[0].data == {"a": 1}
 
-
-def test_json_with_a_trailing_comma_or_comment_is_still_yaml() -> None:
     assert value_of('{"a": 1, # one\n}') == {"a": 1}
 
-
-def test_documents_know_the_line_they_start_at() -> None:
     found = parse_yaml("# head\na: 1\n---\n---\n\nb: 2\n", "x.yaml")
 
     assert [(document.line, document.data) for document in found] == [(2, {"a": 1}), (6, {"b": 2})]

@@ -56,13 +56,11 @@ def test_a_trial_is_asked_for_and_told(katib: Katib, asked: TuningService) -> No
     assert "max trial count has reached" in over.err
 
 
-def test_numbers_are_printed_as_numbers(katib: Katib, asked: TuningService) -> None:
+def test_a_request_that_is_repeated_gets_the_same_trial_with_its_numbers(katib: Katib, asked: TuningService) -> None:
     submit(asked)
 
     assert given(katib("ask", "demo"))["parameters"] == {"lr": 0.01}
 
-
-def test_a_request_that_is_repeated_gets_the_same_trial(katib: Katib, asked: TuningService) -> None:
     submit(asked)
     first, again = (given(katib("ask", "demo", "--request-id", "one")) for _ in range(2))
 

@@ -24,13 +24,6 @@ DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "demo.yaml"
-    path.write_text(document("demo"))
-    return path
-
-
-@pytest.fixture
 def played(service: MemoryTuningService) -> MemoryTuningService:
     """A cluster in which `demo` ran in the namespace of the context, `team`."""
     service.submit(document("demo"), source="demo.yaml", namespace="team")
@@ -89,6 +82,7 @@ def test_a_kubeconfig_alone_means_its_current_context(
         ("get", "--context", "c", "--data-dir", "d"),
         ("get", "--context", "c", "--token", "t"),
         ("run", "demo.yaml", "--context", "c", "--data-dir", "d"),
+        ("tune", "-p", "a=0..1", "--minimize", "b", "--context", "c", "--on", "slurm", "--", "job.yaml"),
         ("serve", "--cluster", "--data-dir", "d"),
         ("serve", "--context", "c"),
     ],
@@ -104,9 +98,13 @@ def test_what_does_not_go_together_is_refused(
     assert cluster.asked == []
 
 
-def test_a_server_in_the_environment_gives_way_to_a_named_cluster(
+def test_a_named_cluster_counts_more_than_a_server_of_the_environment(
     katib: Katib, cluster: ModuleType, played: MemoryTuningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    katib("get")
+
+    assert cluster.asked == []
+
     monkeypatch.setenv("KATIB_SERVER", "http://127.0.0.1:1")
 
     assert "demo" in katib("get", "--context", "c").out
@@ -123,37 +121,27 @@ def test_a_context_in_the_environment_is_asked_unless_another_place_is_typed(
     assert cluster.asked == [(None, "c", ""), (None, "d", "")]
 
 
-def test_without_a_context_no_cluster_is_asked(katib: Katib, cluster: ModuleType) -> None:
-    katib("get")
-
-    assert cluster.asked == []
-
-
-def test_a_file_is_checked_against_the_cluster(katib: Katib, cluster: ModuleType, file: Path) -> None:
+def test_files_are_checked_and_applied_in_the_namespace_of_the_context(
+    katib: Katib, cluster: ModuleType, file: Path, service: MemoryTuningService
+) -> None:
     result = katib("validate", "demo.yaml", "--context", "c")
 
     assert (result.code, result.out) == (0, "demo.yaml: ok\n")
     assert cluster.asked == [(None, "c", "")]
 
-
-def test_apply_submits_to_the_namespace_of_the_context(
-    katib: Katib, cluster: ModuleType, file: Path, service: MemoryTuningService
-) -> None:
     assert katib("apply", "demo.yaml", "--context", "c").code == 0
     assert len(service.experiments("team")) == 1
 
 
-def test_a_run_in_a_cluster_is_followed_to_its_end(katib: Katib, cluster: ModuleType, file: Path) -> None:
+def test_a_run_in_a_cluster_is_followed_to_its_end_and_later_commands_are_told_with_its_place(
+    katib: Katib, cluster: ModuleType, file: Path
+) -> None:
     result = katib("run", "demo.yaml", "--context", "c")
 
     assert result.code == 0
     assert "demo succeeded: all 3 trials of its budget are done." in result.out
     assert "katib why demo --context c" in result.out
 
-
-def test_later_commands_are_told_with_the_namespace_that_is_not_the_contexts(
-    katib: Katib, cluster: ModuleType, file: Path
-) -> None:
     assert "katib why demo -n other --context c" in katib("run", "demo.yaml", "--context", "c", "-n", "other").out
 
 
@@ -173,7 +161,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_how_to_end_it(file: Path,
 
     assert process.returncode == 130
     assert "demo goes on in the cluster, 0 of 3 trials are done" in err
-    assert f"`katib run {file} --context c` watches it again, `katib delete demo --context c` ends it" in err
+    assert "`katib watch demo --context c` shows it again, `katib delete demo --context c` ends it" in err
 
 
 def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:

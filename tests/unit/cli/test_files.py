@@ -13,7 +13,7 @@ from tests.support.tuning import document
 from tests.unit.cli.conftest import Katib
 
 
-def test_a_good_file_is_ok_and_its_notices_are_told(katib: Katib, tmp_path: Path) -> None:
+def test_files_are_checked_and_their_notices_are_told(katib: Katib, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(document("good"))
     result = katib("validate", "good.yaml")
 
@@ -21,6 +21,12 @@ def test_a_good_file_is_ok_and_its_notices_are_told(katib: Katib, tmp_path: Path
     assert result.out == "good.yaml: ok\n"
     assert result.err.startswith("good.yaml: note: ")
     assert ".image" in result.err
+
+    (tmp_path / "good.yaml").write_text(document("good"))
+    result = katib("validate", "ghost.yaml", "good.yaml")
+
+    assert result.code == 2
+    assert result.out == "good.yaml: ok\n"
 
 
 def test_every_error_is_a_line_that_begins_with_the_file(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
@@ -56,14 +62,6 @@ def test_a_file_that_cannot_be_read_is_bad_input(
     assert result.err.count("\n") == 1
 
 
-def test_all_files_are_checked_even_when_the_first_is_bad(katib: Katib, tmp_path: Path) -> None:
-    (tmp_path / "good.yaml").write_text(document("good"))
-    result = katib("validate", "ghost.yaml", "good.yaml")
-
-    assert result.code == 2
-    assert result.out == "good.yaml: ok\n"
-
-
 def test_algorithms_are_listed_with_their_settings(katib: Katib) -> None:
     out = katib("algorithms").out
 
@@ -72,15 +70,11 @@ def test_algorithms_are_listed_with_their_settings(katib: Katib) -> None:
     assert "its settings are known to its service only" in out
     assert out.index("Early stopping algorithms:") < out.index("medianstop")
 
-
-def test_algorithms_as_json_have_the_names_of_the_rest_interface(katib: Katib) -> None:
     (info,) = json.loads(katib("algorithms", "random", "-o", "json").out)
 
     assert info["settings"][0]["atLeast"] == 0
     assert info["readsHistory"] is False
 
-
-def test_an_unknown_algorithm_names_those_there_are(katib: Katib) -> None:
     result = katib("algorithms", "tpee")
 
     assert result.code == 2

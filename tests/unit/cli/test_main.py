@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +12,15 @@ from katib.cli.app import COMMANDS
 from tests.unit.cli.conftest import Katib
 
 
-def test_a_misspelled_command_gets_the_nearest_one(katib: Katib) -> None:
+def test_a_command_or_an_option_that_there_is_not_is_one_line_with_a_remedy(katib: Katib) -> None:
     result = katib("aply", "x.yaml")
 
     assert result.code == 2
     assert result.err == 'error: there is no command "aply"; did you mean `katib apply`?\n'
     assert "did you mean `katib apply`?" in katib("create", "-f", "x").err  # of kubectl
 
-
-def test_a_command_like_no_other_is_sent_to_the_help(katib: Katib) -> None:
     assert katib("xyzzy").err == 'error: there is no command "xyzzy"; `katib --help` lists all commands\n'
 
-
-def test_a_wrong_option_is_one_line_with_a_remedy(katib: Katib) -> None:
     result = katib("get", "--outputt", "json")
 
     assert result.code == 2
@@ -83,20 +80,24 @@ def test_the_shell_completes_names_without_importing_commands() -> None:
     assert done.stderr.strip() == "False"
 
 
-def test_where_output_is_closed_a_command_does_its_work() -> None:
+def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
     command = f"{sys.executable} -m katib.cli algorithms"
     done = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert subprocess.run(["bash", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
 
-
-def test_a_reader_who_leaves_early_gets_no_traceback() -> None:
     command = f"{sys.executable} -m tests.support.fake_engine --help | head -n 1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
 
     assert done.stdout.startswith("Usage: katib")
     assert done.stderr == ""
+    left, writing = os.pipe()
+    os.close(left)
+    with open(writing, "wb") as unread:  # noqa: PTH123 - of a descriptor
+        line = [sys.executable, "-m", "katib.cli", "algorithms"]
+        after = subprocess.run(line, stdout=unread, stderr=subprocess.PIPE, check=False)
+    assert (after.returncode, after.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from katib.rest.server import Server
 from katib.runtime.objects import Kind
 from katib.tuning.service import Diagnosis
 from tests.support.experiments import a_double
+from tests.support.training_jobs import RUNTIMES
 from tests.support.tuning import (
     START,
     MemoryTuningService,
@@ -108,46 +110,36 @@ def test_rows_that_outgrow_their_column_keep_their_distance(capsys: pytest.Captu
 def test_get_says_so_when_there_is_nothing(katib: Katib) -> None:
     assert katib("get").err == "no experiments found\n"
 
-
-@pytest.mark.parametrize("words", [("get", "exp", "demo"), ("get", "demo")], ids=["with-kind", "name-only"])
-def test_get_prints_one_object_as_yaml(katib: Katib, played: MemoryTuningService, words: tuple[str, ...]) -> None:
-    assert yaml.safe_load(katib(*words, "-o", "yaml").out)["metadata"]["name"] == "demo"
-
-
-def test_get_prints_a_listing_as_a_kubernetes_list(katib: Katib, played: MemoryTuningService) -> None:
-    listing = json.loads(katib("get", "trials", "-o", "json").out)
-
-    assert listing["kind"] == "List"
-    assert len(listing["items"]) == 3
-
-
-def test_get_prints_names_for_other_programs(katib: Katib, played: MemoryTuningService) -> None:
-    assert katib("get", "-o", "name").out.split() == ["experiment/demo", "experiment/waiting"]
-
-
-def test_get_of_all_namespaces_has_a_column_for_them(katib: Katib, played: MemoryTuningService) -> None:
-    played.put(make_experiment("other", namespace="team"))
-
-    assert katib("get", "-A").out.splitlines()[-1].split()[:2] == ["team", "other"]
-
-
-def test_a_missing_object_is_one_line_and_bad_input(katib: Katib) -> None:
     result = katib("get", "exp", "ghost")
 
     assert result.code == 2
     assert result.err == 'error: experiment "ghost" is not in namespace default\n'
 
 
-def test_trials_are_sorted_by_objective_with_those_without_at_the_end(
-    katib: Katib, played: MemoryTuningService
-) -> None:
+@pytest.mark.parametrize("words", [("get", "exp", "demo"), ("get", "demo")], ids=["with-kind", "name-only"])
+def test_get_prints_one_object_as_yaml(katib: Katib, played: MemoryTuningService, words: tuple[str, ...]) -> None:
+    assert yaml.safe_load(katib(*words, "-o", "yaml").out)["metadata"]["name"] == "demo"
+
+
+def test_get_prints_for_other_programs_and_of_all_namespaces(katib: Katib, played: MemoryTuningService) -> None:
+    listing = json.loads(katib("get", "trials", "-o", "json").out)
+
+    assert listing["kind"] == "List"
+    assert len(listing["items"]) == 3
+
+    assert katib("get", "-o", "name").out.split() == ["experiment/demo", "experiment/waiting"]
+
+    played.put(make_experiment("other", namespace="team"))
+
+    assert katib("get", "-A").out.splitlines()[-1].split()[:2] == ["team", "other"]
+
+
+def test_trials_are_sorted_by_objective_and_chosen_by_state(katib: Katib, played: MemoryTuningService) -> None:
     played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
     names = [line.split()[0] for line in katib("trials", "demo", "--sort", "objective").out.splitlines()[1:]]
 
     assert names == ["demo-0002", "demo-0001", "demo-0000", "demo-lost"]
 
-
-def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: MemoryTuningService) -> None:
     played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
     result = katib("trials", "demo", "-s", "failed", "-o", "wide")
 
@@ -155,7 +147,9 @@ def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: MemoryT
     assert "exit code 1" in result.out
 
 
-def test_best_shows_metrics_and_parameters(katib: Katib, played: MemoryTuningService) -> None:
+def test_best_shows_metrics_and_parameters_and_without_a_value_how_to_learn_more(
+    katib: Katib, played: MemoryTuningService
+) -> None:
     assert katib("best", "demo").out.splitlines() == [
         "Best trial: demo-0002",
         "  loss   0.3",
@@ -163,8 +157,6 @@ def test_best_shows_metrics_and_parameters(katib: Katib, played: MemoryTuningSer
         "  x      0.3",
     ]
 
-
-def test_best_without_a_value_says_how_to_learn_more(katib: Katib, played: MemoryTuningService) -> None:
     result = katib("best", "waiting")
 
     assert result.code == 1
@@ -199,16 +191,16 @@ def test_metrics_by_step_stand_side_by_side(katib: Katib, played: MemoryTuningSe
     assert katib("metrics", "demo-0000", "--by-step").out.split()[:3] == ["STEP", "loss", "accuracy"]
 
 
-def test_a_trial_without_steps_has_nothing_to_show_by_step(katib: Katib, played: MemoryTuningService) -> None:
+def test_metrics_are_a_table_or_a_csv_file_and_without_steps_none_by_step(
+    katib: Katib, played: MemoryTuningService
+) -> None:
+    assert katib("metrics", "demo-0000").out.split()[3:] == ["2030-01-01T12:00:00Z", "loss", "0.5"]
+    assert katib("metrics", "demo-0000", "-o", "csv").out == "time,metric,value\n2030-01-01T12:00:00Z,loss,0.5\n"
+
     shown = katib("metrics", "demo-0000", "--by-step")
 
     assert (shown.out, shown.code) == ("", 0)
     assert "--by-step" in shown.err
-
-
-def test_metrics_are_a_table_or_a_csv_file(katib: Katib, played: MemoryTuningService) -> None:
-    assert katib("metrics", "demo-0000").out.split()[3:] == ["2030-01-01T12:00:00Z", "loss", "0.5"]
-    assert katib("metrics", "demo-0000", "-o", "csv").out == "time,metric,value\n2030-01-01T12:00:00Z,loss,0.5\n"
 
 
 def test_logs_are_printed_as_they_were_written(katib: Katib, played: MemoryTuningService) -> None:
@@ -222,7 +214,9 @@ def test_logs_are_printed_as_they_were_written(katib: Katib, played: MemoryTunin
     )
 
 
-def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: MemoryTuningService) -> None:
+def test_describe_shows_an_experiment_or_a_trial_and_where_to_look_for_nothing(
+    katib: Katib, played: MemoryTuningService
+) -> None:
     out = katib("describe", "demo").out
 
     for part in (
@@ -233,6 +227,13 @@ def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: Me
         "minimize loss",
     ):
         assert part in out
+
+    assert "loss=0.4" in katib("describe", "demo-0001").out
+
+    result = katib("describe", "ghost")
+
+    assert result.code == 2
+    assert result.err.endswith("`katib get -A` lists all experiments\n")
 
 
 def test_describe_says_when_a_parameter_has_a_value(katib: Katib, service: MemoryTuningService) -> None:
@@ -252,21 +253,9 @@ def test_describe_tells_what_the_algorithm_chose(katib: Katib, played: MemoryTun
     assert "Its choice:     auto uses gp, since it can.\n" in katib("describe", "demo").out
 
 
-def test_describe_finds_a_trial_of_that_name(katib: Katib, played: MemoryTuningService) -> None:
-    assert "loss=0.4" in katib("describe", "demo-0001").out
-
-
-def test_describe_of_nothing_says_where_to_look(katib: Katib) -> None:
-    result = katib("describe", "ghost")
-
-    assert result.code == 2
-    assert result.err.endswith("`katib get -A` lists all experiments\n")
-
-
 def test_why_puts_the_answer_first(katib: Katib, played: MemoryTuningService) -> None:
     played.explain(
-        "default",
-        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",)),
+        "default", Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",))
     )
 
     assert katib("why", "t").out.splitlines() == [
@@ -301,19 +290,6 @@ def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: s
     assert result.out == "experiment/good created\n"
     assert result.err.startswith("error: broken.yaml: ")
     assert str(tmp_path) not in result.err
-
-
-RUNTIMES = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine}
-spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata: {name: shared}
-spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
-""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
 
 
 def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, server: str, tmp_path: Path) -> None:
@@ -429,25 +405,28 @@ def test_a_trial_that_cannot_be_added_is_refused(
     assert "Traceback" not in result.err
 
 
-def test_a_server_that_wants_a_token_says_so(katib: Katib, server: str) -> None:
+def test_a_server_that_was_named_or_wants_a_token_is_asked_for(katib: Katib, server: str) -> None:
     result = katib("get", "--server", server)
 
     assert result.code == 1
     assert "--token or in KATIB_TOKEN" in result.err
 
-
-def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Katib, played: MemoryTuningService) -> None:
-    assert katib("get").err == ""
-    assert "no server is asked; reading .katib" in katib("get", "-v").err
-
-
-def test_a_writing_command_needs_a_server(katib: Katib) -> None:
     result = katib("stop", "demo")
 
     assert result.code == 1
     assert result.err == (
         "error: no server answers at http://127.0.0.1:1; start one with `katib serve`, or use `katib run FILE`\n"
     )
+
+
+def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Katib, played: MemoryTuningService) -> None:
+    assert katib("get").err == ""
+    assert "no server is asked; reading .katib" in katib("get", "-v").err
+
+    result = katib("get", "--server", "http://127.0.0.1:1")
+
+    assert result.code == 1
+    assert "no server answers at http://127.0.0.1:1" in result.err
 
 
 def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_cluster(
@@ -461,15 +440,14 @@ def test_with_neither_server_nor_data_directory_the_error_names_both_and_a_clust
 
     assert result.code == 1
     assert "start `katib serve`, or give --server or --data-dir; --context kind-katib asks" in result.err
-
-
-def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(
-    katib: Katib, played: MemoryTuningService
-) -> None:
-    result = katib("get", "--server", "http://127.0.0.1:1")
-
-    assert result.code == 1
-    assert "no server answers at http://127.0.0.1:1" in result.err
+    (tmp_path / ".kube").mkdir()
+    config.rename(tmp_path / ".kube" / "config")
+    monkeypatch.setenv("KUBECONFIG", "")  # as if it were not set: kubectl reads the file at home
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "; --context kind-katib asks" in katib("get").err
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError))  # an account that the machine does not know
+    assert katib("get").err.endswith("start `katib serve`, or give --server or --data-dir\n")
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://", "http://host:notaport"])
@@ -496,7 +474,7 @@ def several(service: MemoryTuningService) -> MemoryTuningService:
     return service
 
 
-def test_best_of_several_objectives_shows_what_no_other_trial_beats(katib: Katib, several: MemoryTuningService) -> None:
+def test_best_of_several_objectives_is_what_no_other_trial_beats(katib: Katib, several: MemoryTuningService) -> None:
     assert katib("best", "demo").out.splitlines() == [
         "Pareto set: 3 trials that no other beats, hypervolume 12.5 (measured from accuracy=0.1, seconds=60)",
         "TRIAL   accuracy   seconds   memory   PARAMETERS",
@@ -504,6 +482,13 @@ def test_best_of_several_objectives_shows_what_no_other_trial_beats(katib: Katib
         "quick   0.7        3         2        x=0.25",
         "and 1 more between them",
     ]
+
+    assert "hypervolume=12.5" in katib("get", "demo").out
+    assert "accuracy=0.9 seconds=30" in katib("trials", "demo").out
+    assert "Objective:      accuracy=0.9 seconds=30" in katib("describe", "slow").out
+    described = katib("describe", "demo").out
+    assert "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8" in described
+    assert "Pareto set: 3 trials" in described
 
 
 def test_best_of_several_objectives_in_other_forms(katib: Katib, several: MemoryTuningService) -> None:
@@ -522,15 +507,6 @@ def test_best_of_one_objective_as_csv(katib: Katib, played: MemoryTuningService)
 
     assert head.startswith("trial,loss,")
     assert row.startswith("demo-0002,")
-
-
-def test_tables_show_every_objective(katib: Katib, several: MemoryTuningService) -> None:
-    assert "hypervolume=12.5" in katib("get", "demo").out
-    assert "accuracy=0.9 seconds=30" in katib("trials", "demo").out
-    assert "Objective:      accuracy=0.9 seconds=30" in katib("describe", "slow").out
-    described = katib("describe", "demo").out
-    assert "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8" in described
-    assert "Pareto set: 3 trials" in described
 
 
 def test_best_says_when_no_trial_satisfies_the_constraints(katib: Katib, service: MemoryTuningService) -> None:
@@ -565,17 +541,13 @@ def test_pods_are_listed_in_the_columns_of_kubectl(
     assert worker.split()[-1] == "demo-0"
 
 
-def test_a_pod_is_found_by_its_name(katib: Katib, gang: MemoryTuningService) -> None:
+def test_a_pod_is_found_by_its_name_and_a_trial_described_with_its_replicas(
+    katib: Katib, gang: MemoryTuningService
+) -> None:
     assert katib("get", "pod/demo-0-worker-0", "-o", "name").out == "pod/demo-0-worker-0\n"
     assert katib("get", "pods", "demo", "-o", "name").out.splitlines()[0] == "pod/demo-0-master-0"
     assert 'neither an experiment, a trial nor a pod "ghost"' in katib("get", "pods", "ghost").err
 
-
-def test_no_pod_is_said_so(katib: Katib, service: MemoryTuningService) -> None:
-    assert katib("get", "pods").err == "no pods found\n"
-
-
-def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuningService) -> None:
     out = katib("describe", "demo-0").out
 
     rows = [line.split() for line in out.partition("Replicas:\n")[2].splitlines()[:4]]
@@ -583,6 +555,10 @@ def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuning
     assert rows[1] == ["master-0", "Running", "0", "-", "pid", "4711"]
     assert rows[2] == ["worker-0", "Error", "0", "137", "(SIGKILL)", "-"]
     assert " ".join(rows[3]) == "Replica worker-0 failed with exit code 137 (SIGKILL)"
+
+
+def test_no_pod_is_said_so(katib: Katib, service: MemoryTuningService) -> None:
+    assert katib("get", "pods").err == "no pods found\n"
 
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:

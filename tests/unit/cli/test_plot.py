@@ -62,7 +62,14 @@ def test_it_writes_a_report_of_all_figures_that_apply_beside_those_that_do_not(
     assert "<strong>Succeeded</strong>: max trial count has reached" in text
 
 
-def test_a_report_asks_the_network_for_nothing(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
+def test_a_report_is_written_over_a_file_and_asks_the_network_for_nothing(
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path
+) -> None:
+    (tmp_path / "demo.html").write_text("old")
+
+    assert katib("plot", "demo").code == 0
+    assert "old" not in (tmp_path / "demo.html").read_text()[:200]
+
     katib("plot", "demo")
 
     text = (tmp_path / "demo.html").read_text()
@@ -82,28 +89,17 @@ def test_a_report_shows_what_trials_are_called_as_text(
     assert "&lt;img src=x" in text
 
 
-def test_one_figure_is_written_as_plotlys_json(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
+def test_figures_are_written_as_plotlys_json_the_history_unless_named(
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path
+) -> None:
     code, out, _ = katib("plot", "demo", "--figure", "edf", "-o", "edf.json")
 
     figure = json.loads((tmp_path / "edf.json").read_text())
     assert (code, out) == (0, "edf.json: edf\n")
     assert figure["layout"]["title"]["text"] == "demo: distribution of loss"
 
-
-def test_without_a_figure_a_file_of_one_holds_the_history(
-    katib: Katib, ended: MemoryTuningService, tmp_path: Path
-) -> None:
     assert katib("plot", "demo", "-o", "x.json").out == "x.json: history\n"
 
-
-def test_a_file_of_that_name_is_written_over(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
-    (tmp_path / "demo.html").write_text("old")
-
-    assert katib("plot", "demo").code == 0
-    assert "old" not in (tmp_path / "demo.html").read_text()[:200]
-
-
-def test_curves_may_stand_against_the_time(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
     katib("plot", "demo", "--figure", "intermediate", "--by", "time", "-o", "x.json")
 
     layout = json.loads((tmp_path / "x.json").read_text())["layout"]

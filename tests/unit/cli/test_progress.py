@@ -73,7 +73,7 @@ def test_what_a_trial_waits_for_is_told_once(progress: Progress, reason: str, st
     assert [line for line in told if "has to wait" in line] == [f"demo-1 has to wait: {message.partition(': ')[2]}"]
 
 
-def test_a_missing_template_is_told_once_and_again_when_it_is_gone_once_more(progress: Progress) -> None:
+def test_a_wait_of_the_experiment_is_told_once(progress: Progress) -> None:
     words = "Experiment waits for its trial template: ConfigMap team/x is not found; create it"
     waiting = make_experiment("demo", condition("Running", "TrialTemplateMissing", words))
     told = [see(progress, experiment) for experiment in (waiting, waiting, make_experiment("demo"), waiting)]
@@ -81,8 +81,6 @@ def test_a_missing_template_is_told_once_and_again_when_it_is_gone_once_more(pro
     line = "demo waits for its trial template: ConfigMap team/x is not found; create it"
     assert told == [[line], [], [], [line]]
 
-
-def test_a_service_that_is_away_is_told_once() -> None:
     progress = Progress(make_experiment("demo"), START)
     words = 'Experiment waits for its algorithm: suggestion service "tpe" was killed by SIGKILL'
     waiting = make_experiment("demo", condition("Running", "SuggestionServiceUnavailable", words))
@@ -92,15 +90,13 @@ def test_a_service_that_is_away_is_told_once() -> None:
     assert told == ['demo waits for its algorithm: suggestion service "tpe" was killed by SIGKILL']
 
 
-def test_trials_that_ended_before_this_run_are_counted_and_not_told() -> None:
+def test_trials_that_ended_before_this_run_are_not_told_and_no_part_of_the_estimate() -> None:
     progress = Progress(make_experiment(), START + timedelta(hours=1))
 
     assert see(progress, make_trial("old", condition("Succeeded"), loss="1"), "ADDED") == []
     assert progress.done == 1
     assert progress.seconds_left(10) is None
 
-
-def test_the_estimate_rests_on_the_trials_of_this_run_only() -> None:
     progress = Progress(make_experiment(), START + timedelta(hours=1))
     see(progress, make_trial("old", condition("Succeeded"), loss="1"), "ADDED")
     see(progress, make_trial("new", condition("Succeeded"), loss="1", index=400))
@@ -129,12 +125,16 @@ def test_a_better_trial_is_told_after_its_own_start_and_end(progress: Progress) 
     ]
 
 
-def test_a_run_is_finished_only_when_nothing_runs_any_more(progress: Progress) -> None:
+def test_a_run_is_finished_only_when_nothing_runs_any_more_or_it_was_deleted(progress: Progress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsRunning=1))
     assert progress.completed
     assert not progress.finished
 
     see(progress, make_experiment("demo", condition("Succeeded")))
+    assert progress.finished
+
+    see(progress, make_experiment(), "DELETED")
+
     assert progress.finished
 
 
@@ -156,12 +156,6 @@ def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(prog
 
     see(progress, make_trial("t", condition("Succeeded"), loss="1"))
     assert progress.all_reported
-
-
-def test_a_deleted_experiment_finishes_the_run(progress: Progress) -> None:
-    see(progress, make_experiment(), "DELETED")
-
-    assert progress.finished
 
 
 def test_moments_carry_what_they_are_about(progress: Progress) -> None:
@@ -212,13 +206,11 @@ def test_failures_that_may_be_accidents_are_not_told_together(progress: Progress
     assert alike(progress, *trials) == []
 
 
-def test_trials_that_ran_for_a_while_before_they_failed_are_not_told_together(progress: Progress) -> None:
+def test_failures_are_told_together_when_they_are_alike_or_the_only_one(progress: Progress) -> None:
     late = [patched(failed(name, "x"), status={"completionTime": stamp(600)}) for name in "ab"]
 
     assert alike(progress, *late) == []
 
-
-def test_the_only_trial_that_may_fail_speaks_for_all() -> None:
     experiment = patched(make_experiment(), spec={"maxFailedTrialCount": 1})
 
     assert [moment.count for moment in alike(Progress(experiment, START), failed("a", "x"))] == [1]

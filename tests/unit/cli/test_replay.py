@@ -12,11 +12,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 
-CURVES = {
-    "good": (0.5, 0.3, 0.2),
-    "bad": (0.9, 0.8, 0.7),
-    "late": (0.8, 0.6, 0.1),
-}
+CURVES = {"good": (0.5, 0.3, 0.2), "bad": (0.9, 0.8, 0.7), "late": (0.8, 0.6, 0.1)}
 
 
 def run_demo(service: MemoryTuningService, **spec: Any) -> None:

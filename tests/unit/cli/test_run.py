@@ -28,13 +28,6 @@ ROOT = Path(__file__).parents[3]
 DEADLINE_SECONDS = 60
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "demo.yaml"
-    path.write_text(document("demo"))
-    return path
-
-
 def test_a_run_that_found_no_metric_ends_with_what_to_do() -> None:
     experiment = make_experiment("demo", condition("Failed", message="no trial has loss"))
     message = 'Metrics are not available: 1 line, none matched "loss"; nearest: "val_loss: 0.2"'
@@ -48,7 +41,9 @@ def test_a_run_that_found_no_metric_ends_with_what_to_do() -> None:
     ]
 
 
-def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, file: Path) -> None:
+def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary_and_stops_the_engine(
+    katib: Katib, file: Path, engine: ModuleType
+) -> None:
     result = katib("run", "demo.yaml")
     lines = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in result.out.splitlines()]
 
@@ -57,6 +52,7 @@ def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, f
     assert lines[-3] == "demo succeeded: all 3 trials of its budget are done. (0s)"
     assert lines[-2] == "Best trial: demo-0002 with loss=0.3 (x=0.3)"
     assert lines[-1] == "Next: katib trials demo --sort objective, katib why demo, katib ui demo"
+    assert [e.stopped for e in engine.engines] == [True]
 
 
 def test_earlier_trials_of_a_table_go_with_the_experiment(
@@ -106,22 +102,16 @@ def test_a_table_that_cannot_be_used_is_refused_before_anything_runs(
     )
 
 
-def test_a_finished_experiment_is_told_again_without_running_it(
+def test_a_finished_experiment_is_told_again_with_how_to_run_more(
     katib: Katib, file: Path, service: MemoryTuningService
 ) -> None:
-    katib("run", "demo.yaml")
-    trials = service.trials("default", "demo").total
-    result = katib("run", "demo.yaml")
-
-    assert result.code == 0
-    assert "demo succeeded" in result.out
-    assert service.trials("default", "demo").total == trials
-
-
-def test_a_finished_experiment_says_that_nothing_was_run_and_how_to_run_more(katib: Katib, file: Path) -> None:
     first = katib("run", "demo.yaml")
+    trials = service.trials("default", "demo").total
     second = katib("run", "demo.yaml")
 
+    assert second.code == 0
+    assert "demo succeeded" in second.out
+    assert service.trials("default", "demo").total == trials
     assert "nothing was run" not in first.out
     assert second.out.splitlines()[-1] == (
         "demo had ended before, so nothing was run now; "
@@ -151,7 +141,7 @@ def test_a_run_without_a_file_names_the_one_that_is_there(
     assert (result.code, result.err) == (2, f"{expected}\n")
 
 
-def test_a_run_without_a_file_where_none_is_tells_the_form_of_the_command(katib: Katib) -> None:
+def test_without_a_file_the_command_tells_its_form(katib: Katib) -> None:
     result = katib("run")
 
     assert (result.code, result.err) == (
@@ -159,8 +149,6 @@ def test_a_run_without_a_file_where_none_is_tells_the_form_of_the_command(katib:
         "error: no experiment file was named; write `katib run FILE` with its path\n",
     )
 
-
-def test_the_command_alone_shows_what_there_is(katib: Katib) -> None:
     result = katib()
 
     assert (result.code, result.err) == (0, "")
@@ -178,7 +166,9 @@ def test_a_failed_experiment_is_exit_code_one_and_says_why(katib: Katib, tmp_pat
     assert not (quiet and result.out)
 
 
-def test_a_broken_file_starts_nothing(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
+def test_a_broken_file_starts_nothing_and_leaves_no_data_directory_behind(
+    katib: Katib, tmp_path: Path, engine: ModuleType
+) -> None:
     (tmp_path / "broken.yaml").write_text("a: b: c")
     result = katib("run", "broken.yaml")
 
@@ -186,8 +176,6 @@ def test_a_broken_file_starts_nothing(katib: Katib, tmp_path: Path, engine: Modu
     assert result.err.startswith("error: broken.yaml")
     assert not any(e.started for e in engine.engines)
 
-
-def test_a_broken_file_leaves_no_data_directory_behind(katib: Katib, tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("a: b: c")
     result = katib("run", "broken.yaml", "--data-dir", "new")
 
@@ -229,12 +217,6 @@ def test_log_records_keep_what_they_carry(katib: Katib, file: Path) -> None:
     )
 
     assert line.endswith("WARNING katib.x: Job is restarted job=default/t")
-
-
-def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: ModuleType) -> None:
-    katib("run", "demo.yaml")
-
-    assert [e.stopped for e in engine.engines] == [True]
 
 
 def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path, launch: Launch) -> None:

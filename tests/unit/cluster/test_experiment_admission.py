@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from katib.cluster.admission.reviews import Review, Verdict
 from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, UnavailableError
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind
 from katib.stores.memory import MemoryStore
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
+from tests.support.faulty_store import FaultyStore
 from tests.support.gate import CATALOG, KATIB_CATALOG, Catalog
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
@@ -34,21 +36,11 @@ TEMPLATES = Path(__file__).parents[3] / "manifests" / "components" / "config" / 
 ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
 
 
-class Store(MemoryStore):
-    """A memory store whose reads may fail."""
-
-    before_get: Callable[[Kind], None] = staticmethod(lambda _kind: None)
-
-    def get(self, kind: Kind, key: Key) -> Object:
-        self.before_get(kind)
-        return super().get(kind, key)
-
-
 class World:
     """A cluster with a namespace `team`, whose configuration the test may change."""
 
     def __init__(self) -> None:
-        self.store = Store({EXPERIMENT})
+        self.store = MemoryStore({EXPERIMENT})
         self.catalog: Catalog = CATALOG
         self.collectors: list[str] = ["StdOut", "File", "TensorFlowEvent"]
         self.volumes: set[str] = set()
@@ -228,10 +220,8 @@ def test_a_namespace_without_the_label_is_refused_with_the_command_that_gives_it
 
 
 def test_a_namespace_that_cannot_be_read_now_is_no_fault_of_the_experiment(world: World) -> None:
-    def fail(_kind: Kind) -> None:
-        raise UnavailableError("the API server does not answer")
-
-    world.store.before_get = fail
+    away = FaultyStore(world.store, lambda _call: UnavailableError("the API server does not answer"))
+    world.admission = replace(world.admission, store=away)
 
     with pytest.raises(UnavailableError):
         world.create(an_experiment())
@@ -268,32 +258,19 @@ def with_config_map(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return raw, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}}
 
 
-def test_a_template_in_a_config_map_has_to_be_readable(world: World) -> None:
+def test_a_template_in_a_config_map_has_to_be_there_and_of_the_namespace_or_offered(world: World) -> None:
+    """The controller may read every ConfigMap; who creates an experiment may not."""
     raw, config_map = with_config_map("team")
+    foreign, foreign_map = with_config_map("kube-system")
     assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
-
     world.store.create(config_map)
+    stored = world.store.create(foreign_map)
 
     assert world.create(raw).allowed
-
-
-def test_a_config_map_of_another_namespace_is_as_good_as_none_unless_it_is_offered(world: World) -> None:
-    """The controller may read every ConfigMap; who creates an experiment may not."""
-    raw, config_map = with_config_map("kube-system")
-    stored = world.store.create(config_map)
-    assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
-
+    assert origins(lambda: world.create(foreign)) == ["template-config-map-missing"]
     labels = {"katib.kubeflow.org/component": "trial-templates"}
     world.store.update({**stored, "metadata": {**stored["metadata"], "labels": labels}})
-
-    assert world.create(raw).allowed
-
-
-def test_a_job_that_is_none_is_refused(world: World) -> None:
-    template = a_template()
-    template["trialSpec"]["spec"]["template"]["spec"]["volumes"] = {"name": "data"}
-
-    assert origins(lambda: world.create(an_experiment(trialTemplate=template))) == ["job-field-type"]
+    assert world.create(foreign).allowed
 
 
 def test_a_field_that_no_type_knows_is_worth_a_warning(world: World) -> None:
@@ -312,34 +289,17 @@ def test_a_volume_of_an_earlier_experiment_blocks_its_name(world: World) -> None
 
     assert origins(lambda: world.create(raw)) == ["volume-exists"]
     assert world.create(an_experiment(name="other", resumePolicy="FromVolume")).allowed
+    assert world.create({**raw, "metadata": {"generateName": "demo-"}}).allowed
     assert world.create(an_experiment()).allowed
 
 
-def test_a_name_still_to_be_generated_is_fine(world: World) -> None:
-    raw = an_experiment(resumePolicy="FromVolume")
-    raw["metadata"] = {"generateName": "demo-"}
-    world.volumes = {"random"}
-
-    assert world.create(raw).allowed
-
-
 # --- updating ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_budget_may_be_raised(world: World) -> None:
-    assert world.update(stored(), stored(maxTrialCount=9)).allowed
 
 
 def test_what_is_fixed_is_named_with_both_values(world: World) -> None:
     error = refusal(lambda: world.update(stored(), stored(algorithm={"algorithmName": "grid"})))
 
     assert str(error).startswith('spec.algorithm.algorithmName: changed from "random" to "grid"; ')
-
-
-def test_a_budget_that_is_used_up_already_is_refused(world: World) -> None:
-    old = {**stored(maxTrialCount=5), "status": {"trials": 4}}
-
-    assert origins(lambda: world.update(old, stored(maxTrialCount=4))) == ["update-max-trials"]
 
 
 def test_an_experiment_that_ended_goes_on_only_if_its_policy_lets_it(world: World) -> None:
@@ -368,16 +328,13 @@ def test_a_finalizer_can_be_removed_whatever_has_changed_around_the_experiment(w
     assert world.admission.default(Review("u", "UPDATE", "team", "demo", new, old)).patched is None
 
 
-def test_an_experiment_stored_without_defaults_may_be_updated_with_them(world: World) -> None:
-    bare = {**an_experiment(namespace="team", parallelTrialCount=None), "status": {}}
-
-    assert world.update(bare, stored(parallelTrialCount=None, maxTrialCount=9)).allowed
-
-
-def test_an_experiment_whose_stored_form_cannot_be_read_can_still_be_judged(world: World) -> None:
-    old = {**stored(), "status": {"trials": "many"}}
-
-    assert world.update(old, stored(maxTrialCount=9)).allowed
+@pytest.mark.parametrize(
+    "old",
+    [stored(), an_experiment(namespace="team", parallelTrialCount=None), {**stored(), "status": {"trials": "many"}}],
+    ids=["as it should be", "stored without defaults", "a status that cannot be read"],
+)
+def test_the_budget_may_be_raised(world: World, old: dict[str, Any]) -> None:
+    assert world.update(old, stored(parallelTrialCount=old["spec"].get("parallelTrialCount"), maxTrialCount=9)).allowed
 
 
 @pytest.mark.parametrize(("operation", "subresource"), [("UPDATE", "status"), ("DELETE", ""), ("CONNECT", "")])
@@ -404,6 +361,8 @@ def assert_holds(found: Any, given: Any) -> None:
 def test_an_experiment_whose_trials_would_be_no_jobs_is_refused(world: World) -> None:
     raw = an_experiment(namespace="team")
     template = raw["spec"]["trialTemplate"]
+    template["trialSpec"]["spec"]["template"]["spec"]["volumes"] = {"name": "data"}
+    assert origins(lambda: world.create(raw)) == ["job-field-type"]
     template["trialSpec"] = {**template["trialSpec"], "apiVersion": "v1", "kind": "PersistentVolume"}
     template["successCondition"] = template["failureCondition"] = "status.phase"
 

@@ -55,11 +55,6 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(frozenset())
-
-
 def test_the_first_contender_leads_and_the_second_waits(bench: Bench) -> None:
     assert bench.let_look(bench.first)
     for _ in range(20):  # longer than the lease: renewals keep it
@@ -120,9 +115,9 @@ def test_a_holder_that_cannot_renew_notices_the_loss_whatever_the_cause(bench: B
     bench.first.stop()
 
 
-def test_what_a_holder_does_after_its_trust_ended_is_refused(store: MemoryStore) -> None:
+def test_what_a_holder_does_after_its_trust_ended_is_refused() -> None:
     leads = [True]
-    fenced = FencedStore(store, lambda: leads[0])
+    fenced = FencedStore(MemoryStore(frozenset()), lambda: leads[0])
     made = fenced.create(widget("a", kind=CONFIG_MAP, data={"x": "1"}))
     leads[0] = False
 

@@ -92,10 +92,7 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
     )
     assert answers["/nothing"][0] == 404
     assert answers["/broken"][0] == 500
-
-
-def test_pages_may_be_turned_off() -> None:
-    with serve_pages("0", {}) as port:
+    with serve_pages("0", pages) as port:
         assert port == 0
 
 

@@ -87,26 +87,16 @@ def test_a_pod_of_a_job_of_a_trial_gets_its_collector(cluster: Cluster) -> None:
 
 
 def test_a_trial_is_found_through_owners_of_any_kind(cluster: Cluster) -> None:
-    train_job = cluster.add(TRAIN_JOB, "test-trial", cluster.add_trial())
+    trial, stranger = cluster.add_trial(), cluster.add(Kind("v1", "ConfigMap"), "stranger")
+    train_job = cluster.add(TRAIN_JOB, "test-trial", trial)
     job = cluster.add(JOB, "test-trial-node-0", cluster.add(JOB_SET, "test-trial", train_job))
 
-    review = cluster.review(pod("x"), job)
-
-    found = cluster.admission.trial_of(review.object, "team")
-    assert found is not None
-    assert found.key == Key("team", "test-trial")
-    assert cluster.admission.mutate(review).patched is not None
-
-
-def test_a_pod_may_be_the_trials_job_itself(cluster: Cluster) -> None:
-    assert cluster.admission.mutate(cluster.review(pod("x"), cluster.add_trial())).patched is not None
-
-
-def test_any_owner_may_lead_to_the_trial(cluster: Cluster) -> None:
-    stranger = cluster.add(Kind("v1", "ConfigMap"), "stranger")
-    job = cluster.add(JOB, "test-trial", cluster.add_trial())
-
-    assert cluster.admission.mutate(cluster.review(pod("x"), stranger, job)).patched is not None
+    for owners in ((job,), (stranger, job), (trial,)):
+        review = cluster.review(pod("x"), *owners)
+        found = cluster.admission.trial_of(review.object, "team")
+        assert found is not None
+        assert found.key == Key("team", "test-trial")
+        assert cluster.admission.mutate(review).patched is not None
 
 
 def test_pods_of_others_pass(cluster: Cluster) -> None:
@@ -168,15 +158,7 @@ def test_an_owner_that_cannot_be_read_lets_the_pod_pass_with_a_warning(cluster: 
     assert verdict.allowed
     assert verdict.patched is None
     assert verdict.warnings == (f"if this pod is a trial's, its metrics are not collected: {error}",)
-
-
-def test_a_right_that_is_given_counts_at_once(cluster: Cluster) -> None:
-    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
-    cluster.refused[JOB_SET] = ForbiddenError("no")
-    cluster.admission.mutate(cluster.review(pod("x"), job_set))
-
-    cluster.refused.clear()
-
+    cluster.refused.clear()  # a right that is given counts at once
     assert cluster.admission.mutate(cluster.review(pod("x"), job_set)).patched is not None
 
 
@@ -213,49 +195,33 @@ def test_a_right_that_is_given_counts_for_those_who_look_again_after_the_pause(c
     assert cluster.admission.trial_of(review.object, "team") is not None
 
 
-def test_a_trial_that_cannot_be_read_now_is_a_refusal_to_try_again(cluster: Cluster) -> None:
-    job = cluster.add(JOB, "test-trial", cluster.add_trial())
-    cluster.refused[TRIAL] = UnavailableError("no answer")
-
-    with pytest.raises(UnavailableError):
-        cluster.admission.mutate(cluster.review(pod("x"), job))
-
-
-def test_a_pod_of_a_trial_that_is_gone_is_refused(cluster: Cluster) -> None:
-    trial = injected_trial().encode()
-    trial["metadata"]["uid"] = "gone"
-
+def test_a_pod_whose_trial_is_another_one_by_now_or_cannot_be_read_is_refused(cluster: Cluster) -> None:
+    gone = injected_trial().encode()
+    gone["metadata"]["uid"] = "gone"
     with pytest.raises(NotFoundError):
-        cluster.admission.mutate(cluster.review(pod("x"), trial))
-
-
-def test_a_pod_of_an_earlier_trial_of_that_name_is_refused(cluster: Cluster) -> None:
+        cluster.admission.mutate(cluster.review(pod("x"), gone))
     trial = cluster.add_trial()
     earlier = {**trial, "metadata": {**trial["metadata"], "uid": "earlier"}}
     job = cluster.add(JOB, "test-trial", earlier, cluster.add(Kind("v1", "ConfigMap"), "keeper"))
 
     with pytest.raises(NotFoundError, match="another has its name"):
         cluster.admission.mutate(cluster.review(pod("python", "main.py"), job))
+    cluster.refused[TRIAL] = UnavailableError("no answer")
+    with pytest.raises(UnavailableError):
+        cluster.admission.mutate(cluster.review(pod("x"), job))
 
 
-def test_a_refused_pod_is_an_event_of_its_trial(cluster: Cluster) -> None:
+def test_a_refused_pod_is_an_event_of_its_trial_but_for_a_dry_run(cluster: Cluster) -> None:
     job = cluster.add(JOB, "test-trial", cluster.add_trial())
 
-    with pytest.raises(InvalidError):
-        cluster.admission.mutate(cluster.review(pod(), job))
+    for dry_run in (True, False):
+        assert cluster.events.events == []
+        with pytest.raises(InvalidError):
+            cluster.admission.mutate(cluster.review(pod(), job, dry_run=dry_run))
 
     ((name, reason, message),) = cluster.events.events
     assert (name, reason) == ("test-trial", "PodRefused")
     assert message.endswith("write the image's entrypoint as command in the trial template")
-
-
-def test_a_dry_run_leaves_no_event(cluster: Cluster) -> None:
-    job = cluster.add(JOB, "test-trial", cluster.add_trial())
-
-    with pytest.raises(InvalidError):
-        cluster.admission.mutate(cluster.review(pod(), job, dry_run=True))
-
-    assert cluster.events.events == []
 
 
 def test_a_primary_pod_without_primary_container_runs_and_the_user_learns_why(cluster: Cluster) -> None:

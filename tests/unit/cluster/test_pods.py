@@ -102,24 +102,6 @@ def test_how_a_pod_failed(status: dict[str, Any], failure: str) -> None:
     assert facts_of(pod(**status)).failure == failure
 
 
-def test_the_collector_s_last_words_are_its_report() -> None:
-    said = terminated(0, "Completed", message='3 lines, none matched "loss"\n')
-
-    facts = facts_of(pod(containerStatuses=[container(), container("metrics-logger-and-collector", **said)]))
-
-    assert facts.report == '3 lines, none matched "loss"'
-
-
-def test_what_a_failed_program_printed_last_is_part_of_how_it_failed() -> None:
-    said = terminated(0, "Completed", message="last output: ValueError: no data")
-    statuses = [container(**terminated(1)), container("metrics-logger-and-collector", **said)]
-
-    facts = facts_of(pod(containerStatuses=statuses))
-
-    assert facts.failure == "Container main in pod demo-1-x ended with exit code 1; last output: ValueError: no data"
-    assert facts.report == ""
-
-
 COLLECTOR = "metrics-logger-and-collector"
 
 
@@ -206,7 +188,7 @@ def test_what_a_pod_says_last_of_its_readings_counts(store: MemoryStore, pods: T
     store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
     eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
     store.delete(POD, Key("default", "demo-1-x"))
-    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
+    eventually(lambda: not pods.informer.count(DEMO))
 
     assert pods.update_of(trial("demo-1")) == NO_UPDATE
 
@@ -288,7 +270,7 @@ def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore,
     store.create(pod(containerStatuses=[container(**terminated(2))]))
     eventually(lambda: pods.update_of(trial("demo-1")).last_failure)
     store.delete(POD, Key("default", "demo-1-x"))
-    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
+    eventually(lambda: not pods.informer.count(DEMO))
     remembered = pods.update_of(trial("demo-1"))
     pods.follow(InformerEvent(EventType.DELETED, DEMO, None, None))
 
@@ -308,7 +290,7 @@ def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_o
     eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
     eventually(lambda: pods.update_of(trial("demo-2")).lost)
     store.delete(POD, Key("default", "lost"))
-    eventually(lambda: not pods.informer.count_by_index("trial", str(DEMO)))
+    eventually(lambda: not pods.informer.count(DEMO))
 
     assert before.collecting == "its pods could not be looked at"
     assert "pod lost" in pods.update_of(trial("demo-1")).incomplete
@@ -326,7 +308,7 @@ def test_what_ends_because_its_job_is_suspended_counts_for_nothing(store: Memory
     eventually(lambda: pods.update_of(suspended).incomplete)
     pods.follow(InformerEvent(EventType.MODIFIED, DEMO, None, suspended))
     store.create(pod("late", phase="Running", containerStatuses=killed))
-    eventually(lambda: pods.informer.count_by_index("trial", str(DEMO)) == 2)
+    eventually(lambda: pods.informer.count(DEMO) == 2)
     pods.follow(InformerEvent(EventType.MODIFIED, DEMO, None, trial("demo-1", holding("Running"))))
     update = pods.update_of(suspended)
     store.create(pod("new", phase="Running", containerStatuses=killed[:1]))
@@ -466,4 +448,7 @@ def test_the_cause_of_a_failure_comes_before_how_the_container_ended(
 ) -> None:
     collectors = [container(COLLECTOR, **terminated(0, message=said))] if said else []
 
-    assert failure_cause(facts_of(pod(containerStatuses=[container(**ended), *collectors])).failure) == cause
+    facts = facts_of(pod(containerStatuses=[container(**ended), *collectors]))
+
+    assert failure_cause(facts.failure) == cause
+    assert facts.report == ""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.job_kinds import is_suspended
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPods
 from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import POD, TrialPods
+from katib.cluster.pods.reading import POD, TrialPods, facts_of
 from katib.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
+from katib.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import PodRefusal
 from katib.runtime.informer import Informer
@@ -107,20 +107,6 @@ def test_a_refusal_counts_from_its_first_time_or_from_the_last_pod() -> None:
     assert refusal_of([]) is None
 
 
-@pytest.mark.parametrize(
-    ("job", "is_held"),
-    [
-        ({"spec": {"suspend": True}}, True),
-        ({"spec": {"runPolicy": {"suspend": True}}}, True),
-        ({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, True),
-        ({"status": {"conditions": [{"type": "Suspended", "status": "False"}]}}, False),
-        ({"spec": {"suspend": False}}, False),
-    ],
-)
-def test_a_suspended_job_has_no_pods_on_purpose(job: dict[str, Any], *, is_held: bool) -> None:
-    assert is_suspended(job) is is_held
-
-
 class Place:
     """A namespace with one trial that runs, its job, and the events of a test."""
 
@@ -144,6 +130,8 @@ class Place:
             clock=self.clock,
         )
         self.refusals.on_change(self.woken.append)
+        self.starts = SlowStarts(self.trials, self.pods, self._list_events, self.clock)
+        self.starts.on_change(self.woken.append)
         self._add_trial()
 
     def _add_trial(self) -> None:
@@ -164,15 +152,17 @@ class Place:
         metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [reference]}
         return self.store.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields})
 
-    def add_pod(self, phase: str = "Running") -> None:
+    def add_pod(self, phase: str = "Running", **status: Any) -> Object:
         labels = {"katib.kubeflow.org/trial": "demo-1"}
         metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
-        self.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}})
-        eventually(lambda: self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}}
+        pod = self.store.create({**made, "status": {"phase": phase, **status}})
+        eventually(lambda: self.pods.informer.count(Key(NAMESPACE, "demo-1")))
+        return pod
 
     def remove_pod(self) -> None:
         self.store.delete(POD, Key(NAMESPACE, "p"))
-        eventually(lambda: not self.pods.informer.count_by_index("trial", f"{NAMESPACE}/demo-1"))
+        eventually(lambda: not self.pods.informer.count(Key(NAMESPACE, "demo-1")))
 
     def look(self, after_seconds: float = 60.0) -> PodRefusal | None:
         self.clock.advance(after_seconds)
@@ -190,10 +180,8 @@ class Place:
 
 
 def _field(event: Mapping[str, Any], name: str) -> Any:
-    value: Any = event
-    for part in name.split("."):
-        value = value.get(part)
-    return value
+    outer, _, inner = name.rpartition(".")
+    return (event[outer] if outer else event).get(inner)
 
 
 def about(obj: Object) -> dict[str, Any]:
@@ -220,32 +208,20 @@ def place() -> Iterator[Place]:
         informer.stop()
 
 
-def test_the_refusal_of_a_job_s_pods_is_that_of_its_trial(place: Place) -> None:
-    place.events.append(created(SECURITY, about=about(place.job)))
-
-    assert place.look() == PodRefusal('violates PodSecurity "restricted:latest": privileged', NOON)
-    assert place.woken == [Key(NAMESPACE, "demo-1")]
-
-
-def test_what_a_job_owns_may_be_refused_as_well(place: Place) -> None:
-    job_set = place.add(JOB_SET, "demo-1", TRIAL, place.store.get(TRIAL, Key(NAMESPACE, "demo-1")))
-    child = place.add(JOB, "demo-1-node-0", JOB_SET, job_set)
-    place.events.append(created("no room", about=about(child)))
-
-    found = place.look()
-
-    assert found is not None
-    assert found.message == "no room"
-
-
-def test_our_webhook_s_event_of_the_trial_counts_where_the_job_says_nothing(place: Place) -> None:
+@pytest.mark.parametrize("whose", ["of its job", "of what its job owns", "of the trial itself"])
+def test_the_refusal_of_a_job_s_pods_is_that_of_its_trial(place: Place, whose: str) -> None:
     stored = place.store.get(TRIAL, Key(NAMESPACE, "demo-1"))
-    place.events.append(event("spec.hostPID: true; remove it", reason="PodRefused", about=about(stored)))
+    told, refusal = created(SECURITY, about=about(place.job)), PodRefusal(SECURITY.partition("forbidden: ")[2], NOON)
+    if whose == "of what its job owns":
+        job_set = place.add(JOB_SET, "demo-1", TRIAL, stored)
+        told["involvedObject"] = about(place.add(JOB, "demo-1-node-0", JOB_SET, job_set))
+    elif whose == "of the trial itself":  # our webhook's event, where the job says nothing
+        told = {**HOST_PID, "involvedObject": about(stored)}
+        refusal = PodRefusal(HOST_PID["message"], NOON, is_final=True)
+    place.events.append(told)
 
-    found = place.look()
-
-    assert found is not None
-    assert found.is_final
+    assert place.look() == refusal
+    assert place.woken == [Key(NAMESPACE, "demo-1")]
 
 
 @pytest.mark.parametrize("case", ["another job", "an earlier job of that name", "another reason"])
@@ -272,6 +248,8 @@ def test_no_events_are_listed_while_a_pod_is_there_or_the_trial_is_young(place: 
 
 def test_a_pod_that_has_ended_is_no_active_one(place: Place) -> None:
     place.add_pod("Failed")
+    conditions = [{"type": "Suspended", "status": "False"}]
+    place.store.update_status({**place.job, "status": {"conditions": conditions}})
     place.events.append(created("no", about=about(place.job)))
 
     assert place.look() == PodRefusal("no", NOON)
@@ -289,14 +267,16 @@ def test_a_refusal_is_over_when_a_pod_is_there_and_what_was_refused_before_it_co
     assert place.look(400) == PodRefusal("not again", NOON + timedelta(seconds=500))
 
 
-@pytest.mark.parametrize("how", ["suspended", "gone"])
+@pytest.mark.parametrize("how", ["suspended", "suspended by its operator", "gone"])
 def test_no_events_are_listed_of_a_job_without_pods_on_purpose(place: Place, how: str) -> None:
     place.events.append(created("no", about=about(place.job)))
     place.look()
-    if how == "suspended":
+    if how == "gone":
+        place.store.delete(JOB, Key(NAMESPACE, "demo-1"))
+    elif how == "suspended":
         place.store.update({**place.job, "spec": {"suspend": True}})
     else:
-        place.store.delete(JOB, Key(NAMESPACE, "demo-1"))
+        place.store.update_status({**place.job, "status": {"conditions": [{"type": "Suspended", "status": "True"}]}})
     asked = place.questions
 
     assert place.look(600) is None
@@ -318,3 +298,52 @@ def test_a_restarted_process_holds_nothing_old_against_a_job_that_had_pods(place
     place.events.append(created("no", about=about(place.job)))
 
     assert place.look(1800) is None
+
+
+# --- pods that do not start -------------------------------------------------------------------------------------------
+
+NO_SECRET = 'MountVolume.SetUp failed for volume "s" : secret "nosuch" not found'
+CREATING = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+
+
+def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Place) -> None:
+    pod = about(place.add_pod("Pending", containerStatuses=CREATING))
+    told = (NO_SECRET, "Unable to attach or mount volumes: timed out")
+    place.events += [event(text, reason="FailedMount", last=n, about=pod) for n, text in enumerate(told)]
+    place.events.append(event("no", reason="FailedMount", last=9, about={**pod, "uid": "of an earlier one"}))
+    place.starts.look()
+    place.clock.advance(SETTLING_SECONDS - 1)
+    place.starts.look()
+    assert (place.questions, place.starts.of(place.trial)) == (0, "")
+
+    place.clock.advance(1)
+    place.starts.look()
+    assert place.starts.of(place.trial) == f"pod p does not start: {NO_SECRET}"
+    asked = place.questions
+    for _ in range(4):
+        place.clock.advance(1)
+        place.starts.look()
+    assert place.questions == asked
+    assert place.woken == [Key(NAMESPACE, "demo-1")]
+    found = place.store.get(POD, Key(NAMESPACE, "p"))
+    place.store.update({**found, "status": {"phase": "Running"}})
+    eventually(lambda: not place.starts.of(place.trial))
+
+
+@pytest.mark.parametrize(
+    ("status", "is_starting"),
+    [
+        ({}, True),
+        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, True),
+        ({"initContainerStatuses": [{"state": {"running": {}}}], "containerStatuses": CREATING}, False),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, False),
+        ({"phase": "Running"}, False),
+    ],
+    ids=["just scheduled", "its init container waits", "its init container runs", "no image", "runs"],
+)
+def test_a_pod_starts_until_a_container_of_it_is_there(status: dict[str, Any], *, is_starting: bool) -> None:
+    metadata, spec = {"name": "p", "namespace": NAMESPACE, "uid": "u"}, {"nodeName": "node-1"}
+    pod = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+    assert facts_of(pod).starting == (("p", "u") if is_starting else None)
+    assert facts_of({**pod, "spec": {}}).starting is None

@@ -151,16 +151,6 @@ def test_what_the_old_job_says_counts_no_more_once_it_is_to_be_restarted(place: 
     assert place.repair.uncollected(place.trial) is None
 
 
-def test_a_pod_is_found_beside_another_one_that_has_its_collector(place: Place) -> None:
-    place.add_trial()
-    place.add_job(completions=2, parallelism=2, backoffLimit=0)
-    place.add_pod("collected", **{TRIAL_LABEL: "demo-1"})
-    place.add_pod("missed")
-    place.repair.look()
-
-    assert not place.has_job()
-
-
 def test_only_the_pod_is_replaced_where_its_job_makes_another_one(place: Place) -> None:
     place.add_trial()
     place.add_job(completions=3, parallelism=3)
@@ -175,6 +165,12 @@ def test_only_the_pod_is_replaced_where_its_job_makes_another_one(place: Place) 
         "Pod missed started without metrics collector while the webhook did not answer; "
         "it is deleted, so that its job makes another one"
     )
+    job = place.memory.get(JOB, DEMO)
+    place.memory.update({**job, "spec": {**job["spec"], "backoffLimit": 0}})
+    place.add_pod("missed-too")
+    place.look_later()
+
+    assert not place.has_job()
 
 
 @pytest.mark.parametrize("case", ["collected", "side step", "worker", "failed", "over", "no pod"])

@@ -1,36 +1,35 @@
 from __future__ import annotations
 
-from pathlib import Path
+import json
 from typing import Any
 
 import pytest
 
 from katib.api.defaults import with_defaults
+from katib.api.types import ExperimentSpec
 from katib.cluster.template_warnings import template_errors, template_warnings
 from tests.support.experiments import a_template, an_experiment, load_experiment
-from tests.support.gate import admitted
 
-EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
 PATH = "spec.trialTemplate.trialSpec"
 POD = {"spec": {"containers": [{"name": "main", "image": "x", "command": ["train"]}]}}
 
 
-def warnings_of(source: dict[str, Any], *, primary: str = "main", **template: Any) -> list[str]:
-    raw = an_experiment(trialTemplate={**a_template(), **template, "primaryContainerName": primary})
+def spec_of(**fields: Any) -> ExperimentSpec:
+    raw = an_experiment(**fields)
     raw["spec"]["trialTemplate"]["trialSpec"] = {"kind": "Job"}
-    experiment = load_experiment(str(raw).replace("'", '"'), "x", "default").experiment
-    return template_warnings(source, PATH, with_defaults(experiment).spec)
+    return with_defaults(load_experiment(json.dumps(raw), "x", "default").experiment).spec
+
+
+def warnings_of(source: dict[str, Any], *, primary: str = "main", **template: Any) -> list[str]:
+    spec = spec_of(trialTemplate={**a_template(), **template, "primaryContainerName": primary})
+    return template_warnings(source, PATH, spec)
 
 
 def errors_of(source: dict[str, Any], collector: str = "StdOut") -> list[str]:
     """Return the lines of what is wrong with an object whose primary container is `main`."""
-    raw = an_experiment(
-        trialTemplate={**a_template(), "primaryContainerName": "main"},
-        metricsCollectorSpec={"collector": {"kind": collector}},
-    )
-    raw["spec"]["trialTemplate"]["trialSpec"] = {"kind": "Job"}
-    experiment = load_experiment(str(raw).replace("'", '"'), "x", "default").experiment
-    return [str(error) for error in template_errors(source, PATH, with_defaults(experiment).spec)]
+    template = {**a_template(), "primaryContainerName": "main"}
+    spec = spec_of(trialTemplate=template, metricsCollectorSpec={"collector": {"kind": collector}})
+    return [str(error) for error in template_errors(source, PATH, spec)]
 
 
 def paths(lines: list[str]) -> list[str]:
@@ -174,8 +173,6 @@ def test_an_object_of_any_shape_can_be_looked_at(source: dict[str, Any]) -> None
 
 
 def test_a_warning_fits_into_a_header() -> None:
-    experiment = admitted(an_experiment())
-    assert experiment.spec.trial_template is not None
     lines = [
         *warnings_of(a_training_job("PyTorchJob", "pytorchReplicaSpecs", policy={"ttlSecondsAfterFinished": 0})),
         *warnings_of({"spec": {"template": SILENT_POD}}),

@@ -46,18 +46,17 @@ def volume_of(algorithm: str, place: str) -> VolumeClaim | None:
     return found.settings_for(TRIAL).suggestion_volume
 
 
-def test_a_trial_sees_its_own_folder_of_the_claim_of_its_experiment() -> None:
-    assert volume_of("pbt", "/checkpoints") == VolumeClaim("/checkpoints", "demo-pbt", "demo/demo-1")
-
-
 @pytest.mark.parametrize(
-    ("algorithm", "place"),
+    ("algorithm", "place", "claim"),
     [
-        pytest.param("pbt", "", id="none"),
-        pytest.param("pbt", "s3://bucket/pbt", id="a-store-of-the-users"),
-        pytest.param("pbt", "relative", id="not-a-path"),
-        pytest.param("far", "/checkpoints", id="a-service-elsewhere"),
+        pytest.param("pbt", "/checkpoints", VolumeClaim("/checkpoints", "demo-pbt", "demo/demo-1"), id="its-folder"),
+        pytest.param("pbt", "", None, id="none"),
+        pytest.param("pbt", "s3://bucket/pbt", None, id="a-store-of-the-users"),
+        pytest.param("pbt", "relative", None, id="not-a-path"),
+        pytest.param("far", "/checkpoints", None, id="a-service-elsewhere"),
     ],
 )
-def test_a_trial_without_a_shared_volume_gets_none(algorithm: str, place: str) -> None:
-    assert volume_of(algorithm, place) is None
+def test_a_trial_sees_the_claim_of_its_experiment_where_there_is_one(
+    algorithm: str, place: str, claim: VolumeClaim | None
+) -> None:
+    assert volume_of(algorithm, place) == claim

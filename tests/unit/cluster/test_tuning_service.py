@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.failure_text import failure_cause
 from katib.api.metrics import ZERO_TIME, LogAccess, MetricLog
 from katib.api.types import Experiment, Trial
 from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.access.tuning_service import ServingHome
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
-from katib.cluster.pods.reading import POD
+from katib.cluster.pods.reading import POD, facts_of
 from katib.cluster.services.plan import DEPLOYMENT, SERVICE
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
@@ -34,7 +35,9 @@ from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Object
 from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
+from katib.tuning.replicas import COLLECTORS
 from katib.tuning.service import Diagnosis
+from metrics_collector.delivery import KEPT
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
 from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import document
@@ -190,6 +193,9 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
             "Wait for room in the cluster",
             id="unschedulable",
         ),
+        pytest.param(unscheduled('persistentvolumeclaim "data" not found'), "not found", "Create the claim", id="pvc"),
+        pytest.param(unscheduled("didn't match node selector."), "selector", "Fix nodeSelector", id="no node"),
+        pytest.param(unscheduled("had taint {gpu: }"), "taint", "Give the pod of the template tolerations", id="taint"),
         pytest.param(
             waiting("ImagePullBackOff"),
             'image "nosuch:1" of container main in pod demo-0000-pod cannot be pulled',
@@ -199,9 +205,10 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
         pytest.param(
             waiting("CreateContainerConfigError", 'secret "s" not found'),
             'container main in pod demo-0000-pod cannot be started: secret "s" not found',
-            "Fix the container",
+            "Create what is missing",
             id="configuration",
         ),
+        pytest.param(waiting("CreateContainerError", "no such user"), "no such user", "Fix the container", id="user"),
         pytest.param(
             waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 3}}, restartCount=2),
             "ended with exit code 3 and is restarted with growing pauses",
@@ -222,6 +229,69 @@ def test_a_pod_that_does_not_run_says_why(
     assert verdict in of_experiment.verdict
 
 
+def test_an_image_that_cannot_be_pulled_says_why(world: ClusterWorld) -> None:
+    """The status alternates between the registry's words and a mere back-off, the events keep the words."""
+    add_job(world, active=1)
+    pod = world.stand_in.add_pod(trial_of(world), **waiting("ImagePullBackOff"))
+    cause = 'Head "https://nosuch/v2": dial tcp: lookup nosuch: no such host'
+    failed = f'Failed to pull image "nosuch:1": rpc error: code = Unknown desc = {cause}'
+    for message in (failed, "Error: ImagePullBackOff"):
+        world.stand_in.add_event(pod, "Failed", message, warning=True)
+
+    assert f"cannot be pulled: {cause}." in why(world).verdict
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        ('secret "s" not found', "Create what is missing"),
+        ("timed out", "Look at it: kubectl -n default describe pod p."),
+    ],
+)
+def test_a_pod_that_does_not_start_says_what_its_trial_found_out(world: ClusterWorld, cause: str, remedy: str) -> None:
+    add_job(world, active=1)
+    pod = world.stand_in.add_pod(trial_of(world), "p", **waiting("ContainerCreating"))
+    world.stand_in.store.update({**pod, "spec": {**pod["spec"], "nodeName": "node-1"}})
+    told = f"Trial waits: pod p does not start: {cause}"
+    world.stand_in.set_status(trial_of(world), {"conditions": [said("Running", "TrialWaiting", told)]})
+
+    assert why(world).verdict == f"demo-0000 has to wait: pod p does not start: {cause}."
+    assert why(world).remedies[0].startswith(remedy)
+
+
+@pytest.mark.parametrize(("program", "is_held"), [({"terminated": {"exitCode": 0}}, True), ({"running": {}}, False)])
+def test_a_collector_that_cannot_send_holds_a_trial_whose_program_has_ended(
+    world: ClusterWorld, program: dict[str, Any], is_held: bool
+) -> None:
+    """As where a NetworkPolicy keeps the pods of a namespace from the DB manager."""
+    add_job(world, active=1)
+    collector = container({"running": {}}, name=COLLECTORS[0])
+    pod = world.stand_in.add_pod(trial_of(world), phase="Running", containerStatuses=[container(program), collector])
+    containers = [*pod["spec"]["containers"], {"name": COLLECTORS[0], "image": "x"}]
+    world.stand_in.store.update({**pod, "spec": {**pod["spec"], "containers": containers}})
+    line = f"metrics-collector: {KEPT}: DB manager at db:6789: Deadline Exceeded"
+    world.stand_in.logs.written[Key.of(pod), COLLECTORS[0]] = f"loss=1\n{line}\n".encode()
+
+    held = f"has to wait: its program has ended, and its {KEPT}: DB manager at db:6789: Deadline Exceeded."
+    assert why(world).verdict.endswith(held) is is_held
+    assert any("a NetworkPolicy of namespace default" in remedy for remedy in why(world).remedies) is is_held
+
+
+def test_an_init_container_that_failed_is_named_and_its_output_shown(world: ClusterWorld) -> None:
+    add_job(world, failed=1)
+    ended = container({"terminated": {"exitCode": 3}}, name="data")
+    pod = world.stand_in.add_pod(trial_of(world), phase="Failed", initContainerStatuses=[ended])
+    spec = {**pod["spec"], "initContainers": [{"name": "data", "image": "x"}]}
+    world.stand_in.store.update({**pod, "spec": spec})
+    world.stand_in.logs.written[Key.of(pod), "data"] = b"cannot fetch data\n"
+    told = failure_cause(facts_of(world.stand_in.store.get(POD, Key.of(pod))).failure)
+    retrying = said("Running", "TrialRetrying", f"Trial waits: {told}; try 2 of 7")
+    world.stand_in.set_status(trial_of(world), {"conditions": [retrying]})
+
+    assert "its init container data ended with exit code 3; try 2 of 7" in why(world).verdict
+    assert why(world).log_tail == ("cannot fetch data",)
+
+
 def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
     add_job(world, active=1)
     ended = {"terminated": {"exitCode": 1}}
@@ -237,14 +307,18 @@ def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
         ('pods "demo-0000-x" is forbidden: exceeded quota: small', "Wait for running trials to end"),
         ("violates PodSecurity restricted:latest", "Give the pod of the template the security context"),
         ("something else", "Fix the template"),
+        ('failed calling webhook "x": service "x" not found', "Look at the webhook"),
+        ("exceeded quota: q, requested: cpu=2, used: cpu=0, limited: cpu=1", "One pod asks for more"),
     ],
-    ids=["webhook", "quota", "pod-security", "other"],
+    ids=["webhook", "quota", "pod-security", "other", "webhook-away", "whole-quota"],
 )
 def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: str, remedy: str) -> None:
     job = add_job(world)
     world.stand_in.add_event(job, "FailedCreate", f"Error creating: {message}", warning=True)
 
-    assert f"no pod of its job can be created: Error creating: {message}" in why(world).verdict
+    assert (
+        f"no pod of its job can be created: {message.partition('is forbidden: ')[2] or message}" in why(world).verdict
+    )
     assert why(world).remedies[0].startswith(remedy)
 
 
@@ -279,6 +353,44 @@ def test_a_failed_trial_says_how_its_container_ended(world: ClusterWorld, ended:
     assert why(world).log_tail == ("last words",)
 
 
+def test_a_quota_of_jobs_is_no_right_that_is_missing(world: ClusterWorld) -> None:
+    cause = 'jobs.batch "demo-0000" is forbidden: exceeded quota: q, requested: count/jobs.batch=1'
+    refused = {**said("Running", "JobForbidden", f"Trial cannot run: {cause}"), "status": "False"}
+    world.stand_in.set_status(trial_of(world), {"conditions": [refused]})
+
+    assert cause in why(world).verdict
+    assert why(world).remedies == (
+        "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedies"),
+    [
+        ("no pod of its job can be created: no PriorityClass x was found", ["Create what is missing"]),
+        ("no pod of its job can be created: minimum cpu usage per Container is 1", ["Fit resources in the template"]),
+        ("no pod of its job can be created: failed quota: q: must specify limits.cpu", ["Give every container"]),
+        ("no pod of its job can be created: no", ["Fix the pod of the template"]),
+        ("Job was active longer than specified deadline", ["Raise activeDeadlineSeconds", "`katib logs"]),
+    ],
+    ids=["missing", "limits", "quota", "refused", "deadline"],
+)
+def test_the_remedies_of_an_experiment_are_those_of_its_lost_trial_and_its_output_if_it_had_any(
+    world: ClusterWorld, cause: str, remedies: list[str]
+) -> None:
+    reason = "TrialPodsRefused" if "no pod" in cause else "TrialFailed"
+    world.stand_in.end_trial(trial_of(world), said("Failed", reason, f"Trial has failed: {cause}"))
+    words = "Experiment has failed because max failed count has reached"
+    store = world.stand_in.store
+    found = store.get(EXPERIMENT, Key(NS, "demo"))
+    store.update({**found, "spec": {**found["spec"], "maxFailedTrialCount": 1}})
+    status = {"conditions": [said("Failed", "ExperimentFailed", words)], "trials": 1, "trialsFailed": 1}
+    world.stand_in.set_status(store.get(EXPERIMENT, Key(NS, "demo")), status)
+
+    found_remedies = why(world, "demo").remedies
+    assert [text[: len(begin)] for text, begin in zip(found_remedies, remedies, strict=True)] == remedies
+
+
 def test_a_kind_that_is_not_installed_is_named(world: ClusterWorld) -> None:
     world.faults[JOB] = KindNotInstalledError("batch/v1 Job: the cluster has no such kind")
 
@@ -294,7 +406,21 @@ def test_what_the_user_may_not_see_is_left_out(world: ClusterWorld) -> None:
     assert why(world, "demo").verdict.startswith("demo is progressing")
 
 
-def test_a_service_that_does_not_come_up_says_why() -> None:
+@pytest.mark.parametrize(
+    ("condition", "cause", "remedy"),
+    [
+        (
+            "",
+            "ErrImagePull: no such image",
+            "Look at it: kubectl -n default describe deployment demo-random, and its pods.",
+        ),
+        ("pods x is forbidden: exceeded quota: q", "", "Free some of the quota"),
+        ("pods x is forbidden: maximum cpu usage per Container is 200m", "", "Have namespace default allow the pod"),
+        ("pod has unbound PersistentVolumeClaims", "", "Give the cluster a volume or a StorageClass for its claim"),
+    ],
+    ids=["image", "quota", "limits", "volume"],
+)
+def test_a_service_that_does_not_come_up_says_why(condition: str, cause: str, remedy: str) -> None:
     with memory_world() as world:
         world.service.submit(document("demo"), source="demo.yaml")
         labels = {"katib.kubeflow.org/deployment": "demo-random"}
@@ -306,13 +432,24 @@ def test_a_service_that_does_not_come_up_says_why() -> None:
                 "spec": {"selector": {"matchLabels": labels}},
             }
         )
-        state = container({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, name="suggestion")
-        world.stand_in.add_pod(deployment, labels=labels, phase="Pending", containerStatuses=[state])
-        found = why(world, "demo")
+        if condition:
+            refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": condition}
+            world.stand_in.set_status(deployment, {"conditions": [refused]})
+        else:
+            state = container({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, name="suggestion")
+            world.stand_in.add_pod(deployment, labels=labels, phase="Pending", containerStatuses=[state])
+        starts = why(world, "demo")
+        found = world.stand_in.store.get(EXPERIMENT, Key(NS, "demo"))
+        words = f"Experiment waits for its algorithm: FailedCreate: {condition}"
+        away = {**said("Running", "SuggestionServiceUnavailable", words), "status": "False"}
+        world.stand_in.set_status(found, {"conditions": [away]})
+        waits = why(world, "demo")
 
-    assert "waits for the suggestion service random, which does not start" in found.verdict
-    assert "ErrImagePull: no such image" in found.verdict
-    assert found.remedies == ("Look at it: kubectl -n default describe deployment demo-random, and its pods.",)
+    assert "waits for the suggestion service random, which does not start" in starts.verdict
+    assert (cause or condition) in starts.verdict
+    for answer in (starts, waits):
+        assert [text[: len(remedy)] for text in answer.remedies] == [remedy]
+    assert any("This is try 1" in finding for finding in waits.findings) != bool(condition)  # it says that already
 
 
 @pytest.mark.parametrize(("ready", "at_work"), [(1, True), (0, False)], ids=["ready", "none-ready"])
@@ -324,6 +461,11 @@ def test_a_controller_that_is_not_ready_is_the_first_thing_to_say(
     world.stand_in.set_status(deployment, {"readyReplicas": ready})
 
     assert ("no controller is ready in namespace kubeflow" in why(world, "demo").verdict) != at_work
+    store = world.stand_in.store
+    found = store.get(EXPERIMENT, Key(NS, "demo"))
+    store.update({**found, "metadata": {**found["metadata"], "finalizers": ["kept"]}})
+    store.delete(EXPERIMENT, Key(NS, "demo"))
+    assert any("`katib release-finalizers`" in remedy for remedy in why(world, "demo").remedies) != at_work
 
 
 # --- submitting -------------------------------------------------------------------------------------------------------
@@ -399,13 +541,11 @@ class Way:
         self.addresses = list(addresses)
         self.opened: list[tuple[Key, int]] = []
         self.closed = 0
-        self.address = ""
 
     @contextmanager
-    def open(self, pod: Key, port: int) -> Iterator[Way]:
+    def open(self, pod: Key, port: int) -> Iterator[str]:
         self.opened.append((pod, port))
-        self.address = self.addresses.pop(0)
-        yield self
+        yield self.addresses.pop(0)
         self.closed += 1
 
 
@@ -525,20 +665,3 @@ def test_a_container_without_command_is_refused_when_it_is_submitted(world: Clus
 
     with pytest.raises(InvalidError, match=r"containers\[0\]\.command: it is missing.*write the entrypoint"):
         world.service.submit(yaml.safe_dump(experiment), source="silent.yaml")
-
-
-@pytest.mark.parametrize(
-    ("message", "remedy"),
-    [
-        pytest.param("0/1 nodes are available: 1 Insufficient cpu.", "lower resources.requests", id="no room"),
-        pytest.param('persistentvolumeclaim "data" not found', "Create the claim", id="no claim"),
-        pytest.param("1 node(s) didn't match node selector.", "nodeSelector", id="no node"),
-        pytest.param("1 node(s) had taint {gpu: }, that the pod didn't tolerate.", "tolerations", id="taint"),
-    ],
-)
-def test_a_pod_that_no_node_takes_is_explained_by_its_cause(world: ClusterWorld, message: str, remedy: str) -> None:
-    add_job(world)
-    add_pod(world, **unscheduled(message))
-
-    (found,) = why(world).remedies
-    assert remedy in found

@@ -9,10 +9,11 @@ import pytest
 
 from katib.api.conditions import find_condition, is_true, with_start
 from katib.api.types import Condition, ParameterAssignment, SuggestionStatus, TrialAssignment
+from katib.controllers.calls import SeenCall
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
-from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import Question
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from tests.support.planning import NOW, experiment, suggestion

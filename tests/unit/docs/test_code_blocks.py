@@ -21,6 +21,7 @@ from katib.cli.app import cli
 from katib.cluster.configuration.models import KatibConfig
 from katib.errors import InvalidError
 from katib.local import validate_document
+from katib.tuning.job_files import read_job
 from tests.support.doc_blocks import PAGES, ROOT, Block, blocks_of, is_mark, run_page
 from tests.support.experiments import a_double, an_experiment, an_int
 
@@ -118,6 +119,8 @@ def test_yaml_is_valid_where_it_belongs(block: Block, tmp_path: Path, monkeypatc
         read_configuration(ServicesConfig, block.text, "page")
     elif data.get("kind") == "Experiment":
         validate_document(block.text, source="page")
+    elif data.get("kind") == "Job":
+        read_job(block.text, "page")
     else:
         assert mistakes(whole_of(data)) == []
 

@@ -16,6 +16,7 @@ from katib.algorithm_services.config import AlgorithmEntry, ServicesConfig, Sett
 from katib.api.configuration import read_configuration
 from katib.cli.app import COMMANDS, cli
 from katib.errors import ERROR_CODES
+from katib.figures.catalogue import COMPARISON, FIGURES
 from katib.local import validate_document
 from katib.local.admission.fields import FIELDS, Effect
 from tests.support.page_routes import rest_paths
@@ -213,3 +214,20 @@ def test_every_argument_of_tune_and_every_kind_of_parameter_is_in_the_docs() -> 
         shown = re.search(rf"`katib\.search\.{kind}\(([^)]*)\)`", page)
         assert shown is not None
         assert [part.split("=")[0] for part in shown[1].split(", ")] == names
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "ui.md").read_text()
+CHAPTER = PAGE.partition("## What each picture shows and how to act on it\n")[2].partition("\n## ")[0]
+SECTIONS = dict(re.findall(r"(?ms)^### (\S+)\n(.*?)(?=^### |\Z)", CHAPTER))
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in (*FIGURES, COMPARISON)])
+def test_each_figure_has_a_section_that_tells_how_to_act(name: str) -> None:
+    assert name in SECTIONS
+    assert len(SECTIONS[name].split()) > 30
+
+
+def test_links_between_sections_lead_somewhere() -> None:
+    targets = set(re.findall(r"\]\(#([a-z]+)\)", CHAPTER))
+
+    assert targets <= set(SECTIONS)

@@ -1,3 +1,5 @@
+"""What is said of an experiment, how objects are read for it, and what early stopping saved."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,7 +10,16 @@ import pytest
 
 from katib.api.types import Experiment, Trial
 from katib.explaining import Evidence, JobFacts, ServiceFacts, diagnose_experiment
-from katib.tuning.reading import best_trial_of
+from katib.explaining.answer import saved_share, savings_sentence
+from katib.tuning.reading import (
+    best_trial_of,
+    format_duration,
+    format_run,
+    is_completed,
+    objective_value,
+    state_of,
+    time_of,
+)
 from katib.tuning.service import Json, RecordedEvent
 from tests.support.tuning import (
     START,
@@ -151,7 +162,7 @@ def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, expecte
     assert verdict(deleted, controllers_running=at_work) == expected
 
 
-def test_causes_hide_each_other_in_their_order() -> None:
+def test_causes_hide_each_other_in_their_order_until_something_else_happened() -> None:
     """A failing service matters more than the trials that still run, a full disk more than the service."""
     running = {"trials": (make_trial("t", RUNNING),)}
     failing = {"services": (ServiceFacts("tpe", "failing", 1, "boom"),)}
@@ -160,8 +171,6 @@ def test_causes_hide_each_other_in_their_order() -> None:
     assert "does not start: boom" in verdict(make_experiment(), **running, **failing)
     assert "the disk is full" in verdict(make_experiment(), **running, **failing, **full)
 
-
-def test_a_storage_warning_is_over_when_something_else_happened_since() -> None:
     later = replace(warn("TrialCreated", "fine", at=90), warning=False)
     events = (warn("DiskFull", "cannot write"), later)
 
@@ -312,7 +321,7 @@ def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
 # --- several objectives and constraints -------------------------------------------------------------------------------
 
 
-def test_of_several_objectives_the_pareto_set_is_told() -> None:
+def test_of_several_objectives_the_pareto_set_and_the_whole_goal_are_told() -> None:
     done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
     best = best_trial_of(done)
 
@@ -320,6 +329,13 @@ def test_of_several_objectives_the_pareto_set_is_told() -> None:
 
     assert "Pareto set so far: 3 trials that no other beats, hypervolume 12.5." in findings
     assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30, memory=4 (x=0.5)." in findings
+
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
+
+    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
+
+    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
+    assert verdict == f"demo succeeded: one trial reached all goals ({words})."
 
 
 def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
@@ -333,10 +349,100 @@ def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
     assert "No trial satisfies memory <= 8: all 4 that were measured are outside." in findings
 
 
-def test_a_goal_of_several_objectives_is_told_whole() -> None:
-    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0s"),
+        (0.9, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (200, "3m20s"),
+        (3600, "1h"),
+        (18_720, "5h12m"),
+        (86_400, "1d"),
+        (273_600, "3d4h"),
+    ],
+)
+def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
-    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
 
-    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
-    assert verdict == f"demo succeeded: one trial reached all goals ({words})."
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "<1s"),
+        (0.04, "<1s"),
+        (0.2, "0.2s"),
+        (1.0, "1s"),
+        (4.66, "4.7s"),
+        (9.96, "9s"),
+        (10.4, "10s"),
+        (200.5, "3m20s"),
+    ],
+)
+def test_short_runs_have_a_decimal(seconds: float, text: str) -> None:
+    assert format_run(seconds) == text
+
+
+def test_objects_without_status_or_observation_are_read() -> None:
+    gone = {**condition("Running"), "status": "False"}
+
+    assert state_of(make_experiment("demo", condition("Created"), gone)) == "Created"
+    assert state_of(make_trial("t", condition("Created"))) == "Pending"
+    assert state_of(make_trial("t", condition("Created"), condition("Running"))) == "Running"
+
+    assert not is_completed(Experiment())
+    assert state_of(Experiment()) == "Created"
+
+    assert objective_value(make_trial("t")) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", 3], ids=["none", "empty", "words", "number"])
+def test_what_is_no_time_is_none(text: object) -> None:
+    assert time_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("stopped", "complete", "share"),
+    [
+        pytest.param([4, 4], [10, 10], 12 / 40, id="the rest of what was stopped"),
+        pytest.param([10, 12], [10, 10], 0.0, id="stopped at the end"),
+        pytest.param([0], [10], 0.5, id="stopped before the first reading"),
+        pytest.param([5], [10, 10, 1000], 5 / 1030, id="one long trial is not the usual one"),
+    ],
+)
+def test_the_share_is_of_what_all_trials_would_have_reported(
+    stopped: list[int], complete: list[int], share: float
+) -> None:
+    assert saved_share(stopped, complete, stopped=len(stopped), complete=len(complete)) == pytest.approx(share)
+
+
+def test_a_sample_stands_for_all() -> None:
+    assert saved_share([4], [10], stopped=200, complete=200) == pytest.approx(6 / 20)
+
+
+@pytest.mark.parametrize(("stopped", "complete"), [([], [10]), ([4], []), ([0], [0])])
+def test_nobody_knows_the_share_without_a_trial_of_each_kind(stopped: list[int], complete: list[int]) -> None:
+    assert saved_share(stopped, complete, stopped=1, complete=1) is None
+
+
+def experiment(stopped: int, succeeded: int, algorithm: str = "asha") -> Experiment:
+    spec = {"earlyStopping": {"algorithmName": algorithm}} if algorithm else {}
+    total = stopped + succeeded
+    status = {"trials": total, "trialsEarlyStopped": stopped, "trialsSucceeded": succeeded}
+    return Experiment.decode({"spec": spec, "status": status})
+
+
+def test_the_sentence_counts_trials_and_readings() -> None:
+    assert savings_sentence(experiment(14, 46), saved_share([4], [10], stopped=14, complete=46)) == (
+        "Early stopping ended 14 of 60 trials and saved about 14% of the readings."
+    )
+    assert (
+        savings_sentence(experiment(0, 60), saved_share([], [10], stopped=0, complete=60))
+        == "Early stopping ended none of 60 trials."
+    )
+
+
+def test_without_early_stopping_or_before_the_first_end_there_is_nothing_to_say() -> None:
+    assert savings_sentence(experiment(0, 60, algorithm=""), None) == ""
+    assert savings_sentence(experiment(0, 0), None) == ""

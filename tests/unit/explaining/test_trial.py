@@ -1,3 +1,5 @@
+"""What is said of a trial, and the remedies for causes that are known."""
+
 from __future__ import annotations
 
 import json
@@ -7,11 +9,12 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.explaining import Evidence, JobFacts, diagnose_trial
+from katib.api.names import METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.types import Trial
+from katib.explaining import Evidence, JobFacts, diagnose_experiment, diagnose_trial
 from katib.tuning.service import Diagnosis, Json
 from metrics_collector.parsers import TextParser
-from tests.support.tuning import START, condition, make_pod, make_trial, patched
+from tests.support.tuning import START, condition, make_experiment, make_pod, make_trial, patched
 
 NOW = START + timedelta(minutes=2)
 CREATED = condition("Created")
@@ -60,10 +63,6 @@ def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
     assert diagnosis.log_tail == ("oops",)
 
 
-def test_a_running_trial_tells_which_try_it_is() -> None:
-    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
-
-
 def test_metrics_that_cannot_be_read_are_not_called_missing() -> None:
     findings = diagnose(RUNNING, readings_error="DB manager at db:6789: no answer.").findings
 
@@ -91,6 +90,15 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
 
     killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
     assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
+    unexplained = condition("Running", "TrialRetrying", "Trial is running: Container main ended with exit code 137")
+    here = condition("Running", "TrialRetrying", "Trial is running: its program was killed by SIGKILL; try 2 of 7")
+    by_signal = condition("Running", "TrialRetrying", "Trial is running: a pod failed")
+    for told, facts in (
+        (unexplained, JobFacts(job={})),
+        (here, JobFacts(job={})),
+        (by_signal, JobFacts(job={}, signal="SIGKILL")),
+    ):
+        assert "request the memory that one needs" in diagnose(told, facts=facts).remedies[0]
 
 
 def test_a_running_trial_tells_how_long_and_how_far() -> None:
@@ -105,17 +113,12 @@ def test_a_running_trial_tells_how_long_and_how_far() -> None:
     )
 
 
-def test_a_reading_without_a_time_has_no_age() -> None:
-    diagnosis = diagnose(RUNNING, readings={"t": MetricLog(ZERO_TIME, "loss", "0.3")})
+def test_a_running_trial_tells_what_is_known_of_it() -> None:
+    timeless = {"t": MetricLog(ZERO_TIME, "loss", "0.3")}
 
-    assert diagnosis.findings == ("Latest loss is 0.3, 1 reading so far.",)
-
-
-def test_a_running_trial_tells_what_its_program_says_is_done() -> None:
+    assert diagnose(RUNNING, readings=timeless).findings == ("Latest loss is 0.3, 1 reading so far.",)
     assert "Its program says that 45 % are done." in diagnose(RUNNING, progress={"t": "45"}).findings
-
-
-def test_a_running_trial_without_readings_points_to_its_output() -> None:
+    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
     assert diagnose(RUNNING).remedies == ("`katib logs t -f` shows its output.",)
 
 
@@ -138,10 +141,7 @@ def test_without_an_engine_nothing_else_matters() -> None:
     [
         pytest.param(JobFacts(exit_code=2), "", "t failed: its process ended with exit code 2.", id="exit-code"),
         pytest.param(
-            JobFacts(exit_code=127),
-            "",
-            "t failed: its command was not found (exit code 127).",
-            id="command-not-found",
+            JobFacts(exit_code=127), "", "t failed: its command was not found (exit code 127).", id="command-not-found"
         ),
         pytest.param(JobFacts(signal="SIGSEGV"), "", "t failed: its process was ended by SIGSEGV.", id="signal"),
         pytest.param(
@@ -185,7 +185,13 @@ def test_a_metric_of_the_same_name_is_not_proposed(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "value"), [("loss: 0.21", "0.21"), ("epoch 3 loss 0.21 (best)", "0.21"), ("loss  +2.1e-1", "+2.1e-1")]
+    ("line", "value"),
+    [
+        ("loss: 0.21", "0.21"),
+        ("epoch 3 loss 0.21 (best)", "0.21"),
+        ("loss  +2.1e-1", "+2.1e-1"),
+        ("loss is 0.21", "0.21"),
+    ],
 )
 def test_the_format_that_is_proposed_reads_the_line(line: str, value: str) -> None:
     found = diagnose(condition("MetricsUnavailable", message=f'1 line, none matched "loss"; nearest: "{line}"'))
@@ -303,3 +309,64 @@ def test_a_job_with_one_pod_is_not_told_in_replicas() -> None:
     assert not any(
         "replica" in f for f in diagnose(RUNNING, facts=JobFacts(job={}, pods=(make_pod("p", "t"),))).findings
     )
+
+
+def failed(cause: str) -> Trial:
+    return make_trial("t", condition("Failed", "TrialFailed", f"Trial has failed: {cause}"))
+
+
+def remedies_of(cause: str, *, program: str = "", workspace: str = "", in_image: bool = False) -> Diagnosis:
+    experiment = patched(make_experiment(), metadata={"annotations": {WORKSPACE_ANNOTATION: workspace}})
+    facts = JobFacts(program=program, in_image=in_image, log_tail=("oops",))
+    return diagnose_trial(failed(cause), Evidence(now=NOW, experiment=experiment, jobs={"t": facts}))
+
+
+def test_the_cause_of_a_failed_trial_is_its_verdict() -> None:
+    assert remedies_of("KeyError: 3 (exit code 1)").verdict == "t failed: KeyError: 3 (exit code 1)."
+
+
+NO_MODULE = "ModuleNotFoundError: No module named 'sklearn' (exit code 1)"
+NO_FILE = "python: can't open file 'train.py': [Errno 2] No such file or directory (exit code 2)"
+NO_RIGHT = "PermissionError: [Errno 13] Permission denied: '/data' (exit code 1)"
+PICKLING = "_pickle.PicklingError: Can't pickle <function f at 0x7f>: attribute lookup f on __main__ failed"
+NO_MEMORY = "its program was killed because it ran out of memory: its limit is 32Mi"
+
+
+@pytest.mark.parametrize(
+    ("cause", "facts", "remedy"),
+    [
+        (NO_MODULE, {"program": "/usr/bin/python3"}, "It ran with /usr/bin/python3. Install the module there"),
+        (NO_MODULE, {"program": "/opt/env/bin/python3.12"}, "It ran with /opt/env/bin/python3.12. Install the module"),
+        (NO_MODULE, {"program": "/bin/sh"}, "Install the module"),  # it is no Python
+        (NO_MODULE, {"in_image": True}, "Install the module in the image"),
+        (NO_FILE, {"workspace": "/home/me"}, "Relative paths start in /home/me"),
+        ("sh: a.txt: No such file or directory (exit code 1)", {"in_image": True}, "Put the file into the image"),
+        (NO_RIGHT, {}, "Give your account the right to it: trials run with the rights of the user who runs katib"),
+        (
+            "sh: /data: Permission denied (exit code 1)",
+            {"in_image": True},
+            "Give the container of the template the right",
+        ),
+        (PICKLING, {}, "Put what other processes of the trial need into a module"),
+        (NO_MEMORY, {}, "Raise resources.limits.memory of the container"),
+    ],
+)
+def test_a_cause_that_is_known_has_a_remedy(cause: str, facts: dict[str, Any], remedy: str) -> None:
+    assert remedies_of(cause, **facts).remedies[0].startswith(remedy)
+
+
+def test_an_interrupted_experiment_tells_why_its_trials_failed() -> None:
+    trials = (failed("KeyError: 3 (exit code 1)"),)
+    evidence = Evidence(now=NOW, trials=trials, controllers_running=False)
+    diagnosis = diagnose_experiment(make_experiment("demo", condition("Running"), trialsFailed=1), evidence)
+
+    assert "no engine is running" in diagnosis.verdict
+    assert any("t failed: KeyError: 3 (exit code 1)." in finding for finding in diagnosis.findings)
+
+
+def test_the_same_failure_of_many_trials_is_one_cause() -> None:
+    trials = tuple(failed("KeyError: 3 (exit code 1)") for _ in range(3))
+    experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialsFailed=3)
+    findings = diagnose_experiment(experiment, Evidence(now=NOW, trials=trials)).findings
+
+    assert "Most common cause, 3 of 3 looked at: KeyError: 3 (exit code 1)." in findings

@@ -73,10 +73,7 @@ def test_columns_of_optunas_data_frame_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "words"),
-    [
-        ((), r"its trials have no parameters that differ; name them with -p NAME"),
-        (("lrr",), r"no trial fits: a: lrr"),
-    ],
+    [((), r"its trials have no parameters that differ; name them with -p NAME"), (("lrr",), r"no trial fits: a: lrr")],
     ids=["no parameters", "another name"],
 )
 def test_what_is_missing_is_said(runs: Path, names: tuple[str, ...], words: str) -> None:

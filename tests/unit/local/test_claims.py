@@ -51,7 +51,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def test_a_directory_is_held_by_one_engine_of_a_process(tmp_path: Path) -> None:
     with claimed(tmp_path):
-        with pytest.raises(TerminalError, match=r"of this process .*; close\(\) the experiment"), claimed(tmp_path):
+        with pytest.raises(TerminalError, match=r"of this process .*; wait .* or close\(\) the exp"), claimed(tmp_path):
             pass
         with pytest.raises(TerminalError), claimed(tmp_path):  # the refusal gave nothing away
             pass

@@ -1,20 +1,28 @@
+"""Event files: records, readings, and files as the usual writers write them (`tests/support/event_files/make.py`)."""
+
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from struct import pack
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
 from metrics_collector.parsers.protobuf import varint
+from metrics_collector.parsers.records import MAX_RECORD_BYTES, RecordReader, checksum_function, crc32c
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tensors import float_text
 from metrics_collector.parsers.tf_events import EventParser
+from metrics_collector.sources.event_directory import EventDirectory
 from tests.support.event_records import (
+    EVENT_FILES,
     VERSION,
     event,
     field,
+    header,
     number_field,
     record,
     scalar,
@@ -143,10 +151,14 @@ def test_other_tensors_are_not(fields: list[bytes]) -> None:
     assert read(record(event(tensor_value("loss", *fields))), "loss") == []
 
 
-def test_one_event_may_hold_many_values() -> None:
+def test_an_event_may_hold_many_values_and_tags_that_are_no_utf_8() -> None:
     data = record(event(simple_value("loss", 1), field(1, b"image") + field(4, b"png"), simple_value("acc", 2), step=4))
 
     assert values(read(data, "loss", "acc")) == [("loss", "1", 4), ("acc", "2", 4)]
+
+    data = record(event(field(1, b"lo\xffss") + b"\x15" + pack("<f", 1))) + scalar("loss", 2)
+
+    assert values(read(data, "loss")) == [("loss", "2", 0)]
 
 
 def test_a_record_that_holds_no_event_is_counted() -> None:
@@ -156,12 +168,6 @@ def test_a_record_that_holds_no_event_is_counted() -> None:
 
     assert values(found) == [("loss", "1", 0)]
     assert parser.undecodable == 1
-
-
-def test_invalid_utf_8_in_a_tag_is_no_problem() -> None:
-    data = record(event(field(1, b"lo\xffss") + b"\x15" + pack("<f", 1))) + scalar("loss", 2)
-
-    assert values(read(data, "loss")) == [("loss", "2", 0)]
 
 
 # --- tags and metrics -------------------------------------------------------------------------------------------------
@@ -199,31 +205,25 @@ def rounds(*tags: str, count: int = 3) -> bytes:
     return b"".join(scalar(tag, 10 * step + place, step) for step in range(count) for place, tag in enumerate(tags))
 
 
-def test_a_tag_that_only_begins_with_the_metric_does_not_count_beside_an_exact_one() -> None:
-    found = read(rounds("accuracy_top5", "accuracy"), "accuracy")
-
-    assert [reading.value for reading in found] == ["1", "11", "21"]
-
-
-def test_a_loose_match_counts_when_its_tag_comes_round_again() -> None:
+def test_a_loose_match_counts_while_no_exact_tag_is_known() -> None:
     parser = EventParser(TagRules(["accuracy"]))
 
     assert parser.feed(rounds("accuracy_1", "other", count=1)) == []
     assert values(parser.feed(scalar("accuracy_1", 10, 1))) == [("accuracy", "0", 0), ("accuracy", "10", 1)]
     assert values(parser.feed(scalar("accuracy_1", 20, 2))) == [("accuracy", "20", 2)]
 
-
-def test_a_loose_match_that_came_once_counts_in_the_end() -> None:
     assert values(read(scalar("accuracy_1", 0.5), "accuracy")) == [("accuracy", "0.5", 0)]
 
-
-def test_once_an_exact_tag_is_known_loose_ones_count_no_more() -> None:
     data = rounds("accuracy_top5", count=2) + scalar("accuracy", 0.5, 2) + scalar("accuracy_top5", 9, 3)
 
     assert [reading.value for reading in read(data, "accuracy")] == ["0", "10", "0.5"]
 
+    found = read(rounds("accuracy_top5", "accuracy"), "accuracy")
 
-def test_an_exact_tag_of_one_file_stands_for_all() -> None:
+    assert [reading.value for reading in found] == ["1", "11", "21"]
+
+
+def test_an_exact_tag_or_directory_of_one_file_goes_before_all_that_are_alike() -> None:
     rules = TagRules(["accuracy"])
     first, second = EventParser(rules), EventParser(rules)
     first.feed(scalar("accuracy_top5", 0.9))
@@ -231,8 +231,6 @@ def test_an_exact_tag_of_one_file_stands_for_all() -> None:
 
     assert first.finish() == []
 
-
-def test_an_exact_directory_goes_before_one_whose_name_only_ends_alike() -> None:
     rules = TagRules(["train/loss"])
     other, right = EventParser(rules, "/logs/pretrain"), EventParser(rules, "/logs/train")
 
@@ -240,8 +238,197 @@ def test_an_exact_directory_goes_before_one_whose_name_only_ends_alike() -> None
 
     assert values(readings + other.finish()) == [("train/loss", "2", 0)]
 
-
-def test_a_tag_whose_characters_a_writer_replaced_counts_as_the_metric() -> None:
     assert values(read(scalar("train_acc", 0.5), "train acc")) == [("train acc", "0.5", 0)]
     assert values(read(scalar("eval/acc_5_", 0.5), "/eval/acc(5)")) == [("/eval/acc(5)", "0.5", 0)]
     assert values(read(scalar("train_acc", 0.5), "train acc", "train_acc")) == [("train_acc", "0.5", 0)]
+
+
+RECORDS = [b"first", b"", b"third" * 100]
+
+
+@pytest.mark.parametrize(
+    ("data", "checksum"),
+    [
+        (b"", 0),
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(reversed(range(32))), 0x113FDB5C),
+        (b"123456789", 0xE3069283),
+    ],
+    ids=["nothing", "zeros", "ones", "upwards", "downwards", "digits"],
+)
+def test_checksums_are_those_of_the_rfc(data: bytes, checksum: int) -> None:
+    assert crc32c(data) == checksum
+    assert checksum_function()(data) == checksum
+
+
+def records_of(*chunks: bytes) -> tuple[list[bytes], RecordReader]:
+    reader = RecordReader()
+    return [found for chunk in chunks for found in reader.feed(chunk)] + reader.finish(), reader
+
+
+def test_records_are_found_whole() -> None:
+    found, reader = records_of(b"".join(map(record, RECORDS)))
+
+    assert found == RECORDS
+    assert reader.notes.records == 3
+    assert reader.notes.damages == 0
+
+
+def test_a_record_is_waited_for() -> None:
+    reader, data = RecordReader(), record(b"whole")
+
+    assert [found for at in range(len(data)) for found in reader.feed(data[at : at + 1])] == [b"whole"]
+    assert reader.finish() == []
+    assert reader.notes.missing_bytes == 0
+
+
+def test_a_record_that_is_never_completed_is_counted() -> None:
+    found, reader = records_of(record(b"first") + record(b"second")[:-3])
+
+    assert found == [b"first"]
+    assert reader.notes.missing_bytes == 3
+    assert reader.notes.damages == 0
+
+
+@pytest.mark.parametrize("place", [0, 8, 12, 16], ids=["length", "its checksum", "data", "its checksum"])
+def test_a_damaged_record_is_skipped_and_counted(place: int) -> None:
+    damaged = bytearray(record(b"seco"))
+    damaged[place] ^= 0xFF
+
+    found, reader = records_of(record(b"first"), bytes(damaged), record(b"third"))
+
+    assert found == [b"first", b"third"]
+    assert reader.notes.damages == 1
+
+
+def test_damages_are_counted_and_cost_the_records_that_they_were_in() -> None:
+    garbage = b"\x01\x02\x03"
+
+    found, reader = records_of(garbage + record(b"first") + garbage + record(b"second"))
+
+    assert found == [b"first", b"second"]
+    assert reader.notes.damages == 2
+
+    data = record(b"x" * 50)
+
+    found, reader = records_of(record(b"first") + data[:20] + data[40:] + record(b"third"))
+
+    assert found == [b"first", b"third"]
+    assert reader.notes.damages == 1
+
+    found, reader = records_of(record(b"x" * 500)[:100] + record(b"second"))
+
+    assert found == [b"second"]
+    assert reader.notes.damages == 1
+    assert reader.notes.missing_bytes == 0
+
+
+def test_a_long_stretch_of_zeros_is_passed_quickly() -> None:
+    found, reader = records_of(scalar("a", 1.0), bytes(1_000_000), record(b"end"))
+
+    assert found[1:] == [b"end"]
+    assert reader.notes.damages == 1
+
+
+def test_a_record_too_long_to_be_held_is_skipped_unread() -> None:
+    reader = RecordReader()
+    data = header(MAX_RECORD_BYTES + 1) + bytes(MAX_RECORD_BYTES + 1 + 4) + record(b"next")
+    chunks = (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
+
+    assert [found for chunk in chunks for found in reader.feed(chunk)] == [b"next"]
+    assert reader.notes.long_records == 1
+    assert reader.notes.damages == 0
+
+
+FOUR = ("train/accuracy", "train/loss", "test/accuracy", "test/loss")
+
+
+def readings_of(directory: str, *names: str) -> list[MetricLog]:
+    with closing(EventDirectory(EVENT_FILES / directory, names)) as source:
+        readings = [reading for part in source.poll() for reading in part] + source.finish()
+        assert source.notes == ""
+        assert source.problem == ""
+        return readings
+
+
+def curve(readings: list[MetricLog], name: str) -> list[tuple[int | None, float | None]]:
+    return [(reading.step, parse_value(reading.value)) for reading in readings if reading.name == name]
+
+
+@pytest.mark.parametrize(
+    ("directory", "names", "count"),
+    [
+        ("tensorflow2", FOUR, 20),
+        ("tensorflow2/train", ("accuracy", "loss"), 10),
+        ("tensorflow2/train", ("train/accuracy", "train/loss"), 10),
+        ("tensorboardx", FOUR, 12),
+        ("tensorboardx/train", ("accuracy", "loss"), 6),
+    ],
+)
+def test_as_many_readings_are_found_as_katib_finds(directory: str, names: tuple[str, ...], count: int) -> None:
+    assert len(readings_of(directory, *names)) == count
+
+
+@pytest.mark.parametrize("directory", ["tensorflow2", "tensorboardx"])
+def test_curves_are_those_of_their_directories(directory: str) -> None:
+    readings = readings_of(directory, *FOUR)
+
+    assert curve(readings, "train/loss")[:3] == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert curve(readings, "test/accuracy")[:3] == [(0, 0.5), (1, 0.6666667), (2, 0.75)]
+
+
+def test_torch_writes_floats_and_tensors_with_and_without_descriptions() -> None:
+    readings = readings_of("torch", "train/loss", "new", "double", "weights", "note")
+
+    assert curve(readings, "train/loss") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert curve(readings, "new") == [(0, 0.5), (1, 0.6666667), (2, 0.75)]
+    assert curve(readings, "double") == [(0, 0.0), (1, 0.1), (2, 0.2)]
+    assert len(readings) == 9
+
+    assert curve(readings_of("tensorboardx/train", "described"), "described") == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+def test_tensorflow_1_renames_what_is_taken() -> None:
+    readings = readings_of("tensorflow1", "accuracy", "loss")
+
+    assert curve(readings, "accuracy") == [(0, 0.5), (10, 0.6666667), (20, 0.75)]
+    assert curve(readings, "loss") == [(0, 0.5), (10, 0.3333333), (20, 0.25)]
+
+
+def test_keras_says_how_an_epoch_ended() -> None:
+    readings = readings_of("keras", "train/epoch_loss", "validation/epoch_loss", "epoch_accuracy")
+
+    assert [step for step, _ in curve(readings, "train/epoch_loss")] == [0, 1, 2]
+    assert [step for step, _ in curve(readings, "validation/epoch_loss")] == [0, 1, 2]
+    assert len(curve(readings, "epoch_accuracy")) == 6
+    assert all(0 < (value or 0) < 10 for _, value in curve(readings, "train/epoch_loss"))
+
+
+@pytest.mark.parametrize(
+    "name", ["float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
+def test_tensorflow_2_writes_numbers_of_every_type(name: str) -> None:
+    assert curve(readings_of("tensorflow2/types", name), name) == [(300, 3.0)]
+
+
+def test_tensorflow_2_writes_more_than_scalars() -> None:
+    readings = readings_of(
+        "tensorflow2/types", "bool", "one in a list", "two", "text", "image", "nan", "large step", "negative step"
+    )
+
+    assert values(readings) == [
+        ("bool", "1", 300),
+        ("one in a list", "0.5", 300),
+        ("nan", "nan", 300),
+        ("large step", "1", 1 << 40),
+        ("negative step", "1", None),
+    ]
+
+
+def test_the_files_are_small() -> None:
+    sizes = {path: path.stat().st_size for path in Path(EVENT_FILES).rglob("*tfevents*")}
+
+    assert len(sizes) == 9
+    assert max(sizes.values()) < 20_000

@@ -24,11 +24,7 @@ def log() -> FaultyLog:
 @pytest.fixture
 def reporter(log: FaultyLog) -> Iterator[Reporter]:
     reporter = Reporter(
-        log.report,
-        report_all=log.report_all,
-        max_batch=100,
-        max_waiting=1000,
-        pauses=Backoff(0.001, 0.004),
+        log.report, report_all=log.report_all, max_batch=100, max_waiting=1000, pauses=Backoff(0.001, 0.004)
     )
     yield reporter
     reporter.close(5)
@@ -58,16 +54,14 @@ class Gate:
 
 
 def test_what_was_reported_before_a_flush_is_stored_when_it_is_done(reporter: Reporter, log: FaultyLog) -> None:
+    flushed(reporter, "nobody")
+
     reporter.report("a", [reading("1"), reading("2")])
     reporter.report("a", [reading("3")])
 
     flushed(reporter)
 
     assert values(log) == ["1", "2", "3"]
-
-
-def test_a_flush_of_nothing_is_done_at_once(reporter: Reporter) -> None:
-    flushed(reporter, "nobody")
 
 
 def test_readings_are_stored_without_a_flush(reporter: Reporter, log: FaultyLog) -> None:

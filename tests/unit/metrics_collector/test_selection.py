@@ -1,12 +1,21 @@
+"""Which program is watched and how: flags, markers, rules of early stopping, and numbers of batches."""
+
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from katib.api.metrics import ZERO_TIME, BatchId, MetricLog
+from katib.api.types import EarlyStoppingRule
+from katib.errors import UnavailableError
 from metrics_collector.arguments import parse_arguments
+from metrics_collector.early_stopping import RuleBook
+from metrics_collector.numbering import NumberedLog
 from metrics_collector.pod_settings import PodSettings
 from metrics_collector.selection import kind_of, select
+from tests.support.observations import MemoryObservationLog, reading
 
 HEAD = ["-t", "demo", "-m", "loss", "-s-db", "db:6789"]
 
@@ -46,3 +55,93 @@ def test_markers_are_beside_a_file_in_a_directory_and_where_we_are_told(tmp_path
     assert directory("-path", str(tmp_path)) == tmp_path
     assert directory() is None
     assert directory(KATIB_MARKER_DIRECTORY="/var/log/katib") == Path("/var/log/katib")
+
+
+class Silent(MemoryObservationLog):
+    """Stores, and does not answer while it is silent."""
+
+    silent = False
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        super().report(trial_name, logs, batch)
+        if self.silent:
+            raise UnavailableError("no answer")
+
+
+def test_what_is_sent_again_is_stored_once() -> None:
+    log = Silent()
+    numbered, another = NumberedLog(log), NumberedLog(log)
+    batch = [reading(str(number), second=number) for number in range(4)]
+    log.silent = True
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            numbered.report("a", batch[:2])
+    log.silent = False
+    numbered.report("a", batch[:3])
+    numbered.report("b", batch[:1])
+    numbered.report("a", batch[3:])
+    another.report("a", [reading("other", second=9)])
+
+    assert [entry.value for entry in log.read("a")] == ["0", "1", "2", "3", "other"]
+    assert [entry.value for entry in log.read("b")] == ["0"]
+
+
+def rule(text: str) -> EarlyStoppingRule:
+    """`accuracy;0.6;less;5`, as a sidecar is given rules."""
+    name, value, comparison, start_step = text.split(";")
+    return EarlyStoppingRule(name=name, value=value, comparison=comparison, start_step=int(start_step))
+
+
+def stopped_at(readings: Sequence[str], rules: Sequence[str], objective_type: str = "maximize") -> int | None:
+    """Return after which reading the trial is to be stopped; readings are values of acc, or `name=value`."""
+    book = RuleBook([rule(text) for text in rules], "acc", objective_type)
+    for number, text in enumerate(readings, 1):
+        name, _, value = text.rpartition("=")
+        book.observe(MetricLog(ZERO_TIME, name or "acc", value))
+        if book.verdict:
+            return number
+    return None
+
+
+@pytest.mark.parametrize(
+    ("readings", "rules", "objective_type", "expected"),
+    [
+        pytest.param(["1"], [], "maximize", None, id="no rule"),
+        pytest.param(["0.5"], ["acc;0.6;less;0"], "maximize", 1, id="less"),
+        pytest.param(["0.6"], ["acc;0.6;less;0"], "maximize", None, id="less is strict"),
+        pytest.param(["0.7"], ["acc;0.6;greater;0"], "minimize", 1, id="greater"),
+        pytest.param(["0.6"], ["acc;0.6;greater;0"], "minimize", None, id="greater is strict"),
+        pytest.param(["0.60"], ["acc;0.6;equal;0"], "maximize", 1, id="equal compares numbers"),
+        pytest.param(["0.1", "0.1", "0.1"], ["acc;0.6;less;3"], "maximize", 3, id="not before the start step"),
+        pytest.param(["0.1", "0.9", "0.1"], ["acc;0.6;less;3"], "maximize", None, id="the best of the past counts"),
+        pytest.param(["3", "2", "5"], ["acc;4;greater;2"], "minimize", None, id="the best when minimizing"),
+        pytest.param(["x=1", "x=9", "x=1"], ["x;5;greater;2"], "maximize", 2, id="other metrics: the current value"),
+        pytest.param(["x=9", "x=1", "x=9"], ["x;5;greater;2"], "maximize", 3, id="tested again after the start step"),
+        pytest.param(["x=9", "0.1"], ["acc;0.6;less;0", "x;5;greater;0"], "maximize", 2, id="all, at different times"),
+        pytest.param(["0.1", "0.1"], ["acc;0.6;less;0", "x;5;greater;0"], "maximize", None, id="one of two is not all"),
+        pytest.param(
+            ["x=9", "x=9", "x=9"], ["x;5;greater;1", "x;6;greater;3"], "maximize", 3, id="one metric, two rules"
+        ),
+        pytest.param(["nan", "0.1"], ["acc;0.6;less;0"], "maximize", 2, id="NaN is not less"),
+        pytest.param(["nan", "0.1"], ["acc;0.6;less;2"], "maximize", 2, id="NaN counts as a reading"),
+        pytest.param(["inf", "0.1"], ["acc;0.6;less;0"], "maximize", 2, id="infinity is never the best"),
+        pytest.param(["good", "0.1"], ["acc;0.6;less;0"], "maximize", 2, id="text is not fatal"),
+        pytest.param(["0.1"], ["acc;none;less;0"], "maximize", None, id="a value that is not a number is never met"),
+        pytest.param(["0.1"], ["acc;0.6;;0"], "maximize", None, id="an unknown comparison is never met"),
+        pytest.param(["0.1"], ["acc;0.6;less;-3"], "maximize", 1, id="a negative start step is none"),
+    ],
+)
+def test_a_trial_is_stopped_when_all_rules_have_been_met(
+    readings: list[str], rules: list[str], objective_type: str, expected: int | None
+) -> None:
+    assert stopped_at(readings, rules, objective_type) == expected
+
+
+def test_the_verdict_says_why() -> None:
+    book = RuleBook([rule("acc;0.6;less;2"), rule("loss;1;greater;0")], "acc", "maximize")
+    for name, value in (("acc", "0.51"), ("loss", "1.5"), ("acc", "0.50")):
+        book.observe(MetricLog(ZERO_TIME, name, value))
+
+    assert book.verdict == (
+        "loss is 1.5, greater than 1, at reading 1; best acc so far is 0.51, less than 0.6, at reading 2"
+    )

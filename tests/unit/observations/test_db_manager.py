@@ -1,6 +1,9 @@
+"""The DB manager over gRPC, and Katib's own one, which knows three calls and takes no notice of tokens."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -11,10 +14,12 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import health_pb2
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc._generated.health_pb2_grpc import HealthStub
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.credentials import Credentials
+from katib.rpc.db_manager import DbManagerServer, DbManagerServicer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 from tests.support.refusals import INVALID, refusal
+from tests.support.services import serving
 
 
 class BrokenLog(MemoryObservationLog):
@@ -106,14 +111,12 @@ def test_a_report_without_usable_reading_stores_nothing(
     assert log.read("a") == []
 
 
-def test_a_reading_must_name_its_metric(channel: grpc.Channel) -> None:
+def test_a_call_names_its_trial_and_a_reading_its_metric(channel: grpc.Channel) -> None:
     assert refusal(report, channel, pb.MetricLog(time_stamp="2024-03-04T17:55:08Z")) == (
         INVALID,
         "observation_log.metric_logs[0].metric.name: empty; name the metric",
     )
 
-
-def test_a_call_must_name_its_trial(channel: grpc.Channel) -> None:
     refused = refusal(stub(channel).DeleteObservationLog, pb.DeleteObservationLogRequest())
 
     assert refused == (INVALID, "trial_name: empty; name the trial")
@@ -145,13 +148,11 @@ def test_times_are_returned_in_utc_without_trailing_zeros(channel: grpc.Channel,
     assert [log.time_stamp for log in reply.observation_log.metric_logs] == [returned]
 
 
-def test_a_failure_of_the_log_carries_the_code_of_its_class(broken: grpc.Channel) -> None:
+def test_a_failure_of_the_log_carries_its_code_and_a_bug_is_internal(broken: grpc.Channel) -> None:
     refused = refusal(stub(broken).DeleteObservationLog, pb.DeleteObservationLogRequest(trial_name="a"))
 
     assert refused == (grpc.StatusCode.UNAVAILABLE, "katib.db: disk I/O error; check the disk")
 
-
-def test_a_bug_in_the_log_is_an_internal_error(broken: grpc.Channel) -> None:
     assert refusal(report, broken, entry("2024-03-04T17:55:08Z")) == (grpc.StatusCode.INTERNAL, "a bug")
 
 
@@ -199,3 +200,31 @@ def test_a_refused_call_is_an_invalid_error_of_the_client(channel: grpc.Channel)
 def test_an_address_in_use_is_refused(server: DbManagerServer) -> None:
     with pytest.raises(UnavailableError, match=f"{server.address}: cannot listen there"):
         serve_db_manager(MemoryObservationLog(), server.address)
+
+
+@pytest.fixture
+def client(log: MemoryObservationLog) -> Iterator[DbManagerClient]:
+    credentials = Credentials("katib1:controller:team::0")
+    with (
+        serving(db_manager=DbManagerServicer(log)) as address,
+        closing(DbManagerClient(address, credentials=credentials)) as client,
+    ):
+        yield client
+
+
+def test_its_logs_are_summarized_by_the_client(client: DbManagerClient, log: MemoryObservationLog) -> None:
+    log.report("a", [reading("0.5"), reading("0.2", second=2), reading("0.4", second=1), reading("9", name="other")])
+
+    assert client.summarize("a", ["loss", "missing"]) == log.summarize("a", ["loss", "missing"])
+    assert client.summarize("a", ["missing", "loss"]) is None
+
+
+def test_a_trial_begins_with_an_empty_log(client: DbManagerClient, log: MemoryObservationLog) -> None:
+    log.report("a", [reading("0.5")])
+    client.begin("a", reports_without_token=True)
+
+    assert log.read("a") == []
+
+
+def test_it_refuses_nothing(client: DbManagerClient) -> None:
+    assert client.refusal_of("a") == ""

@@ -49,10 +49,6 @@ def exchange(address: str, authority: bytes = b"") -> list[str]:
         return [log.value for log in client.read("a")]
 
 
-def test_whoever_trusts_the_authority_is_served(server: DbManagerServer, issued: Issued) -> None:
-    assert exchange(server.address, issued.authority) == ["0.5"]
-
-
 def test_nobody_is_served_who_trusts_another_authority(server: DbManagerServer, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

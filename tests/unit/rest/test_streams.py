@@ -94,10 +94,7 @@ def test_an_error_in_mid_stream_is_an_event(
 
 
 def test_output_that_cannot_go_on_is_cut_off_and_the_log_says_why_in_a_line(
-    http: httpx.Client,
-    service: MemoryTuningService,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    http: httpx.Client, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_args: object, **_options: object) -> Iterator[bytes]:
         yield b"first"

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import katib
-from katib.errors import InvalidError
+from katib.errors import InvalidError, NotFoundError, TerminalError, invalid
 from katib.sdk.results import TrialResult, TuneResult
 from katib.tuning import foreign_words
+from katib.tuning.argument_words import python_words
 
 LR = {"lr": katib.search.double(0, 1)}
 
@@ -174,3 +175,15 @@ def test_a_result_with_its_own_words_is_copied_and_pickled_as_before() -> None:
 
     assert pickle.loads(pickle.dumps(result)) == result == copy.deepcopy(result)
     assert "best_params" not in dir(result)
+
+
+def test_errors_of_a_data_directory_name_the_argument(tmp_path: Path) -> None:
+    (file := tmp_path / "file").touch()
+    (empty := tmp_path / "empty").mkdir()
+
+    with pytest.raises(TerminalError, match=r"cannot be made: file exists; use another data_dir=$"):
+        katib.tune(lambda x: x, {"x": katib.search.double(0, 1)}, data_dir=file)
+    with pytest.raises(NotFoundError, match=r"run one with `katib run FILE`, or give data_dir=$"):
+        katib.open("mine", data_dir=empty)
+    with pytest.raises(InvalidError, match=r"^data_dir=: .*; start `katib serve --data-dir here`$"), python_words():
+        raise invalid("--data-dir", "it is read only", "start `katib serve --data-dir here`", "read-only")

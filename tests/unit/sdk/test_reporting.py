@@ -42,10 +42,7 @@ def test_a_printed_report_is_read_with_its_step(capsys: pytest.CaptureFixture[st
 def test_a_step_that_another_program_prints_stays_a_word_like_others() -> None:
     parser = TextParser(["loss", "step"])
 
-    assert parser.feed(b"step=7 loss=1\n") == [
-        MetricLog(ZERO_TIME, "step", "7"),
-        MetricLog(ZERO_TIME, "loss", "1"),
-    ]
+    assert parser.feed(b"step=7 loss=1\n") == [MetricLog(ZERO_TIME, "step", "7"), MetricLog(ZERO_TIME, "loss", "1")]
     assert [log.step for log in parser.feed(b"[rank 0] katib-step=3 loss=1\nxkatib-step=3 loss=1\n")] == [3, None]
 
 

@@ -1,7 +1,10 @@
-"""What an experiment found, in a terminal, a notebook and a table."""
+"""What `import katib` offers, parameters of functions, and what an experiment found."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,8 @@ import pytest
 
 import katib
 from katib.cli import options
-from katib.sdk import homes
+from katib.errors import InvalidError
+from katib.sdk import homes, search
 from katib.sdk.homes import Place
 from katib.sdk.results import TrialResult, TuneResult
 
@@ -30,7 +34,7 @@ def result(**more: Any) -> TuneResult:
     return TuneResult(**{**fields, **more})
 
 
-def test_a_result_is_printed_as_its_best_trials() -> None:
+def test_a_result_is_printed_as_its_best_trials_or_with_the_reason() -> None:
     assert repr(result()).splitlines() == [
         "demo: maximize accuracy, 3 trials",
         "  trial   accuracy  lr     act",
@@ -38,8 +42,6 @@ def test_a_result_is_printed_as_its_best_trials() -> None:
         "  demo-a  0.75      0.5    tanh",
     ]
 
-
-def test_without_a_value_it_is_printed_with_the_reason() -> None:
     nothing = result(trials=(FAILED,), nothing="demo: none of 1 trials brought a value", _best=None)
 
     assert repr(nothing) == "demo: maximize accuracy, 1 trial\n  demo: none of 1 trials brought a value"
@@ -47,14 +49,12 @@ def test_without_a_value_it_is_printed_with_the_reason() -> None:
         nothing.best  # noqa: B018 - reading it is the test
 
 
-def test_several_objectives_are_shown_by_the_pareto_set() -> None:
+def test_several_objectives_are_shown_by_the_pareto_set_and_texts_are_no_markup() -> None:
     first = TrialResult("demo-d", "Succeeded", {"lr": 0.25}, 0.5, {"accuracy": 0.5, "seconds": 1.0})
     several = result(objectives={"accuracy": "maximize", "seconds": "minimize"}, pareto=(first,), _best=first)
 
     assert repr(several).splitlines()[1:] == ["  trial   accuracy  seconds  lr", "  demo-d  0.5       1        0.25"]
 
-
-def test_texts_of_parameters_are_no_markup() -> None:
     worst = TrialResult("demo-c", "Succeeded", {"act": "<b>"}, 0.5, {"accuracy": 0.5})
     shown = result(trials=(worst,), _best=worst)._repr_html_()
 
@@ -83,3 +83,96 @@ def test_a_notebook_shows_the_history_as_a_picture_without_scripts() -> None:
 
 def test_notebooks_look_for_a_server_where_the_command_line_does() -> None:
     assert homes.DEFAULT_SERVER == options.DEFAULT_SERVER
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind", "space"),
+    [
+        pytest.param(search.double(1e-5, 1), "double", {"min": "1e-05", "max": "1"}, id="double"),
+        pytest.param(search.double(0, 1, step=0.25), "double", {"min": "0", "max": "1", "step": "0.25"}, id="step"),
+        pytest.param(
+            search.double(0.1, 1, log=True),
+            "double",
+            {"min": "0.1", "max": "1", "distribution": "logUniform"},
+            id="log",
+        ),
+        pytest.param(search.int(1, 9), "int", {"min": "1", "max": "9"}, id="int"),
+        pytest.param(search.int(0, 9, step=3), "int", {"min": "0", "max": "9", "step": "3"}, id="int with step"),
+        pytest.param(search.categorical(["a", 2]), "categorical", {"list": ["a", "2"]}, id="categorical"),
+        pytest.param(search.discrete([0.5, 1]), "discrete", {"list": ["0.5", "1"]}, id="discrete"),
+    ],
+)
+def test_a_parameter_is_written_as_katib_has_it(parameter: search.Parameter, kind: str, space: dict[str, Any]) -> None:
+    assert parameter.spec("x") == {"name": "x", "parameterType": kind, "feasibleSpace": space}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "value"),
+    [
+        pytest.param(search.double(0, 1), "0.5", 0.5, id="double"),
+        pytest.param(search.double(0, 1), "1", 1.0, id="whole double"),
+        pytest.param(search.int(0, 9), "7", 7, id="int"),
+        pytest.param(search.discrete([0.5, 1]), "1", 1, id="discrete"),
+        pytest.param(search.categorical([None, "x"]), "None", None, id="None"),
+        pytest.param(search.categorical([True, False]), "False", False, id="bool"),
+        pytest.param(search.categorical([(64, 32), (8,)]), "(64, 32)", (64, 32), id="tuple"),
+        pytest.param(search.categorical([Fraction(1, 3)]), "1/3", Fraction(1, 3), id="object"),
+    ],
+)
+def test_a_value_comes_back_with_its_type(parameter: search.Parameter, text: str, value: Any) -> None:
+    found = parameter.value(text)
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("choices", [(1, "1"), ("None", None), ("a", "a")], ids=["number", "none", "twice"])
+def test_choices_that_read_the_same_are_refused(choices: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidError, match="same text") as caught:
+        search.categorical(choices)
+
+    assert repr(choices[0]) in str(caught.value)
+    assert repr(choices[1]) in str(caught.value)
+
+
+def test_a_condition_is_written_as_an_experiment_has_it() -> None:
+    free = search.int(1, 9)
+    parameter = free.when("widths", (64, 32), (8,))
+
+    assert parameter.spec("x") == {**free.spec("x"), "when": {"parameter": "widths", "values": ["(64, 32)", "(8,)"]}}
+    assert "when" not in free.spec("x")
+
+
+def test_every_name_is_what_it_says_whichever_is_asked_for_first() -> None:
+    """In a process each that has imported what we build on, and nothing of ours."""
+    code = (
+        "import gc; gc.disable()\n"
+        "import os, types, cloudpickle, grpc, msgspec, numpy, pydantic, re2, sqlalchemy, yaml\n"
+        "names = ('TuneError', 'TuneResult', 'callbacks', 'open', 'plots', 'report', 'search', 'tune')\n"
+        "first = next((name for name in names if not os.fork()), None)\n"
+        "if first is None:\n"
+        "    raise SystemExit(any([os.wait()[1] for _ in names]))\n"
+        "import katib as k; getattr(k, first)\n"
+        "assert callable(k.tune) and callable(k.report), first\n"
+        "assert isinstance(k.search, types.ModuleType) and isinstance(k.callbacks, types.ModuleType), first\n"
+        "assert isinstance(k.plots, types.ModuleType), first\n"
+        "assert issubclass(k.TuneError, Exception) and isinstance(k.TuneResult, type), first\n"
+        "os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_name_is_listed_before_it_is_used_or_an_attribute_error() -> None:
+    code = "import katib, katib.sdk; print(dir(katib), dir(katib.sdk))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "'open', 'plots', 'report', 'search', 'tune'" in done.stdout
+
+    import katib
+    import katib.sdk
+
+    for module in (katib, katib.sdk):
+        with pytest.raises(AttributeError, match="has no attribute 'tunes'"):
+            module.tunes  # noqa: B018 - reading it is the test

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -83,3 +85,21 @@ def test_the_example_on_the_page_is_one_class_and_one_line_that_serve(
 
     assert points[0] == {"x": "0.5", "y": "0.3333333333333333"}
     assert len(points) == 3
+
+
+def test_classes_that_are_asked_for_at_once_are_imported_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = tmp_path / "steps"
+    write = f"with open({str(steps)!r}, 'a') as file: file.write(step)"
+    body = f"import time\nfor step in 'ab':\n    {write}\n    time.sleep(0.2)"
+    for module in ("imported_slowly", "imported_slowly_too"):
+        (tmp_path / f"{module}.py").write_text(f"{body}\nclass Search: ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [replace(ENTRIES[0], path=f"{path.stem}:Search") for path in sorted(tmp_path.glob("*.py"))]
+
+    with ThreadPoolExecutor(len(entries)) as threads:
+        found = list(threads.map(lambda entry: entry.load().__module__, entries))
+
+    assert found == ["imported_slowly", "imported_slowly_too"]
+    assert steps.read_text() == "abab"

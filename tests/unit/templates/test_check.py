@@ -1,3 +1,5 @@
+"""What a template must be, and which devices its pods want."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,6 +10,7 @@ from msgspec import structs
 
 from katib.api.types import TrialTemplate
 from katib.templates import check_template
+from katib.templates.devices import device_errors
 from tests.support.templates import REFERENCES, example_job, in_config_map, inline, job, space
 
 SPACE = space("lr", "momentum")
@@ -22,8 +25,6 @@ def found(template: TrialTemplate, *names: str, text: str | None = None) -> list
 def test_a_good_template_has_no_errors() -> None:
     assert check_template(inline(example_job(), REFERENCES), SPACE) == []
 
-
-def test_a_good_config_map_template_has_no_errors() -> None:
     assert check_template(in_config_map(REFERENCES), SPACE, yaml.safe_dump(example_job())) == []
 
 
@@ -124,15 +125,11 @@ def test_the_object_needs_a_kind_and_no_name(change: dict[str, Any], expected: l
     assert found(inline({**job("a"), **change}, {})) == [(prefix + path, origin) for path, origin in expected]
 
 
-def test_text_that_is_no_object_is_an_error_at_the_config_map() -> None:
+def test_text_of_a_config_map_is_checked_like_any_other() -> None:
     assert found(in_config_map({}), text="- a") == [("trialTemplate.configMap", "template-not-an-object")]
 
-
-def test_a_config_map_that_was_not_read_is_an_error() -> None:
     assert found(in_config_map({})) == [("trialTemplate.configMap.configMapName", "template-config-map-missing")]
 
-
-def test_flow_text_with_placeholders_is_checked_like_any_other() -> None:
     text = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, "replicas": ${trialParameters.n}}'
 
     assert found(in_config_map({"n": "x"}), "x", text=text) == [
@@ -163,14 +160,66 @@ def test_the_primary_container_is_looked_for_where_the_kind_has_pod_templates(sp
     assert "template-primary-container" not in [origin for _, origin in found(template, "x")]
 
 
-def test_without_a_source_or_with_both_there_is_nothing_to_check() -> None:
+def test_what_is_not_known_yet_is_not_checked() -> None:
     both = structs.replace(inline(job("a"), {}), config_map=in_config_map({}).config_map)
 
     assert found(TrialTemplate()) == []
     assert found(both) == []
 
-
-def test_a_placeholder_in_a_number_field_is_no_error_before_its_value_is_known() -> None:
     spec = job("a", parallelism="${trialParameters.x}") | {"${trialParameters.x}": "odd"}
 
     assert found(inline(spec, {"x": "x"}), "x") == []
+
+
+PLACE = "spec.containers[0].resources"
+
+
+def errors_of(**resources: Any) -> list[str]:
+    return [str(error) for error in device_errors({"spec": {"containers": [{"resources": resources}]}}, "t")]
+
+
+@pytest.mark.parametrize("value", ["0.5", 0.5, "500m", "1500m", "1e-1"])
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "amd.com/gpu", "rdma/hca", "example.com/tpu"])
+def test_a_part_of_a_device_is_refused(name: str, value: object) -> None:
+    shown = value if isinstance(value, float) else f'"{value}"'
+
+    assert errors_of(limits={name: value}) == [
+        f't.{PLACE}.limits["{name}"]: {shown} is not a whole number; ask for whole devices'
+    ]
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"limits": {"nvidia.com/gpu": 1}},
+        {"limits": {"nvidia.com/gpu": "2000m"}, "requests": {"nvidia.com/gpu": "2"}},
+        {"limits": {"nvidia.com/gpu": "${trialParameters.cards}"}, "requests": {"nvidia.com/gpu": 1}},
+        {"limits": {"nvidia.com/gpu": ["wrong"]}, "requests": None},
+        {"requests": {"cpu": "500m", "kubernetes.io/batch-cpu": "0.5", "ephemeral-storage": "1.5Gi"}},
+    ],
+    ids=["limit", "same", "placeholder", "another check's", "no devices"],
+)
+def test_what_kubernetes_takes_is_fine(resources: dict[str, Any]) -> None:
+    assert errors_of(**resources) == []
+
+
+def test_a_request_needs_the_same_limit() -> None:
+    assert errors_of(limits={"nvidia.com/gpu": 2}, requests={"nvidia.com/gpu": 1}) == [
+        f't.{PLACE}.requests["nvidia.com/gpu"]: 1 differs from the limit, 2; give the same number, or the limit alone'
+    ]
+    assert errors_of(requests={"nvidia.com/gpu": 1}) == [
+        (
+            f't.{PLACE}.limits["nvidia.com/gpu"]: it is missing, and devices need a limit; '
+            "give the number here, as in requests"
+        )
+    ]
+
+
+def test_the_limit_of_a_train_job_may_come_from_its_runtime() -> None:
+    trainer = {"resourcesPerNode": {"requests": {"nvidia.com/gpu": 1}}}
+
+    assert device_errors({"spec": {"trainer": trainer}}, "t") == []
+    trainer["resourcesPerNode"]["requests"]["nvidia.com/gpu"] = "0.5"  # type: ignore[assignment]
+    assert [e.path for e in device_errors({"spec": {"trainer": trainer}}, "t")] == [
+        't.spec.trainer.resourcesPerNode.requests["nvidia.com/gpu"]'
+    ]

@@ -64,8 +64,7 @@ def test_a_config_map_template_renders_to_the_same_object(dump: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "placeholder",
-    ["${trialParameters.x}", "${trialParams.x}", "$<trialParams.x>", "$<trialParameters.x>"],
+    "placeholder", ["${trialParameters.x}", "${trialParams.x}", "$<trialParams.x>", "$<trialParameters.x>"]
 )
 def test_every_form_of_a_placeholder_means_the_same(placeholder: str) -> None:
     assert render_args(f"--x={placeholder}", value="7") == ["--x=7"]

@@ -1,15 +1,17 @@
-"""Tests that fail once and pass alone are named and forgiven; nothing else is."""
+"""Runs of the tests: the second chance of those that fail, the lines at the end, and the cluster they run in."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tools import cluster_tests
+from tools.cluster_tests import is_running
 from tools.second_chance import MOST, VARIABLE, Failures, is_worth_another_look
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -156,3 +158,81 @@ def test_make_runs_plain_pytest_unless_it_is_asked_for_a_second_chance(target: s
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert f".venv/bin/python -m {runner} -q -m " in done.stdout
+
+
+TESTS = """
+import pytest
+
+@pytest.fixture
+def server():
+    pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
+
+@pytest.mark.parametrize("number", range(3))
+def test_of_a_server(server, number): ...
+
+@pytest.mark.skipif(True, reason="mpirun is not installed (Debian: openmpi-bin)")
+def test_of_processes(): ...
+
+@pytest.mark.skip("only root mounts a file system")
+def test_of_root(): ...
+
+def test_that_passes(): ...
+"""
+
+
+def test_what_is_not_installed_is_named_with_what_to_install_and_how_many_tests_did_not_run(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.skips", "-n", "2", f"--rootdir={tmp_path}"]
+
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    lines = [line for line in done.stdout.splitlines() if line.startswith("left out")]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lines == [
+        "left out, 3 tests that did not run: PostgreSQL is not installed (Debian: postgresql)",
+        "left out, 1 test that did not run: mpirun is not installed (Debian: openmpi-bin)",
+    ]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cluster_tests, "STATE", tmp_path)
+    (tmp_path / "run").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def waiting(request: pytest.FixtureRequest, state: Path) -> Iterator[int]:
+    """A process that waits, called with an argument of the parameter, in which `STATE` stands for the directory."""
+    argument = request.param.replace("STATE", str(state))
+    command = [sys.executable, "-c", "print(flush=True), input()", argument]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # by now its command line can be read
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "runs"),
+    [("--config=STATE/kubelet.yaml", True), ("--config=/elsewhere/kubelet.yaml", False)],
+    ids=["its-own", "another"],
+    indirect=["waiting"],
+)
+def test_a_cluster_runs_when_its_kubelet_does_and_not_when_its_number_is_anothers(
+    state: Path, waiting: int, *, runs: bool
+) -> None:
+    (state / "run" / "kubelet.pid").write_text(f"{waiting}\n")
+
+    assert is_running() is runs
+
+
+@pytest.mark.parametrize("text", [None, "", "many", "999999999"], ids=["missing", "empty", "no-number", "nobodys"])
+def test_a_cluster_does_not_run_without_a_kubelet(state: Path, text: str | None) -> None:
+    if text is not None:
+        (state / "run" / "kubelet.pid").write_text(text)
+
+    assert not is_running()

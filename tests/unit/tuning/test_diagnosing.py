@@ -53,11 +53,7 @@ class Bench:
     """A diagnostician of one machine over stores in memory; `waiting` is what a runner says of every job."""
 
     def __init__(
-        self,
-        database: Database,
-        waiting: str = "",
-        services: Services = (),
-        log: MemoryObservationLog | None = None,
+        self, database: Database, waiting: str = "", services: Services = (), log: MemoryObservationLog | None = None
     ) -> None:
         self.store = new_store()
         self.log = log or MemoryObservationLog()

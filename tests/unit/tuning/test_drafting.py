@@ -9,6 +9,7 @@ import pytest
 
 from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
+from katib.tuning.companions import has_content
 from katib.tuning.drafting import (
     CommandTemplate,
     Metrics,
@@ -21,6 +22,7 @@ from katib.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
+from katib.tuning.script_options import direction_of, metrics_of_output, options_of_help, options_of_source
 from metrics_collector.parsers import TextParser
 from tests.support.experiments import load_experiment
 
@@ -100,7 +102,7 @@ def test_names_in_braces_become_placeholders_of_the_template() -> None:
         *("python", "train.py", "--lr=${trialParameters.lr}", "${trialSpec.Name}"),
         *("{lr}", "${HOME}", '{"a": 1}'),
     ]
-    assert template.unused == ("optimizer",)
+    assert template.notes == ("the command does not name {optimizer}: it is in $KATIB_PARAM_OPTIMIZER only",)
 
 
 def test_one_argument_with_blanks_is_a_line_for_the_shell() -> None:
@@ -128,7 +130,7 @@ def test_the_file_of_all_values_is_json_with_numbers() -> None:
     filled = text.replace("${trialParameters.lr}", "1e-05").replace("${trialParameters.optimizer}", "adam")
     assert json.loads(filled) == {"lr": 1e-05, "optimizer": "adam"}
     assert name in pod_of(template)["spec"]["volumes"][0]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"]
-    assert template.unused == ()
+    assert template.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -167,17 +169,13 @@ def test_a_wrong_command_gets_one_line(command: tuple[str, ...], error: str) -> 
     assert [str(e) for e in refused.value.errors] == [error]
 
 
-def test_names_that_would_share_a_variable_are_refused() -> None:
+def test_names_that_would_share_a_variable_or_break_the_file_are_refused() -> None:
     with pytest.raises(InvalidError, match=r"a-b and a_b would both be \$KATIB_PARAM_A_B; rename one of them"):
         command_template(["t"], [parse_parameter("a-b=1..2"), parse_parameter("a_b=1..2")], Metrics())
 
-
-def test_a_value_that_json_would_escape_is_refused_in_the_file_of_all_values() -> None:
     with pytest.raises(InvalidError, match=r"would need escapes in \{parameters\}"):
         command_template(["t", "{parameters}"], [parse_parameter('a=x"y,z')], Metrics())
 
-
-def test_a_wrong_source_of_metrics_is_refused() -> None:
     for text in ("stdout:x", "csv:x"):
         with pytest.raises(InvalidError, match="use stdout, json:FILE or tensorboard:DIR"):
             parse_metrics(text)
@@ -250,3 +248,63 @@ def test_metric_of_an_unusual_name_is_looked_for_by_its_name() -> None:
     spec = draft("a", Search({"f1 score": "maximize"}, 1, 1), [LR], a_template("t").template)["spec"]
 
     assert "metricsCollectorSpec" not in spec
+
+
+def runtime(**policy: Any) -> dict[str, Any]:
+    return {"kind": "TrainingRuntime", "metadata": {"name": "mine"}, "spec": {"mlPolicy": policy, "jobs": [{"a": 1}]}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "same"),
+    [
+        (runtime(numNodes=2), True),
+        (runtime(numNodes=2, torch={"numProcPerNode": "auto"}), True),
+        (runtime(numNodes=3), False),
+        ({**runtime(numNodes=2), "spec": {"mlPolicy": {"numNodes": 2}, "jobs": []}}, False),
+        ({**runtime(numNodes=2), "spec": {}}, False),
+    ],
+    ids=["the same", "with defaults of the server", "another number", "a shorter list", "nothing"],
+)
+def test_a_stored_runtime_is_compared_with_the_submitted_one(stored: dict[str, Any], *, same: bool) -> None:
+    assert has_content(stored, runtime(numNodes=2)) is same
+
+
+ARGPARSE = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=0.01)
+p.add_argument("-l", "--layers", type=int, default=2)
+p.add_argument("--momentum", default=0.9)
+p.add_argument("--scale", type=float, default=2.0)
+p.add_argument("--opt", choices=["adam", "sgd"])
+p.add_argument("--seed", type=int, default=0)
+p.add_argument("--data-dir", default="data")
+p.add_argument("--fast", action="store_true")
+p.add_argument("input")
+"""
+
+
+def test_options_of_argparse_and_click_are_read() -> None:
+    found = [str(option) for option in options_of_source(ARGPARSE)]
+
+    assert found == ["lr=0.001..0.1:log", "layers=1..8", "momentum=0.09..9:log", "scale=0.5..8:double", "opt=adam,sgd"]
+    assert all(parse_parameter(text) for text in found)
+
+    source = "import click\n@click.option('--opt', type=click.Choice(['a', 'b']))\ndef main(opt): ...\n"
+
+    assert [str(option) for option in options_of_source(source)] == ["opt=a,b"]
+
+    assert options_of_source("def (") == []
+
+
+def test_choices_and_metrics_are_found_in_what_is_printed() -> None:
+    text = "options:\n  -h, --help            show this help\n  --opt {adam,sgd}  which\n  --lr LR\n"
+
+    assert [str(option) for option in options_of_help(text)] == ["opt=adam,sgd"]
+
+    assert metrics_of_output("epoch=1 loss=0.5 val_accuracy=0.9\nname=x") == ["val_accuracy", "loss"]
+
+
+@pytest.mark.parametrize(("metric", "way"), [("val_loss", "minimize"), ("accuracy", "maximize"), ("RMSE", "minimize")])
+def test_the_direction_follows_from_the_name(metric: str, way: str) -> None:
+    assert direction_of(metric) == way

@@ -1,13 +1,19 @@
-"""Sweeps of Weights & Biases as experiments."""
+"""Files of other tuners: sweeps of Weights & Biases as experiments, and files of earlier releases."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 import yaml
 
+from katib.api.loading import FileText, experiment_of
 from katib.errors import InvalidError
 from katib.local import validate_document
+from katib.tuning.earlier_files import with_earlier_trials
 from katib.tuning.sweeps import experiment_of_sweep
+from tests.support.experiments import a_double, an_experiment, load_experiment
 
 SWEEP = """
 program: train.py
@@ -73,3 +79,103 @@ def test_everything_that_has_no_counterpart_is_said_at_once() -> None:
     ]
     with pytest.raises(InvalidError, match=r"sweep\.yaml: it has no parameters"):
         experiment_of_sweep("a: 1", "sweep.yaml")
+
+
+EXPERIMENT = an_experiment(parameters=[a_double("lr"), a_double("momentum")])
+
+
+def trials_of(table: str, raw: dict[str, Any] = EXPERIMENT) -> list[tuple[dict[str, str], dict[str, str]]]:
+    file = with_earlier_trials(FileText(json.dumps(raw), "e.yaml"), table, "t.csv")
+    start = experiment_of(file.documents, "e.yaml", "default").experiment.spec.warm_start
+    assert start is not None
+    return [
+        ({a.name: a.value for a in t.parameter_assignments}, {m.name: m.value for m in t.metrics}) for t in start.trials
+    ]
+
+
+def refusal(table: str) -> str:
+    with pytest.raises(InvalidError) as refused:
+        trials_of(table)
+    (error,) = refused.value.errors
+    return str(error)
+
+
+def test_a_table_has_a_column_for_each_parameter_and_metric() -> None:
+    found = trials_of("lr,momentum,loss\n0.05,0.02,1.5\n0.06,0.03,1.2\n")
+
+    assert found == [
+        ({"lr": "0.05", "momentum": "0.02"}, {"loss": "1.5"}),
+        ({"lr": "0.06", "momentum": "0.03"}, {"loss": "1.2"}),
+    ]
+
+    assert trials_of('number, lr ,loss,note\n0,0.05,,"a, b"\n\n') == [({"lr": "0.05"}, {})]
+
+    rows = [{"lr": 0.05, "momentum": 1e-2, "loss": 2, "done": True}, {"lr": None, "loss": "0.5"}]
+
+    assert trials_of(json.dumps(rows)) == [({"lr": "0.05", "momentum": "0.01"}, {"loss": "2"}), ({}, {"loss": "0.5"})]
+
+
+def test_trials_as_the_command_line_prints_them_are_read() -> None:
+    trial = {
+        "kind": "Trial",
+        "spec": {
+            "objective": {
+                "type": "minimize",
+                "objectiveMetricName": "loss",
+                "metricStrategies": [{"name": "loss", "value": "min"}],
+            },
+            "parameterAssignments": [{"name": "lr", "value": "0.05"}],
+        },
+        "status": {"observation": {"metrics": [{"name": "loss", "min": "1", "max": "3", "latest": "2"}]}},
+    }
+
+    assert trials_of(json.dumps({"items": [trial]})) == [({"lr": "0.05"}, {"loss": "1"})]
+
+
+def test_trials_that_the_file_lists_itself_stay() -> None:
+    own = {"parameterAssignments": [{"name": "lr", "value": "0.07"}], "metrics": [{"name": "loss", "value": "1"}]}
+    raw = {**EXPERIMENT, "spec": {**EXPERIMENT["spec"], "warmStart": {"experiments": ["a"], "trials": [own]}}}
+
+    assert [lr for lr, _ in trials_of("lr,loss\n0.05,2\n", raw)] == [{"lr": "0.07"}, {"lr": "0.05"}]
+
+
+def test_a_file_with_companions_keeps_them() -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
+    text = f"{json.dumps(config_map)}\n---\n{json.dumps(EXPERIMENT)}"
+
+    file = with_earlier_trials(FileText(text, "e.yaml"), "lr,loss\n0.05,2\n", "t.csv")
+    found = experiment_of(file.documents, "e.yaml", "default")
+
+    assert [companion["metadata"]["name"] for companion in found.companions] == ["c"]
+    assert load_experiment(str(file), "e.yaml", "default") == found  # as a server gets it
+
+
+REFUSED = {
+    "empty": ("", "t.csv: there are no trials in it; give one row per trial"),
+    "no parameter": (
+        "x,loss\n1,2\n",
+        "t.csv: no column is a parameter of the experiment; there are x, loss; name a column lr or momentum",
+    ),
+    "no objective": (
+        "lr,accuracy\n1,2\n",
+        "t.csv: no column is the objective of the experiment; there are lr, accuracy; name a column loss",
+    ),
+    "a cell too few": (
+        "lr,loss\n0.5,1\n0.5\n",
+        "t.csv: line 3: it has 1 cells where the header has 2; give each row one cell per column",
+    ),
+    "a column twice": ("lr,loss,lr\n1,2,3\n", 't.csv: line 1: two columns are named "lr"; rename one'),
+    "no JSON": (
+        "[{",
+        (
+            "t.csv: it is no JSON: Expecting property name enclosed in double quotes: line 1 column 3 (char 2); "
+            "give a list of objects"
+        ),
+    ),
+    "no object": ("[1]", "t.csv: [0]: it is no object; give one object per trial"),
+}
+
+
+@pytest.mark.parametrize(("table", "line"), REFUSED.values(), ids=REFUSED)
+def test_a_table_that_cannot_be_used_is_refused(table: str, line: str) -> None:
+    assert refusal(table) == line

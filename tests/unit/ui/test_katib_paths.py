@@ -68,8 +68,7 @@ def test_experiments_are_listed_in_katibs_form(http: httpx.Client, slash: str) -
 
 
 @pytest.mark.parametrize(
-    ("path", "params", "kind"),
-    [("fetch_experiment", OF_DEMO, "Experiment"), ("fetch_trial", OF_TRIAL, "Trial")],
+    ("path", "params", "kind"), [("fetch_experiment", OF_DEMO, "Experiment"), ("fetch_trial", OF_TRIAL, "Trial")]
 )
 def test_objects_are_answered_as_they_are(http: httpx.Client, path: str, params: Json, kind: str) -> None:
     answer = http.get(f"/{path}/", params=params).json()

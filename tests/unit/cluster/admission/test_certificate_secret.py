@@ -19,9 +19,10 @@ from katib.cluster.admission.certificate_sources import (
     read,
 )
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Kind
 from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
+from tests.support.faulty_store import Call, FaultyStore
 
 DAY = timedelta(days=1).total_seconds()
 KEY = Key("kubeflow", "katib-webhook-cert")
@@ -29,39 +30,25 @@ NAME = "katib.kubeflow.org"
 TERMS = Terms(dns_names("katib-controller", "kubeflow"), timedelta(days=30), timedelta(days=10), timedelta(minutes=1))
 
 
-class Faulty(MemoryStore):
-    """A memory store in which something else happens right before a write or a read."""
-
-    before_write: Callable[[], None] = staticmethod(lambda: None)
-    before_get: Callable[[Kind], None] = staticmethod(lambda _kind: None)
-
-    def create(self, obj: Object) -> Object:
-        self._once()
-        return super().create(obj)
-
-    def update(self, obj: Object) -> Object:
-        self._once()
-        return super().update(obj)
-
-    def get(self, kind: Kind, key: Key) -> Object:
-        self.before_get(kind)
-        return super().get(kind, key)
-
-    def _once(self) -> None:
-        action, self.before_write = self.before_write, lambda: None
-        action()
-
-
 class World:
-    def __init__(self, *, with_configurations: bool = True) -> None:
+    def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.store = Faulty(frozenset(), clock=self.clock)
-        if with_configurations:
-            for kind in (MUTATING, VALIDATING):
-                self.store.create(configuration(kind))
+        self.store = FaultyStore(MemoryStore(frozenset(), clock=self.clock), self._interfere)
+        self.before_write: Callable[[], object] = lambda: None
+        self.before_get: Callable[[Kind], object] = lambda _kind: None
+        for kind in (MUTATING, VALIDATING):
+            self.store.create(configuration(kind))
 
     def replica(self, terms: Terms = TERMS) -> CertificateSecret:
         return CertificateSecret(self.store, KEY, terms, CaBundle(self.store, NAME), self.clock)
+
+    def _interfere(self, call: Call) -> None:
+        """Have something else happen right before a read, and once before a write."""
+        if call.before and call.verb == "get":
+            self.before_get(call.kind)
+        elif call.before and call.verb in ("create", "update"):
+            action, self.before_write = self.before_write, lambda: None
+            action()
 
     def kept(self) -> Kept:
         return read(self.store.get(SECRET, KEY))
@@ -110,48 +97,45 @@ def test_a_certificate_is_published_once_callers_know_it_and_stays_so_while_they
             raise ForbiddenError("no right")
 
     replica = world.replica()
-    world.store.before_get = refuse
+    world.before_get = refuse
     replica.refresh()
     untold = replica.is_published
-    world.store.before_get = lambda _kind: None
+    world.before_get = lambda _kind: None
     replica.refresh()
     told = replica.is_published
-    world.store.before_get = refuse
+    world.before_get = refuse
     replica.refresh()
 
     assert (untold, told, replica.is_published) == (False, True, True)
 
 
-def test_a_second_replica_serves_the_same_certificate(world: World) -> None:
-    assert world.replica().refresh() == world.replica().refresh()
-
-
-def test_looking_again_writes_nothing(world: World) -> None:
+def test_whoever_looks_again_serves_the_same_certificate_and_writes_nothing(world: World) -> None:
     replica = world.replica()
-    replica.refresh()
+    certificate = replica.refresh()
     before = world.store.list(SECRET).resource_version
 
-    replica.refresh()
-
+    assert replica.refresh() == world.replica().refresh() == certificate
     assert world.store.list(SECRET).resource_version == before
 
 
 def test_two_replicas_that_start_at_once_agree_on_the_first_ones(world: World) -> None:
     first: list[Certificate] = []
-    world.store.before_write = lambda: first.append(world.replica().refresh())
+    world.before_write = lambda: first.append(world.replica().refresh())
 
     assert world.replica().refresh() == first[0]
     assert world.is_trusted(first[0])
 
 
-def test_an_empty_secret_of_the_installation_is_filled(world: World) -> None:
+def test_an_empty_secret_of_the_installation_is_filled_and_what_others_wrote_there_stays(world: World) -> None:
     metadata = {"namespace": KEY.namespace, "name": KEY.name, "labels": {"app": "katib"}}
-    world.store.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
+    head = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    world.store.create({**head, "type": "Opaque", "data": {"note": "aGk="}})
 
     certificate = world.replica().refresh()
 
     secret = world.store.get(SECRET, KEY)
     assert (secret["type"], secret["metadata"]["labels"]) == ("Opaque", {"app": "katib"})
+    assert secret["data"]["note"] == "aGk="
     assert world.is_trusted(certificate)
 
 
@@ -195,7 +179,7 @@ def test_two_replicas_that_prepare_at_once_prepare_one_certificate(world: World)
     replica, other = world.replica(), world.replica()
     replica.refresh()
     world.clock.advance(20 * DAY)
-    world.store.before_write = lambda: void(other.refresh())
+    world.before_write = other.refresh
 
     replica.refresh()
 
@@ -209,25 +193,15 @@ def test_nothing_is_served_while_callers_cannot_learn_to_trust_it(world: World) 
     replica = world.replica()
     first = replica.refresh()
     world.clock.advance(20 * DAY)
-    world.store.before_get = unavailable_configurations
+    world.before_get = unavailable_configurations
     replica.refresh()
     world.clock.advance(3600)
 
     assert replica.refresh() == first
 
-    world.store.before_get = lambda _kind: None
+    world.before_get = lambda _kind: None
     assert replica.refresh() != first
     assert world.is_trusted(replica.refresh())
-
-
-def test_an_expired_certificate_is_replaced_at_once(world: World) -> None:
-    first = world.replica().refresh()
-    world.clock.advance(31 * DAY)
-
-    second = world.replica().refresh()
-
-    assert second != first
-    assert world.is_trusted(second)
 
 
 FOREIGN_KEY = issue(TERMS.names, datetime.now(UTC), TERMS.lifetime).certificate.key
@@ -246,10 +220,15 @@ def test_a_broken_secret_is_replaced_at_once(world: World, field: str, content: 
     assert world.is_trusted(world.replica().refresh())
 
 
-def test_a_certificate_for_other_names_is_replaced(world: World) -> None:
-    world.replica(Terms(("elsewhere",))).refresh()
+@pytest.mark.parametrize(("terms", "age"), [(TERMS, 31), (Terms(("elsewhere",)), 0)], ids=["expired", "other-names"])
+def test_a_certificate_that_is_not_good_any_more_is_replaced_at_once(world: World, terms: Terms, age: int) -> None:
+    first = world.replica(terms).refresh()
+    world.clock.advance(age * DAY)
 
-    assert world.is_trusted(world.replica().refresh())
+    second = world.replica().refresh()
+
+    assert second != first
+    assert world.is_trusted(second)
 
 
 def test_a_deleted_secret_comes_back_and_what_replicas_serve_meanwhile_stays_trusted(world: World) -> None:
@@ -265,23 +244,17 @@ def test_a_deleted_secret_comes_back_and_what_replicas_serve_meanwhile_stays_tru
     assert other.refresh() == second
 
 
-def test_a_bundle_that_was_reset_is_written_again(world: World) -> None:
+@pytest.mark.parametrize("is_new", [False, True], ids=["reset", "created later"])
+def test_a_configuration_without_the_bundle_gets_it(world: World, *, is_new: bool) -> None:
     replica = world.replica()
     certificate = replica.refresh()
-    world.store.update({**world.store.get(MUTATING, Key("", NAME)), "webhooks": configuration(MUTATING)["webhooks"]})
+    if is_new:
+        world.store.delete(MUTATING, Key("", NAME))
+        world.store.create(configuration(MUTATING))
+    else:
+        found = world.store.get(MUTATING, Key("", NAME))
+        world.store.update({**found, "webhooks": configuration(MUTATING)["webhooks"]})
     assert not world.is_trusted(certificate)
-
-    replica.refresh()
-
-    assert world.is_trusted(certificate)
-
-
-def test_a_configuration_that_comes_later_gets_its_bundle() -> None:
-    world = World(with_configurations=False)
-    replica = world.replica()
-    certificate = replica.refresh()
-    for kind in (MUTATING, VALIDATING):
-        world.store.create(configuration(kind))
 
     replica.refresh()
 
@@ -293,7 +266,7 @@ def test_a_configuration_changed_meanwhile_keeps_that_change(world: World) -> No
         obj = world.store.get(MUTATING, Key("", NAME))
         world.store.update({**obj, "metadata": {**obj["metadata"], "labels": {"by": "somebody"}}})
 
-    world.store.before_write = lambda: setattr(world.store, "before_write", label)  # the first write is the Secret's
+    world.before_write = lambda: setattr(world, "before_write", label)  # the first write is the Secret's
 
     certificate = world.replica().refresh()
 
@@ -301,21 +274,12 @@ def test_a_configuration_changed_meanwhile_keeps_that_change(world: World) -> No
     assert world.is_trusted(certificate)
 
 
-def test_data_of_others_in_the_secret_stays(world: World) -> None:
-    world.replica().refresh()
-    world.edit(**{"note": "aGk=", "tls.key": ""})
-
-    world.replica().refresh()
-
-    assert world.store.get(SECRET, KEY)["data"]["note"] == "aGk="
-
-
 def test_a_secret_that_changes_all_the_time_is_an_error_that_passes(world: World) -> None:
     def conflict() -> None:
-        world.store.before_write = conflict
+        world.before_write = conflict
         raise ConflictError("somebody was faster")
 
-    world.store.before_write = conflict
+    world.before_write = conflict
 
     with pytest.raises(UnavailableError, match="katib-webhook-cert"):
         world.replica().refresh()
@@ -324,7 +288,3 @@ def test_a_secret_that_changes_all_the_time_is_an_error_that_passes(world: World
 def unavailable_configurations(kind: Kind) -> None:
     if kind in (MUTATING, VALIDATING):
         raise UnavailableError("the API server does not answer")
-
-
-def void(_value: object) -> None:
-    return None

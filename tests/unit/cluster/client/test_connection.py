@@ -315,49 +315,6 @@ def test_a_remedy_that_a_webhook_gives_is_the_only_one(connection: Connection, s
     assert (error.cause, error.remedy) == ("it has no label", "run: label it")
 
 
-# --- discovery --------------------------------------------------------------------------------------------------------
-
-
-def resources(*kinds: str) -> Answer:
-    entries = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": kind != "Node"} for kind in kinds]
-    return Answer(200, {"resources": [*entries, {"name": "jobs/status", "kind": "Job", "namespaced": True}]})
-
-
-def test_a_kind_is_looked_up_once(connection: Connection, server: ScriptedServer) -> None:
-    server.script(resources("Job", "Node"))
-
-    job = connection.discovery.resource("batch/v1", "Job")
-    node = connection.discovery.resource("batch/v1", "Node")
-
-    assert (job.path("team", "a", "status"), job.has_status) == (f"{JOBS}/a/status", True)
-    assert (node.path("team", "a"), node.has_status) == ("/apis/batch/v1/nodes/a", False)
-    assert [asked.path for asked in server.asked] == ["/apis/batch/v1"]
-
-
-def test_a_missing_kind_is_asked_for_now_and_then(
-    connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(connection.discovery, "_monotonic", lambda: now[0])
-    server.script(Answer(404, b"404 page not found"))
-    for _ in range(3):
-        with pytest.raises(KindNotInstalledError, match="batch/v1 Job: the cluster has no such kind; install it"):
-            connection.discovery.resource("batch/v1", "Job")
-    assert len(server.asked) == 1
-
-    now[0] = 4.0
-    server.script(resources("Job"))
-    assert connection.discovery.resource("batch/v1", "Job").plural == "jobs"
-
-
-def test_a_lookup_that_fails_is_no_absence(connection: Connection, server: ScriptedServer) -> None:
-    server.script(Answer(503, {}, {"Retry-After": "60"}))
-
-    with pytest.raises(UnavailableError) as caught:
-        connection.discovery.resource("batch/v1", "Job")
-    assert not isinstance(caught.value, KindNotInstalledError)
-
-
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 

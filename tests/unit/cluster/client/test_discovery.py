@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from katib.cluster.client.discovery import ASK_AGAIN_SECONDS, Discovery
-from katib.errors import KindNotInstalledError
+from katib.errors import KindNotInstalledError, UnavailableError
 
-JOBS = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+KINDS = [("jobs", "Job", True), ("jobs/status", "Job", True), ("nodes", "Node", False)]
+JOBS = {"resources": [{"name": name, "kind": kind, "namespaced": namespaced} for name, kind, namespaced in KINDS]}
 
 
 class Cluster:
@@ -19,28 +20,35 @@ class Cluster:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.seconds = 0.0
+        self.is_away = False
         self.discovery = Discovery(self._fetch, lambda: self.seconds)
 
     def _fetch(self, path: str) -> Mapping[str, Any]:
         self.asked.append(path)
+        if self.is_away:
+            raise UnavailableError(path)
         if path != "/apis/batch/v1":
             raise KindNotInstalledError(path)
         return JOBS
 
     def ask(self, api_version: str) -> None:
-        with pytest.raises(KindNotInstalledError):
+        with pytest.raises(KindNotInstalledError, match=f"{api_version} Job: the cluster has no such kind; install it"):
             self.discovery.resource(api_version, "Job")
 
 
 def test_a_known_kind_is_asked_for_once() -> None:
     cluster = Cluster()
+    cluster.is_away = True
+    with pytest.raises(UnavailableError):
+        cluster.discovery.resource("batch/v1", "Job")
+    cluster.is_away = False
     for _ in range(3):
-        assert (
-            cluster.discovery.resource("batch/v1", "Job").path("team", "a") == "/apis/batch/v1/namespaces/team/jobs/a"
-        )
+        job, node = (cluster.discovery.resource("batch/v1", kind) for kind in ("Job", "Node"))
         cluster.seconds += 100
 
-    assert cluster.asked == ["/apis/batch/v1"]
+    assert (job.path("team", "a", "status"), job.has_status) == ("/apis/batch/v1/namespaces/team/jobs/a/status", True)
+    assert (node.path("team", "a"), node.has_status) == ("/apis/batch/v1/nodes/a", False)
+    assert cluster.asked == ["/apis/batch/v1"] * 2
 
 
 def test_a_kind_that_was_taken_back_is_asked_for_at_once() -> None:

@@ -61,9 +61,11 @@ def test_a_file_of_katib_is_read() -> None:
     config = read_configuration(KatibConfig, KATIBS, "katib-config.yaml")
 
     assert config.init.cert_generator.webhook_secret_name == "katib-webhook-cert"
-    collector = config.collector("TensorFlowEvent")
+    collector, stopping = config.collector("TensorFlowEvent"), config.early_stopping("medianstop")
     assert collector is not None
     assert collector.resources.complete()["limits"]["memory"] == "1Gi"
+    assert stopping is not None
+    assert stopping.container()["imagePullPolicy"] == "IfNotPresent"  # as an invalid one
 
 
 def test_an_empty_file_is_the_default() -> None:
@@ -108,13 +110,6 @@ def test_a_suggestion_entry_is_a_container() -> None:
             "limits": {"cpu": "500m", "memory": "100Mi", "ephemeral-storage": "5Gi"},
         },
     }
-
-
-def test_an_invalid_pull_policy_is_the_default() -> None:
-    entry = read_configuration(KatibConfig, KATIBS, "katib-config.yaml").early_stopping("medianstop")
-
-    assert entry is not None
-    assert entry.container()["imagePullPolicy"] == "IfNotPresent"
 
 
 def test_the_last_entry_of_a_name_wins() -> None:
@@ -166,13 +161,6 @@ def test_the_claim_of_a_volume_has_katibs_defaults() -> None:
         "resources": {"requests": {"storage": "5Gi"}},
     }
     assert plain.volume_mount_path == "/opt/katib/data"
-
-
-def test_a_service_run_elsewhere_needs_no_image() -> None:
-    entry = runtime(suggestions=[{"algorithmName": "mine", "address": "goptuna.internal:6789"}]).suggestion("mine")
-
-    assert entry is not None
-    assert (entry.address, entry.image) == ("goptuna.internal:6789", "")
 
 
 def test_all_errors_come_at_once() -> None:

@@ -19,7 +19,7 @@ class File(MemoryStore):
 
     def __init__(self, text: str) -> None:
         super().__init__(())
-        self.text = text
+        self.key, self.text = "katib-config.yaml", text
         self.error: KatibError | None = None
         self.reads = 0
         self.slowly: Callable[[], object] = lambda: None
@@ -32,7 +32,7 @@ class File(MemoryStore):
         self.slowly()
         if self.error is not None:
             raise self.error
-        return {"data": {"katib-config.yaml": self.text}}
+        return {"data": {self.key: self.text}}
 
     def image(self) -> str:
         """Return what is in force after the text was looked at again."""
@@ -76,23 +76,13 @@ def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once(caplog: pyte
         "missing; name the image of the service, or set address"
     )
 
-    file.text = entry("fixed")
-
-    assert file.image() == "fixed"
-    assert file.source.trouble == ""
-
-
-def test_taking_a_broken_edit_back_ends_the_trouble() -> None:
-    file = File(entry("old"))
-    file.image()
-    file.text = "]"
-    file.image()
-    assert file.source.trouble
-
-    file.text = entry("old")
-
-    assert file.image() == "old"
-    assert file.source.trouble == ""
+    for good in ("old", "fixed"):
+        file.text = entry(good)
+        assert file.image() == good
+        assert file.source.trouble == ""
+        file.text = "]"
+        file.image()
+        assert file.source.trouble
 
 
 def test_a_text_that_cannot_be_read_keeps_the_last_good_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,15 +95,17 @@ def test_a_text_that_cannot_be_read_keeps_the_last_good_one(caplog: pytest.LogCa
     assert [message.rpartition(": ")[2] for message in caplog.messages] == ["away", "gone", "no"]
 
 
-@pytest.mark.parametrize("away", [True, False], ids=["away", "broken"])
-def test_until_a_text_is_good_no_caller_learns_that_nothing_is_offered(*, away: bool) -> None:
+@pytest.mark.parametrize("why", ["away", "not usable", "it has no key katib-config.yaml"])
+def test_until_a_text_is_good_no_caller_learns_that_nothing_is_offered(why: str) -> None:
     file = File("]")
-    file.error = UnavailableError("away") if away else None
+    file.error = UnavailableError("away") if why == "away" else None
+    if "key" in why:
+        file.key = "another"
 
-    with pytest.raises(UnavailableError, match="nothing can be started until it can be"):
+    with pytest.raises(UnavailableError, match=f"nothing can be started until it can be: .*{why}|{why}, nothing"):
         file.source()
 
-    file.text, file.error = entry("fixed"), None
+    file.key, file.text, file.error = "katib-config.yaml", entry("fixed"), None
 
     assert file.image() == "fixed"
 

@@ -8,7 +8,8 @@ from msgspec import structs
 
 from katib.api.quantities import add_quantities
 from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
-from katib.cluster.injection import CollectorEntry, InjectionSettings, VolumeClaim, inject, missing_primary_container
+from katib.cluster.configuration.models import MetricsCollectorConfig
+from katib.cluster.injection import InjectionSettings, VolumeClaim, inject, missing_primary_container
 from katib.errors import InvalidError
 from katib.rpc.credentials import Credentials
 from metrics_collector.pod_settings import PodSettings
@@ -56,8 +57,12 @@ def injected_pod(
     return dict(found)
 
 
+def an_entry(kind: str = "StdOut", **fields: Any) -> MetricsCollectorConfig:
+    return MetricsCollectorConfig(kind=kind, image=f"collector/{kind}", **fields)
+
+
 def entry(kind: str, **fields: Any) -> InjectionSettings:
-    return injection_settings(collectors={kind: CollectorEntry("collector:1", **fields)})
+    return injection_settings(collectors={kind: an_entry(kind, **fields)})
 
 
 STDOUT = ["-path", "/var/log/katib/metrics.log", "-format", "TEXT"]
@@ -95,6 +100,8 @@ def test_the_collector_has_the_arguments_of_katibs_collectors(
         entry("StdOut", **settings) if settings else injection_settings(),
     )
 
+    reads_text = spec.kind in ("StdOut", "File")
+    assert collector_of(injected)["name"] == ("metrics-logger-and-collector" if reads_text else "metrics-collector")
     assert collector_of(injected)["args"] == [*HEAD, *tail]
 
 
@@ -106,21 +113,6 @@ def test_additional_metrics_follow_the_objective() -> None:
     arguments = collector_of(injected_pod(trial=trial))["args"]
 
     assert arguments[3] == "accuracy;loss;f1"
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("StdOut", "metrics-logger-and-collector"),
-        ("File", "metrics-logger-and-collector"),
-        ("TensorFlowEvent", "metrics-collector"),
-        ("PrometheusMetric", "metrics-collector"),
-    ],
-)
-def test_the_collector_is_named_as_katibs(kind: str, name: str) -> None:
-    trial = injected_trial(collector_spec(kind, path="/a/b", path_kind="Directory"))
-
-    assert collector_of(injected_pod(trial=trial))["name"] == name
 
 
 def test_a_pod_is_labelled_and_its_program_knows_its_trial() -> None:
@@ -144,28 +136,17 @@ def test_the_metrics_directory_is_shared() -> None:
     assert injected["spec"]["shareProcessNamespace"] is True
 
 
-def test_a_volume_that_the_template_has_there_is_used() -> None:
+def test_a_volume_of_the_template_is_used_and_the_collector_knows_the_variables_that_its_path_is_made_of() -> None:
     trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
-    original = pod("x", volumes=[{"name": "data", "emptyDir": {}}])
-    mount = {"name": "data", "mountPath": "/data/", "subPath": "a"}
-    program_of(original)["volumeMounts"] = [mount]
+    mount = {"name": "data", "mountPath": "/data/", "subPathExpr": "runs/$(POD)"}
+    variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    original = a_pod(volumeMounts=[mount], env=[{"name": "TOKEN", "value": "secret"}, variable])
+    original["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
     injected = inject(original, trial, injection_settings())
+    collector = collector_of(injected)
 
-    assert injected["spec"]["volumes"] == [{"name": "data", "emptyDir": {}}]
-    assert collector_of(injected)["volumeMounts"] == [mount]
-
-
-def test_a_collector_knows_the_variables_that_the_common_path_is_made_of() -> None:
-    trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
-    original = pod("x", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
-    mount = {"name": "data", "mountPath": "/data", "subPathExpr": "runs/$(POD)"}
-    variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    program_of(original)["volumeMounts"] = [mount]
-    program_of(original)["env"] = [{"name": "TOKEN", "value": "secret"}, variable]
-
-    collector = collector_of(inject(original, trial, injection_settings()))
-
+    assert injected["spec"]["volumes"] == original["spec"]["volumes"]
     assert collector["volumeMounts"] == [mount]
     assert variable in collector["env"]
     assert "TOKEN" not in [entry["name"] for entry in collector["env"]]
@@ -223,8 +204,8 @@ def test_a_custom_collector_is_the_users_container_and_sees_the_directory() -> N
 
 
 def native(**fields: Any) -> InjectionSettings:
-    entry = CollectorEntry("collector:1", native_sidecar=True, **fields)
-    return injection_settings(cluster_has_native_sidecars=True, collectors={"StdOut": entry, "File": entry})
+    entries = {kind: an_entry(kind, native_sidecar=True, **fields) for kind in ("StdOut", "File")}
+    return injection_settings(cluster_has_native_sidecars=True, collectors=entries)
 
 
 def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
@@ -242,7 +223,7 @@ def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
     "settings",
     [
         injection_settings(cluster_has_native_sidecars=True),
-        injection_settings(collectors={"StdOut": CollectorEntry("c", native_sidecar=True)}),
+        injection_settings(collectors={"StdOut": an_entry(native_sidecar=True)}),
     ],
     ids=["not-configured", "not-in-this-cluster"],
 )
@@ -252,24 +233,6 @@ def test_a_collector_is_an_ordinary_container_else(settings: InjectionSettings) 
 
     assert [c["name"] for c in injected["spec"]["containers"]] == ["training", "metrics-logger-and-collector"]
     assert ".collected" not in str(program_of(injected)["command"])
-
-
-@pytest.mark.parametrize(
-    ("policy", "waits"),
-    [("Never", True), ("OnFailure", True), ("Always", False)],
-    ids=["never", "on-failure", "always"],
-)
-def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries(policy: str, *, waits: bool) -> None:
-    original = pod("x", restartPolicy=policy, terminationGracePeriodSeconds=8)
-
-    injected = inject(original, injected_trial(), native(patience_seconds=600))
-
-    script = program_of(injected)["command"][2]
-    variables = {e["name"]: e.get("value") for e in collector_of(injected)["env"]}
-    assert variables["KATIB_GIVE_UP_SECONDS"] == "600"
-    assert (".collected" in script) is waits
-    assert ("katib_tenths=6600 " in script) is waits  # a minute more than the collector
-    assert ("katib_tenths=20\n" in script) is waits  # two of the eight seconds, once it is told to end
 
 
 def test_the_collector_knows_its_pod() -> None:
@@ -308,6 +271,9 @@ def test_the_collector_knows_when_the_programs_container_runs_again(*, is_native
 @pytest.mark.parametrize(
     ("policy", "own", "waits"),
     [
+        ("Never", {}, True),
+        ("OnFailure", {}, True),
+        ("Always", {}, False),
         ("Never", RULES_OF_ITS_OWN, True),
         ("Never", {"restartPolicy": "Always"}, False),
         ("Always", {"restartPolicy": "Never"}, True),
@@ -321,15 +287,19 @@ def test_the_collector_knows_when_the_programs_container_runs_again(*, is_native
         ),
     ],
 )
-def test_a_program_that_ends_well_and_runs_again_does_not_wait(
+def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries_unless_it_runs_again(
     policy: str, own: dict[str, Any], *, waits: bool
 ) -> None:
-    original = pod("x", restartPolicy=policy)
+    original = pod("x", restartPolicy=policy, terminationGracePeriodSeconds=8)
     program_of(original).update(own)
 
-    injected = inject(original, injected_trial(), native())
+    injected = inject(original, injected_trial(), native(patience_seconds=600))
 
-    assert (".collected" in program_of(injected)["command"][2]) is waits
+    script = program_of(injected)["command"][2]
+    assert variables(collector_of(injected))["KATIB_GIVE_UP_SECONDS"] == "600"
+    assert (".collected" in script) is waits
+    assert ("katib_tenths=6600 " in script) is waits  # a minute more than the collector
+    assert ("katib_tenths=20\n" in script) is waits  # two of the eight seconds, once it is told to end
 
 
 @pytest.mark.parametrize(
@@ -375,7 +345,7 @@ def test_quantities_are_added_exactly_and_stay_readable(one: object, other: str,
 @pytest.mark.parametrize("is_native", [False, True], ids=["ordinary", "native"])
 def test_what_the_pod_asks_for_as_a_whole_is_raised_by_its_collector(*, is_native: bool) -> None:
     own = {"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
-    entry = CollectorEntry("c", native_sidecar=is_native, resources=own)
+    entry = an_entry(native_sidecar=is_native, resources=own)
     settings = injection_settings(cluster_has_native_sidecars=is_native, collectors={"StdOut": entry})
     whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}
 
@@ -438,7 +408,7 @@ def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
     custom = CollectorSpec(kind=kind, custom_collector={"name": "mine", "image": "m"})
     trial = injected_trial(structs.replace(spec, collector=custom))
     claim = VolumeClaim("/opt/pbt", "claim", "e/t")
-    entries = {kind: CollectorEntry(f"collector/{kind}", native_sidecar=is_native)}
+    entries = {kind: an_entry(kind, native_sidecar=is_native)}
     settings = injection_settings(cluster_has_native_sidecars=is_native, suggestion_volume=claim, collectors=entries)
     original = pod("python", "main.py")
     untouched = copy.deepcopy(original)
@@ -454,49 +424,43 @@ def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_collector_may_run_where_pods_are_restricted() -> None:
-    assert collector_of(injected_pod())["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def test_the_collector_runs_as_the_program_does() -> None:
-    original = pod("x", securityContext={"runAsUser": 2000, "seccompProfile": {"type": "Unconfined"}})
-    program_of(original)["securityContext"] = {"runAsUser": 1000, "runAsGroup": 100, "privileged": True}
-
-    context = collector_of(inject(original, injected_trial(early_stopping_rules=RULES), injection_settings()))
-
-    assert context["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "runAsUser": 1000,
-        "runAsGroup": 100,
-    }
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+ENDS_ANY_USER = {"runAsUser": 0, "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE", "KILL"]}}
+UNCONFINED = {"runAsUser": 2000, "seccompProfile": {"type": "Unconfined"}}
+USER = {"runAsUser": 1000, "runAsGroup": 100}
 
 
 @pytest.mark.parametrize(
-    ("of_pod", "user"),
-    [({}, 0), ({"runAsNonRoot": True}, None), ({"runAsUser": 7}, None)],
-    ids=["nobody-named", "root-refused", "named-for-the-pod"],
+    ("of_pod", "own", "rules", "expected"),
+    [
+        pytest.param({}, {}, (), RESTRICTED, id="as restricted as can be"),
+        pytest.param({}, {}, RULES, RESTRICTED | ENDS_ANY_USER, id="whatever user the image names"),
+        pytest.param({"runAsNonRoot": True}, {}, RULES, RESTRICTED, id="root refused"),
+        pytest.param({"runAsUser": 7}, {}, RULES, RESTRICTED, id="named for the pod"),
+        pytest.param({}, {"runAsNonRoot": True}, (), RESTRICTED | {"runAsNonRoot": True}, id="as Pod Security demands"),
+        pytest.param({}, USER | {"privileged": True}, RULES, RESTRICTED | USER, id="named for the program"),
+    ],
 )
-def test_a_collector_with_rules_can_end_whatever_user_the_image_names(of_pod: dict[str, Any], user: int | None) -> None:
-    original = pod("x", securityContext=of_pod)
+def test_the_collector_may_do_no_more_than_it_needs(
+    of_pod: dict[str, Any], own: dict[str, Any], rules: Any, expected: dict[str, Any]
+) -> None:
+    original = a_pod(securityContext=own)
+    original["spec"]["securityContext"] = of_pod
+    trial = injected_trial(early_stopping_rules=rules)
 
-    injected = inject(original, injected_trial(early_stopping_rules=RULES), injection_settings())
+    found = collector_of(inject(original, trial, injection_settings()))["securityContext"]
+    original["spec"]["securityContext"] = of_pod | UNCONFINED
+    unconfined = collector_of(inject(original, trial, injection_settings()))["securityContext"]
+    copied = collector_of(inject(original, trial, injection_settings(inject_security_context=True)))["securityContext"]
 
-    assert collector_of(injected)["securityContext"].get("runAsUser") == user
-
-
-def test_the_security_context_is_copied_when_that_is_configured() -> None:
-    original = a_pod(securityContext={"privileged": True})
-
-    injected = injected_pod(original, inject_security_context=True)
-
-    assert collector_of(injected)["securityContext"] == {"privileged": True}
+    assert found == expected
+    assert "seccompProfile" not in unconfined  # what is said for the pod holds for both
+    assert copied == (own or unconfined)
 
 
 # --- the volume of population based training --------------------------------------------------------------------------
@@ -655,29 +619,18 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container["env"]}
 
 
-def test_the_collector_of_an_endpoint_knows_where_it_is_by_variables_alone() -> None:
-    injected = injected_pod(trial=scraped())
+def test_a_program_with_an_endpoint_is_wrapped_where_its_command_is_known_and_its_collector_knows_the_place() -> None:
+    injected, unknown = (inject(original, scraped(), injection_settings()) for original in (pod("python", "a"), pod()))
 
-    told = variables(collector_of(injected))
+    told, program = variables(collector_of(injected)), program_of(injected)
     assert told["KATIB_COLLECTOR_KIND"] == "PrometheusMetric"
     assert told["KATIB_METRICS_HTTP_GET"] == '{"port":9000,"path":"/metrics"}'
     assert told["KATIB_MARKER_DIRECTORY"] == "/var/log/katib"
-    assert variables(program_of(injected))["KATIB_METRICS_PORT"] == "9000"
-
-
-def test_a_program_with_an_endpoint_is_wrapped_where_its_command_is_known() -> None:
-    injected = inject(pod("python", "main.py"), scraped(), injection_settings())
-
-    assert program_of(injected)["args"] == ["python", "main.py"]
-    assert "echo completed > /var/log/katib" in program_of(injected)["command"][2]
+    assert (variables(program)["KATIB_METRICS_PORT"], program["args"]) == ("9000", ["python", "a"])
+    assert "echo completed > /var/log/katib" in program["command"][2]
     assert [mount["mountPath"] for mount in collector_of(injected)["volumeMounts"]] == ["/var/log/katib"]
-
-
-def test_a_program_with_an_endpoint_needs_no_command() -> None:
-    injected = injected_pod(pod(), scraped())
-
-    assert "command" not in program_of(injected)
-    assert "KATIB_MARKER_DIRECTORY" not in variables(collector_of(injected))
+    assert "command" not in program_of(unknown)
+    assert "KATIB_MARKER_DIRECTORY" not in variables(collector_of(unknown))
 
 
 def test_nothing_is_added_to_a_pod_that_nothing_is_collected_from() -> None:

@@ -93,6 +93,8 @@ def test_trouble_that_goes_away_is_forgiven() -> None:
     state = after_look(state, NO_TROUBLE, TIMING, 100.0)
 
     assert after_look(state, CRASH, TIMING, 130.0).failure == ""
+    crashing = after_look(after_look(state, NO_ROOM, TIMING, 130.0), CRASH, TIMING, 300.0)
+    assert (crashing.failure, bool(after_look(crashing, CRASH, TIMING, 420.0).failure)) == ("", True)
 
 
 def test_an_available_service_is_asked_once_and_ready_when_all_have_answered() -> None:

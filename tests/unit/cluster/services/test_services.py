@@ -14,7 +14,7 @@ import pytest
 from katib.algorithm_services.plan import ServiceId
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.plan import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
+from katib.cluster.services.plan import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError
 from katib.runtime.objects import Key
@@ -303,36 +303,6 @@ def test_a_running_service_that_loses_its_node_is_waited_for(quick_world: World)
         never(lambda: quick_world.services.service_for(experiment))
 
         quick_world.make_available()
-        assert quick_world.ready(experiment)
-
-
-def test_a_service_that_is_broken_once_it_has_room_fails(quick_world: World) -> None:
-    experiment = quick_world.start()
-    quick_world.add_pod(NO_ROOM)
-    quick_world.wait_for_words("0/1 nodes")
-    (pod,) = quick_world.store.list(POD).items
-    quick_world.store.update({**pod, "status": BROKEN[0].values[0]})
-    assert re.search("InvalidImageName", quick_world.failure(experiment))
-
-
-def test_a_quota_is_waited_for_in_the_words_of_the_deployment(quick_world: World) -> None:
-    experiment = quick_world.start()
-    quick_world.set_conditions(
-        "demo-tpe",
-        {"type": "Available", "status": "False"},
-        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
-    )
-    quick_world.wait_for_words("FailedCreate: exceeded quota")
-    never(lambda: quick_world.services.service_for(experiment))
-
-
-def test_a_service_that_is_merely_slow_is_waited_for(quick_world: World) -> None:
-    """Longer than the patience: nothing is wrong with a pod whose image is on its way."""
-    experiment = quick_world.start()
-    quick_world.add_pod({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]})
-    never(lambda: quick_world.services.service_for(experiment), seconds=2 * QUICK.patience)
-
-    with quick_world.serving():
         assert quick_world.ready(experiment)
 
 

@@ -1,0 +1,108 @@
+"""Pods of trials that have a node and do not start: a volume cannot be mounted, or the network cannot be set up.
+
+The status of such a pod says `ContainerCreating` for as long as that lasts; only its events say why. They are asked for
+only once a pod has been starting for a while, with growing pauses, and of a whole namespace at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial
+from katib.backoff import Backoff
+from katib.cluster.pods.reading import TrialPods
+from katib.cluster.pods.refusals import ListEvents, time_of_event
+from katib.controllers.kinds import key_of
+from katib.runtime.clock import Clock
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Object
+
+SETTLING_SECONDS = 10.0
+"""How long a pod may take to start before the reason is looked up. An image on its way leaves no such event."""
+
+BACKOFF = Backoff(5.0, 60.0)
+"""Between two looks at the events of a pod that still starts."""
+
+START_FAILURES = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
+"""Reasons of the events by which the kubelet and the volume controller say why a pod does not start."""
+
+NOT_STARTING = " does not start: "
+
+_SUMMARY = "Unable to attach or mount volumes"
+"""Begin of an event that only says which volumes are missing; those about the single volumes say why."""
+
+
+def start_failure(events: Iterable[Object]) -> str:
+    """Return why a pod does not start, in the words of its events; empty where there is none."""
+    dated = [(time_of_event(event, "lastTimestamp"), " ".join(str(event.get("message")).split())) for event in events]
+    told = [text for _, text in sorted(dated)]
+    return next((text for text in reversed(told) if not text.startswith(_SUMMARY)), told[-1] if told else "")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of a pod that starts: when to look at its events, how often that was done, and what they say."""
+
+    due: float
+    looks: int = 0
+    words: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class SlowStarts:
+    """Knows why pods of trials do not start. `look` is called by one thread, `of` by any.
+
+    Attributes:
+        trials: The trials.
+        pods: Their pods.
+        list_events: Lists events.
+        clock: Measures pauses.
+    """
+
+    trials: Informer[Trial]
+    pods: TrialPods
+    list_events: ListEvents
+    clock: Clock
+    _wake: Callable[[Key], None] = field(default=lambda _key: None, init=False)
+    _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
+
+    def on_change(self, wake: Callable[[Key], None]) -> None:
+        """Register a callback for trials of which something else is known."""
+        self._wake = wake
+
+    def of(self, trial: Trial) -> str:
+        """Return why a pod of a trial does not start; empty when all have, and while it is not known."""
+        pod = self.pods.starting(trial)
+        watched = None if pod is None else self._watched.get(pod.uid)
+        return f"pod {pod.name}{NOT_STARTING}{watched.words}" if pod and watched and watched.words else ""
+
+    def look(self) -> None:
+        """Look at the events of pods that have been starting for a while; raises what the store raises."""
+        now = self.clock.monotonic()
+        active = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
+        found = {pod.uid: trial for trial in active if (pod := self.pods.starting(trial)) is not None}
+        self._watched = {uid: self._watched.get(uid) or _Watched(now + SETTLING_SECONDS) for uid in found}
+        late = [uid for uid, watched in self._watched.items() if watched.due <= now]
+        for namespace in {found[uid].namespace for uid in late}:
+            told = self._told_in(namespace)
+            for uid in late:
+                if found[uid].namespace == namespace:
+                    self._note(found[uid], self._watched[uid], start_failure(told.get(uid, ())))
+
+    def _told_in(self, namespace: str) -> dict[str, list[Object]]:
+        """Return the events of a namespace about pods that do not start, by the pod's uid."""
+        told: dict[str, list[Object]] = defaultdict(list)
+        for reason in START_FAILURES:
+            for event in self.list_events(namespace, {"involvedObject.kind": "Pod", "reason": reason}):
+                told[str(event["involvedObject"].get("uid"))].append(event)
+        return told
+
+    def _note(self, trial: Trial, watched: _Watched, words: str) -> None:
+        watched.looks += 1
+        watched.due = self.clock.monotonic() + BACKOFF.pause_seconds(watched.looks)
+        if watched.words != words:
+            watched.words = words
+            self._wake(key_of(trial))

@@ -1,0 +1,166 @@
+"""Batch scripts of Slurm: what `sbatch --time=1:00:00 train.sh` submits, as a command and options of a trial's job.
+
+Options stand on the line, which wins, and in lines `#SBATCH` above the first command of the script. Those that say how
+a job is submitted, named, repeated or where its output goes are left out, as each trial is a job with its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from katib.errors import invalid
+
+SET_BY_US: Final = frozenset(
+    {
+        *("array", "chdir", "comment", "error", "export", "export-file", "help", "input", "job-name", "ntasks"),
+        *("open-mode", "output", "parsable", "quiet", "requeue", "test-only", "usage", "verbose", "version", "wait"),
+        "wrap",
+    }
+)
+"""Options of `sbatch` that every job of a trial has already."""
+
+_LONG: Final[Mapping[str, str]] = dict(
+    pair.split("=")
+    for line in (
+        "A=account a=array b=begin B=extra-node-info c=cpus-per-task C=constraint d=dependency D=chdir e=error",
+        "F=nodefile G=gpus H=hold i=input J=job-name k=no-kill L=licenses M=clusters m=distribution N=nodes n=ntasks",
+        "o=output O=overcommit p=partition q=qos Q=quiet s=oversubscribe S=core-spec t=time v=verbose w=nodelist",
+        "W=wait x=exclude",
+    )
+    for pair in line.split()
+)
+_ALONE: Final = frozenset(
+    {
+        *("contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill", "no-requeue"),
+        *("overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "resv-ports"),
+        *("spread-job", "stepmgr", "test-only", "usage", "use-min-nodes", "verbose", "version", "wait"),
+    }
+)
+"""Long options without a value, or with one behind `=` only."""
+
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
+_DIRECTIVE: Final = "#SBATCH"
+_MOST_CHARACTERS: Final = 65_536  # of what may be a large program
+_TASK_NUMBER: Final = re.compile(r"\bSLURM_ARRAY_TASK_ID\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a command submits.
+
+    Attributes:
+        command: What a job executes.
+        options: Of its job, by long name; empty values for those without one.
+        left_out: Names of further options that it has.
+        submits: Whether the command is one of `sbatch`.
+    """
+
+    command: tuple[str, ...]
+    options: Mapping[str, str]
+    left_out: tuple[str, ...] = ()
+    submits: bool = False
+
+
+def batch_of(command: Sequence[str]) -> Batch | None:
+    """Return what a command submits, or would as a batch script; None where it has nothing to do with `sbatch`.
+
+    Raises:
+        InvalidError: `sbatch` would not take it, or the script picks its values by the number of its task.
+    """
+    words = deque(command[0].split() if len(command) == 1 else command)
+    submits = PurePath(words[0]).name == "sbatch"
+    if submits:
+        words.popleft()
+        given = _taken(words, "command")
+        if "wrap" in given:
+            return _batch(("sh", "-c", given.pop("wrap")), given, submits=True)
+        if not words:
+            raise invalid("command", "sbatch submits no script", "write it behind sbatch, as train.sh", "batch-script")
+        shell: tuple[str, ...] = ()
+    else:
+        given = {}
+        shell = (words.popleft(),) if len(words) > 1 and PurePath(words[0]).name in _SHELLS else ()
+    name, text = words[0], _text(words[0])
+    if text is None and submits:
+        raise invalid("command", f"{name} cannot be read", "write the path of a batch script", "batch-script")
+    directives = _directives(text or "", name)
+    if not submits and not directives:
+        return None
+    if _TASK_NUMBER.search(text or ""):
+        cause = f"{name} picks its values by $SLURM_ARRAY_TASK_ID, which no trial has"
+        raise invalid("command", cause, f"let it take them as arguments, as `{name} {{lr}}`", "batch-script")
+    return _batch((*(shell or _interpreter(text or "")), *words), {**directives, **given}, submits=submits)
+
+
+def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:
+    """Return a command with what counts of its options: several tasks do, as its script starts them by `srun`."""
+    kept = {name: value for name, value in found.items() if name not in SET_BY_US}
+    if found.get("ntasks", "1") != "1":
+        kept["ntasks"] = found["ntasks"]
+    return Batch(command, kept, tuple(name for name in found if name not in kept and name != "ntasks"), submits)
+
+
+def _text(name: str) -> str | None:
+    """Return what a script begins with; None where it cannot be read."""
+    try:
+        with Path(name).open(errors="replace") as file:
+            return file.read(_MOST_CHARACTERS)
+    except (OSError, ValueError):
+        return None
+
+
+def _interpreter(text: str) -> tuple[str, ...]:
+    first = text.partition("\n")[0]
+    return tuple(first.removeprefix("#!").split()) if first.startswith("#!") else ("sh",)
+
+
+def _directives(text: str, name: str) -> dict[str, str]:
+    """Return the options in the lines `#SBATCH` of a script, of which those behind its first command do not count."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            break
+        if line.startswith(_DIRECTIVE):
+            place = f"{name}:{number}"
+            try:
+                words = deque(shlex.split(line.removeprefix(_DIRECTIVE), comments=True))
+            except ValueError as error:
+                raise invalid(place, str(error).lower(), "close the quotation", "batch-script") from error
+            found |= _taken(words, place)
+            if words:
+                raise invalid(place, f'"{words[0]}" is not an option of sbatch', "remove it", "batch-script")
+    return found
+
+
+def _taken(words: deque[str], place: str) -> dict[str, str]:
+    """Take the options that stand first among words; return their values by long name."""
+    found: dict[str, str] = {}
+    while words and len(words[0]) > 1 and words[0].startswith("-"):
+        word = words.popleft()
+        if word == "--":
+            break
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            name, equals, value = _LONG.get(word[1], ""), word[2:], word[2:]
+        if not name:
+            raise invalid(place, f'"{word}" is not an option of sbatch', "write its long name", "batch-script")
+        if value and name in _ALONE and not word.startswith("--"):  # -QW
+            words.appendleft(f"-{value}")
+            value = ""
+        elif not equals and name not in _ALONE:
+            if not words:
+                raise invalid(place, f"--{name} has no value", f"write --{name}=VALUE", "batch-script")
+            value = words.popleft()
+        found[name] = value
+    return found
+
+
+def option_words(options: Mapping[str, str]) -> Iterable[str]:
+    """Yield options as the annotation of a pod template has them."""
+    return (f"{name}={value}" if value else name for name, value in options.items())

@@ -1,0 +1,84 @@
+"""What `sbatch` submits, as a command and the options of a trial's job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from katib.errors import InvalidError
+from katib.tuning.batch_scripts import Batch, batch_of
+
+SCRIPT = """#!/bin/bash -l
+#SBATCH --array=0-5%2 -p gpu
+# any comment
+#SBATCH -t 00:05:00 --exclusive   # five minutes
+
+#SBATCH -o 'logs/%A %a.out' -QW -N1
+srun python train.py --lr "$1"
+#SBATCH --mem=1G
+"""
+BASH = ("/bin/bash", "-l")
+FOUND = {"partition": "gpu", "time": "00:05:00", "exclusive": "", "nodes": "1"}
+OURS = ("array", "output", "quiet", "wait")
+
+
+@pytest.fixture(autouse=True)
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain.sh").write_text("echo loss=1\n")
+    (tmp_path / "array.sh").write_text("#SBATCH -p gpu\nset -- 0.1 0.2\nshift $SLURM_ARRAY_TASK_ID\n")
+    (tmp_path / "open.sh").write_text("#SBATCH -p 'gpu\n")
+    (tmp_path / "odd.sh").write_text("#!/bin/sh\n#SBATCH -p gpu more\n")
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "options", "left_out"),
+    [
+        ("sbatch train.sbatch {lr}", (*BASH, "train.sbatch", "{lr}"), FOUND, OURS),
+        ("/usr/bin/sbatch -p big train.sbatch", (*BASH, "train.sbatch"), {**FOUND, "partition": "big"}, OURS),
+        ("sbatch --mem {m}G -n4 plain.sh", ("sh", "plain.sh"), {"mem": "{m}G", "ntasks": "4"}, ()),
+        ("sbatch --ntasks=1 -- plain.sh -x", ("sh", "plain.sh", "-x"), {}, ()),
+        ("sbatch --wrap=echo -t 5", ("sh", "-c", "echo"), {"time": "5"}, ()),
+        ("./train.sbatch {lr}", (*BASH, "./train.sbatch", "{lr}"), FOUND, OURS),
+        ("bash train.sbatch", ("bash", "train.sbatch"), FOUND, OURS),
+    ],
+)
+def test_a_batch_script_is_a_command_and_its_options(
+    line: str, command: tuple[str, ...], options: Mapping[str, str], left_out: tuple[str, ...]
+) -> None:
+    expected = Batch(command, options, left_out, submits=line.startswith(("sbatch ", "/usr/bin/sbatch ")))
+
+    assert batch_of(line.split()) == batch_of([line]) == expected
+
+
+@pytest.mark.parametrize("line", ["sh plain.sh", "python train.py", "missing.sh", "sh -c 'echo loss=1'"])
+def test_other_commands_are_none_of_slurm(line: str) -> None:
+    assert batch_of(line.split()) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("sbatch", "command: sbatch submits no script; write it behind sbatch, as train.sh"),
+        ("sbatch missing.sh", "command: missing.sh cannot be read; write the path of a batch script"),
+        ("sbatch -p", "command: --partition has no value; write --partition=VALUE"),
+        ("sbatch -y x.sh", 'command: "-y" is not an option of sbatch; write its long name'),
+        ("./open.sh", "open.sh:1: no closing quotation; close the quotation"),
+        ("sh odd.sh", 'odd.sh:2: "more" is not an option of sbatch; remove it'),
+        (
+            "sbatch array.sh",
+            (
+                "command: array.sh picks its values by $SLURM_ARRAY_TASK_ID, which no trial has; "
+                "let it take them as arguments, as `array.sh {lr}`"
+            ),
+        ),
+    ],
+)
+def test_what_sbatch_would_not_take_is_refused(line: str, message: str) -> None:
+    with pytest.raises(InvalidError) as error:
+        batch_of(line.split())
+
+    assert str(error.value).removeprefix("./") == message
