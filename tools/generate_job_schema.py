@@ -1,7 +1,7 @@
 """Generate `katib/templates/job_schema/job.json` from the models of the official Kubernetes client.
 
 Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), read the difference,
-and give every new field a verdict in `katib/local/admission/fields.py`: a test asks for it. At run time the
+and give every new field a verdict in `katib/local/admission/check.py`: a test asks for it. At run time the
 JSON is all there is.
 """
 

@@ -68,10 +68,9 @@ from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE, checked_options
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
-from katib.local.trials.checkpoints import CheckpointRetention
 from katib.local.trials.facts import LocalFacts
 from katib.local.trials.files import LocalAftermath, TrialFiles
-from katib.local.trials.jobs import TrialJobs, TrialPods
+from katib.local.trials.jobs import CheckpointRetention, TrialJobs, TrialPods
 from katib.local.trials.log_access import LOOPBACK_HOST, LogServers
 from katib.local.trials.monitors import TrialMonitors
 from katib.observations.sql import SqlObservationLog

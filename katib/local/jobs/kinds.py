@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from katib.local.findings import Structure
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet, TrainJob
 from katib.local.jobs.jobset.rules import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
-from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS
+from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS, Find
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from katib.local.jobs.replicated.rules import spec_structure
-from katib.runtime.objects import Key, Kind, Object
-
-Lookup = Callable[[Kind, Key], Object | None]
-"""Finds a stored object; a kind may depend on others, as a TrainJob does on its runtime."""
-
+from katib.runtime.objects import Key, Kind
 
 _TRAININGS: tuple[type[ReplicatedJob], ...] = (
     *(TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob, MPIJob, MPIOperatorJob),
@@ -29,11 +25,11 @@ def nothing_stored(_kind: Kind, _key: Key) -> None:
     """Find nothing."""
 
 
-def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
+def job_kinds(find: Find = nothing_stored) -> tuple[JobKind, ...]:
     """Return the kinds, in the order in which messages list them.
 
     Args:
-        find: Where stored objects are.
+        find: Where stored objects are; a kind may depend on others, as a TrainJob does on its runtime.
     """
     return (
         BatchJob(),

@@ -18,7 +18,7 @@ from katib.cli.app import COMMANDS, cli
 from katib.errors import ERROR_CODES
 from katib.figures.catalogue import COMPARISON, FIGURES
 from katib.local import validate_document
-from katib.local.admission.fields import FIELDS, Effect
+from katib.local.admission.check import FIELDS, Effect
 from tests.support.page_routes import rest_paths
 from tools.reference_pages import pages as reference_pages
 

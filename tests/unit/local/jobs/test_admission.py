@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission.fields import FIELDS, WHOLLY_SUPPORTED, Effect
+from katib.local.admission.check import FIELDS, WHOLLY_SUPPORTED, Effect
 from katib.templates.job_schema import check_job_schema, job_schema
 from tests.support.admission import PATH, a_job, check, errors_of, notices_of, places_of
 
