@@ -107,7 +107,9 @@ def _lock(descriptor: int, directory: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = _holder(descriptor)
+        found, holder = _read_holder(descriptor), ""  # which is written down a moment later
+        if found is not None:
+            holder = _OURS if found.pid == os.getpid() else f" (process {found.pid}: {found.command})"
         remedy = "wait for its katib.tune, or close() the experiment that opened it" if holder == _OURS else "end it"
         cause = f"another engine{holder} is at work in {directory}"
         raise TerminalError(f"{cause}; {remedy}, or choose another directory") from None
@@ -134,14 +136,6 @@ def _read_holder(descriptor: int) -> Holder | None:
         return Holder(int(holder["pid"]), str(holder["command"]), int(holder.get("startTime") or 0))
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def _holder(descriptor: int) -> str:
-    """Return who holds the lock, as part of a sentence; empty in the moment before it is written down."""
-    holder = _read_holder(descriptor)
-    if holder is None:
-        return ""
-    return _OURS if holder.pid == os.getpid() else f" (process {holder.pid}: {holder.command})"
 
 
 def _forget_in_child() -> None:

@@ -252,7 +252,10 @@ class Engine:
             stack.callback(self._thread.stop)
             self._manager.start()
             stack.callback(self._manager.stop)
-            self._note_resumed()
+            for experiment in self._caches.experiments.all():
+                if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
+                    message = "An engine was started and goes on with it; trials that were cut off are restarted"
+                    self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
             flushing = Periodic(
                 "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
             )
@@ -544,13 +547,6 @@ class Engine:
     def _prewarm(self, algorithm: str) -> None:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
-
-    def _note_resumed(self) -> None:
-        """Say of every unfinished experiment that an engine has taken it up again."""
-        for experiment in self._caches.experiments.all():
-            if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
-                message = "An engine was started and goes on with it; trials that were cut off are restarted"
-                self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
     def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""

@@ -44,7 +44,8 @@ def program_of(template: Any, workspace: Path) -> dict[str, str]:
         for path in _named_files(directory, words):
             for file in _with_imports(path):
                 if len(found) < _MOST_FILES and (digest := _digest(file)):
-                    found[_shown(file, directory)] = digest
+                    name = file.relative_to(directory) if file.is_relative_to(directory) else file
+                    found[str(name)] = digest
         if found and any(Path(word).name.startswith("python") for word in words):
             found[PACKAGES] = _state_of_packages()
     return found
@@ -171,10 +172,6 @@ def _digest(path: Path) -> str:
         return hashlib.blake2b(path.read_bytes(), digest_size=_DIGEST_SIZE).hexdigest()
     except OSError:
         return ""
-
-
-def _shown(path: Path, directory: Path) -> str:
-    return str(path.relative_to(directory)) if path.is_relative_to(directory) else str(path)
 
 
 def _state_of_packages() -> str:

@@ -194,7 +194,6 @@ class Repeats:
         return next(name for name in names if name not in taken)
 
     def _ended(self, experiment: Experiment) -> ExperimentStatus:
-        """Return the status of an experiment that has ended."""
         if has_ended(experiment.status.conditions):
             return experiment.status
         now = self._clock.now()

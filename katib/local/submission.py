@@ -19,7 +19,7 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, Part, containers_of, mapping
 from katib.local.jobs.jobset.rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
+from katib.local.jobs.kind import Composed, JobKind, KnowsPeers, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.pods.tokens import GPU_RESOURCES
@@ -87,7 +87,7 @@ class LocalHome(Home):
         """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing."""
         name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
         kind: object = kinds_by_name(job_kinds(find)).get(name)
-        return kind.primary_labels(dict(source)) if isinstance(kind, KnowsPrimary) else {}
+        return kind.primary_labels(dict(source)) if isinstance(kind, Composed) else {}
 
     def shipped_config_map(self, key: Key) -> Object | None:
         """Return a ConfigMap that came with the package."""

@@ -119,7 +119,6 @@ def _with_parents(root: Path, group: str) -> list[Path]:
 
 
 def _own_cgroup() -> str:
-    """Return the path of our group in the unified hierarchy."""
     lines = _read(Path("/proc/self/cgroup")).splitlines()
     return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
 

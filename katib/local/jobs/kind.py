@@ -182,7 +182,10 @@ class PodLabels:
 
 
 class JobKind(Protocol):
-    """A kind of job that runs on this machine."""
+    """A kind of job that runs on this machine.
+
+    What passed admission is planned; any other object may be malformed or hold placeholders.
+    """
 
     @property
     def kind(self) -> Kind:
@@ -204,39 +207,30 @@ class JobKind(Protocol):
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
 
-        The object may be malformed or hold placeholders; what is not understood is left out.
+        What is not understood is left out.
         """
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels that the pods of a job will have, one entry for pods that have the same.
 
-        The object may be malformed or hold placeholders; empty where too little of it is understood.
+        Empty where too little of it is understood.
         """
 
 
 @runtime_checkable
 class Composed(Protocol):
-    """An ability of a kind: its pod templates come from several places, of which the job object is only one."""
+    """An ability of a kind: what its pods are depends on what its job refers to, such as a runtime."""
 
     def written_at(self, job: Object, place: str) -> str:
         """Return where its author wrote what stands at a place of a template; empty for what they never saw.
 
         Args:
-            job: The object; may be malformed or hold placeholders.
+            job: The object.
             place: Begins with a path of `templates`.
         """
 
-
-@runtime_checkable
-class KnowsPrimary(Protocol):
-    """An ability of a kind: which pod prints metrics depends on what its job refers to."""
-
     def primary_labels(self, job: Object) -> Mapping[str, str]:
-        """Return the labels of that pod; empty where the kind's own default holds, or nothing is known.
-
-        Args:
-            job: The object; may be malformed or hold placeholders.
-        """
+        """Return the labels of the pod that prints metrics; empty where the kind's default holds, or none is known."""
 
 
 @runtime_checkable
@@ -244,11 +238,7 @@ class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
     def variables_with_addresses(self, job: Object) -> str:
-        """Return which variables hold the addresses of a program's peers; empty when none do.
-
-        Args:
-            job: The object; may be malformed or hold placeholders.
-        """
+        """Return which variables hold the addresses of a program's peers; empty when none do."""
 
     def check_peer_names(self, job: Part) -> None:
         """Find names of pods that are spelled out, which lead nowhere unless the pods have a network of their own."""

@@ -231,10 +231,8 @@ def is_plain(memory: Mapping[str, Any]) -> bool:
 def decoded(data: bytes) -> RunNote | None:
     """Return what an engine left of a job; None where it cannot be read."""
     try:
-        return msgspec.msgpack.decode(data, type=RunNote, dec_hook=_path)
+        return msgspec.msgpack.decode(
+            data, type=RunNote, dec_hook=lambda type_, value: Path(value) if type_ is Path else value
+        )
     except (msgspec.MsgspecError, ValueError, TypeError):
         return None
-
-
-def _path(type_: type, value: Any) -> Any:
-    return Path(value) if type_ is Path else value

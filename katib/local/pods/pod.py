@@ -384,7 +384,6 @@ class Pod:
 
 
 def _succeeded(container: Container) -> bool:
-    """Return whether a container is over and exited with 0."""
     return container.is_over and container.failure is None and container.exit is not None and container.exit.code == 0
 
 

@@ -158,8 +158,10 @@ class ImagePulls:
             self._conclude(fetch, _as_error(error))
 
     def _ended(self, fetch: _Fetch, exit_: Exit) -> None:
-        said = _tail(fetch.output) if fetch.output is not None else ""
+        said = ""
         if fetch.output is not None:
+            fetch.output.seek(max(0, fetch.output.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            said = fetch.output.read().decode(errors="replace")
             fetch.output.close()
         if not self._is_open(fetch):
             return
@@ -193,9 +195,3 @@ class ImagePulls:
 
 def _as_error(error: BaseException) -> KatibError:
     return error if isinstance(error, KatibError) else UnavailableError(str(error))
-
-
-def _tail(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _TAIL_BYTES))
-    return output.read().decode(errors="replace")

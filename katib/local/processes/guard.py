@@ -159,7 +159,9 @@ class Guard:
                 self._part()
         for process in [self._starting[fd] for fd in ready if fd in self._starting]:
             self._read_report(process)
-        self._end_late_starts()
+        now = time.monotonic()
+        for process in [process for process in self._starting.values() if process.deadline <= now]:
+            self._give_up(process, errno.ETIMEDOUT)
         for process in dying:
             self._kill_remains(process)
         return ready
@@ -342,11 +344,6 @@ class Guard:
             os.close(process.report)
             del self._starting[process.report]
             process.report = None
-
-    def _end_late_starts(self) -> None:
-        now = time.monotonic()
-        for process in [process for process in self._starting.values() if process.deadline <= now]:
-            self._give_up(process, errno.ETIMEDOUT)
 
     def _give_up(self, process: _Process, number: int) -> None:
         """End a start, unless it came to its end meanwhile. A process that hangs in the kernel is reaped later."""

@@ -188,8 +188,8 @@ class SlurmPod:
             return
         if isinstance(scheduler, StepScheduler) and progress.pid:
             scheduler.signal_process(progress.node, progress.pid, signal)
-        elif isinstance(scheduler, StepScheduler) and WITHIN in submission.script:
-            scheduler.signal_within(f"{submission.job}.{progress.step}", signal)
+        elif isinstance(scheduler, StepScheduler):
+            scheduler.signal(f"{submission.job}.{progress.step}", signal, has_steps=WITHIN in submission.script)
         else:
             scheduler.signal(f"{submission.job}.{progress.step}", signal)
 

@@ -124,13 +124,9 @@ class StepScheduler:
         if process is not None:
             process.kill()
 
-    def signal(self, job: str, name: str) -> None:
-        """Send a signal to all processes of a step."""
-        threading.Thread(target=self._signal, args=(job, name), name="scancel", daemon=True).start()
-
-    def signal_within(self, step: str, name: str) -> None:
-        """Send a signal to the containers of a pod that are steps within its own; at SIGTERM its script goes on."""
-        threading.Thread(target=self._signal, args=(step, name, True), name="scancel", daemon=True).start()
+    def signal(self, job: str, name: str, *, has_steps: bool = False) -> None:
+        """Send a signal to all processes of a step; at SIGTERM its script goes on where its containers are steps."""
+        threading.Thread(target=self._signal, args=(job, name, has_steps), name="scancel", daemon=True).start()
 
     def signal_process(self, node: str, pid: int, name: str) -> None:
         """Send a signal to the process group of one pod in a step that others share."""
@@ -152,7 +148,7 @@ class StepScheduler:
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
 
-    def _signal(self, job: str, name: str, has_steps: bool = False) -> None:
+    def _signal(self, job: str, name: str, has_steps: bool) -> None:
         try:
             mark, steps = f"{WITHIN}{job}:", self._slurm.steps(self._allocation) if has_steps else {}
             within = [number for step, number in steps.items() if step.startswith(mark)]
@@ -163,7 +159,6 @@ class StepScheduler:
             _log.warning("Step not ended", extra={"step": job, "cause": str(error)})
 
     def _run(self, submission: Submission) -> None:
-        """Run `srun` to its end."""
         if not self._is_room(submission):
             return
         argv = ["srun", f"--jobid={self._allocation}", *submission.options, "sh", "-c", submission.script]

@@ -173,7 +173,6 @@ def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
 
 
 def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a replicated job with another spec of its pods."""
     template = {**mapping_at(job, "template.spec.template"), "spec": pod}
     spec = {**mapping_at(job, "template.spec"), "template": template}
     return {**job, "template": {**mapping_at(job, "template"), "spec": spec}}
