@@ -34,6 +34,11 @@ def mappings(value: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield from ((i, item) for i, item in enumerate(value) if isinstance(item, Mapping))
 
 
+def containers_of(pod: object) -> list[Mapping[str, Any]]:
+    """Return the containers in the spec of a pod, those that are mappings."""
+    return [container for _, container in mappings(mapping(pod).get("containers"))]
+
+
 def text(value: object) -> str:
     """Return literal text, empty when the value is none or not known before a trial."""
     return value if isinstance(value, str) and not has_placeholder(value) else ""

@@ -31,6 +31,7 @@ PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/{_PARAMETERS_NAME}"
 
 METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
+_ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
 _SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
@@ -406,7 +407,7 @@ class _Files:
         (container,) = pod["spec"]["containers"]
         container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
         names = {
-            f"katib.kubeflow.org/{'parameters' if name == _PARAMETERS_NAME else f'config-{place}'}": name
+            _ANNOTATION if name == _PARAMETERS_NAME else _ANNOTATION.replace("parameters", f"config-{place}"): name
             for place, name in enumerate(self.texts)
         }
         items = [

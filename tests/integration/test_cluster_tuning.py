@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import rules_of_the_server
 from tests.support.observations import MemoryObservationLog
 from tests.support.server_kinds import install_kind, remove_kind
+from tests.support.training_jobs import RUNTIMES
 from tests.support.tuning import document
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
@@ -221,6 +223,25 @@ def test_a_run_is_submitted_followed_and_summed_up(katib: Any, world: ClusterWor
     assert "Best trial: demo-0002" in out
 
 
+def test_a_job_for_kubectl_is_tuned_in_the_cluster(katib: Any, world: ClusterWorld, tmp_path: Path) -> None:
+    container = {"name": "training", "image": "mine", "command": ["train", "--lr", "0.5"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo"}, "spec": spec}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    player = threading.Thread(target=_play_when_there, args=(world, "default", "demo"))
+    player.start()
+    line = ("tune", "-p", "lr=0.1..0.9", "--minimize", "loss", "--trials", "3", str(tmp_path / "job.yaml"))
+    code, out, err = katib(*line)
+    player.join()
+    again = katib(*line)
+
+    assert code == 0, err
+    assert "note: lr takes the place of the value in --lr 0.5" in err
+    assert "Best trial: demo-0002" in out
+    assert "demo had ended before" in again[1] + again[2]
+    assert "a cluster has neither this program nor its files" in katib(*line[:-1], "train.sh")[2]
+
+
 def test_every_reading_command_works(katib: Any, world: ClusterWorld) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
     world.stand_in.play("default", "demo")
@@ -233,19 +254,6 @@ def test_every_reading_command_works(katib: Any, world: ClusterWorld) -> None:
     assert "demo succeeded" in katib("why", "demo")[1]
     assert katib("delete", "demo")[1] == "experiment/demo deleted\n"
     assert katib("why", "demo")[0] == 2
-
-
-RUNTIMES = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine}
-spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata: {name: shared}
-spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
-""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
 
 
 @pytest.fixture

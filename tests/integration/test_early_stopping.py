@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from katib.local.engine import Engine
@@ -44,47 +45,59 @@ def working(directory: Path, config: Path | None = None) -> Iterator[TuningServi
         yield engine.service
 
 
-def test_hopeless_programs_are_stopped_while_they_run_and_make_room(tmp_path: Path) -> None:
-    with working(tmp_path / "data") as service:
-        submit(service, race(tmp_path))
-        experiment = ended(service)
-        trials = service.trials(NS, "demo").items
-        stopped = [trial for trial in trials if state_of(trial) == "EarlyStopped"]
-
-        assert experiment.status.trials_succeeded == 1
-        assert len(stopped) == experiment.status.trials_early_stopped == 3
-        for trial in stopped:
-            condition = last_condition(trial)
-            assert condition.reason == "TrialEarlyStopped"
-            assert "loss 0.9 at reading 1 is worse than 0.5" in condition.message
-            assert objective_value(trial) == "0.9"
-            assert not trial.spec.early_stopping_rules
-            assert b"".join(service.logs(NS, trial.name)) == b"loss=0.9\n"
-        assert "ended 3 of 4 trials" in service.why(NS, "demo").savings
-        assert "worse than 0.5" in service.why(NS, stopped[0].name).verdict
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
+    """One engine for the tests that need none of their own."""
+    with working(tmp_path_factory.mktemp("shared")) as service:
+        yield service
 
 
-def test_a_program_that_ignores_the_polite_request_is_ended_by_force(tmp_path: Path) -> None:
+@pytest.fixture
+def service(shared: TuningService) -> Iterator[TuningService]:
+    """An engine at work, without experiments."""
+    yield shared
+    for experiment in shared.experiments():
+        shared.delete(NS, experiment.name)
+
+
+def test_hopeless_programs_are_stopped_while_they_run_and_make_room(service: TuningService, tmp_path: Path) -> None:
+    submit(service, race(tmp_path))
+    experiment = ended(service)
+    trials = service.trials(NS, "demo").items
+    stopped = [trial for trial in trials if state_of(trial) == "EarlyStopped"]
+
+    assert experiment.status.trials_succeeded == 1
+    assert len(stopped) == experiment.status.trials_early_stopped == 3
+    for trial in stopped:
+        condition = last_condition(trial)
+        assert condition.reason == "TrialEarlyStopped"
+        assert "loss 0.9 at reading 1 is worse than 0.5" in condition.message
+        assert objective_value(trial) == "0.9"
+        assert not trial.spec.early_stopping_rules
+        assert b"".join(service.logs(NS, trial.name)) == b"loss=0.9\n"
+    assert "ended 3 of 4 trials" in service.why(NS, "demo").savings
+    assert "worse than 0.5" in service.why(NS, stopped[0].name).verdict
+
+
+def test_a_program_that_ignores_the_polite_request_is_ended_by_force(service: TuningService, tmp_path: Path) -> None:
     deaf = "trap '' TERM; touch {mark}; while :; do sleep 0.05; done".format(mark=tmp_path / "deaf")
     raw = with_grace(race(tmp_path, deaf, maxTrialCount=2))
-    with working(tmp_path / "data") as service:
-        submit(service, raw)
-        ended(service)
-        (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
+    submit(service, raw)
+    ended(service)
+    (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
 
-        assert (tmp_path / "deaf").exists()
-        assert objective_value(stopped) == "0.9"
+    assert (tmp_path / "deaf").exists()
+    assert objective_value(stopped) == "0.9"
 
 
-def test_readings_of_the_grace_period_are_kept(tmp_path: Path) -> None:
+def test_readings_of_the_grace_period_are_kept(service: TuningService, tmp_path: Path) -> None:
     says_more = "trap 'echo loss=0.7; exit' TERM; while :; do sleep 0.05; done"
-    with working(tmp_path / "data") as service:
-        submit(service, race(tmp_path, says_more, maxTrialCount=2))
-        ended(service)
-        (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
+    submit(service, race(tmp_path, says_more, maxTrialCount=2))
+    ended(service)
+    (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
 
-        assert [reading.value for reading in service.metrics(NS, stopped.name)] == ["0.9", "0.7"]
-        assert objective_value(stopped) == "0.7"
+    assert [reading.value for reading in service.metrics(NS, stopped.name)] == ["0.9", "0.7"]
+    assert objective_value(stopped) == "0.7"
 
 
 PUSHES_ON = "import katib, time; katib.report(loss=0.9); time.sleep(60)"
@@ -98,14 +111,13 @@ def a_pusher(**spec: Any) -> dict[str, Any]:
     )
 
 
-def test_a_trial_that_pushes_is_stopped_as_well(tmp_path: Path) -> None:
-    with working(tmp_path) as service:
-        submit(service, a_pusher())
-        ended(service)
-        (trial,) = service.trials(NS, "demo").items
+def test_a_trial_that_pushes_is_stopped_as_well(service: TuningService) -> None:
+    submit(service, a_pusher())
+    ended(service)
+    (trial,) = service.trials(NS, "demo").items
 
-        assert state_of(trial) == "EarlyStopped"
-        assert objective_value(trial) == "0.9"
+    assert state_of(trial) == "EarlyStopped"
+    assert objective_value(trial) == "0.9"
 
 
 PUSHED_BESIDE = (
@@ -119,7 +131,7 @@ PUSHED_BESIDE = (
 )
 
 
-def test_what_a_collector_of_the_users_pushes_is_judged_too(tmp_path: Path) -> None:
+def test_what_a_collector_of_the_users_pushes_is_judged_too(service: TuningService) -> None:
     custom = {"name": "mine", "image": "mine:1", "command": [sys.executable, "-c", PUSHED_BESIDE]}
     raw = an_experiment(
         command="sleep 60 # ${trialParameters.learningRate}",
@@ -128,14 +140,13 @@ def test_what_a_collector_of_the_users_pushes_is_judged_too(tmp_path: Path) -> N
         maxTrialCount=1,
         parallelTrialCount=1,
     )
-    with working(tmp_path) as service:
-        submit(service, raw)
-        ended(service)
-        (trial,) = service.trials(NS, "demo").items
+    submit(service, raw)
+    ended(service)
+    (trial,) = service.trials(NS, "demo").items
 
-        assert state_of(trial) == "EarlyStopped"
-        assert objective_value(trial) == "0.9"
-        assert "worse than 0.5" in last_condition(trial).message
+    assert state_of(trial) == "EarlyStopped"
+    assert objective_value(trial) == "0.9"
+    assert "worse than 0.5" in last_condition(trial).message
 
 
 def test_a_service_that_gives_rules_only_stops_what_is_pushed_as_well(tmp_path: Path) -> None:

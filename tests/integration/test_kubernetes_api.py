@@ -448,14 +448,12 @@ def test_what_cannot_be_answered_gets_a_status_with_the_reason(
     assert status["reason"]
 
 
-def test_a_body_may_be_yaml(http: httpx.Client) -> None:
+def test_a_body_may_be_yaml_and_texts_of_a_secret_are_kept_encoded(http: httpx.Client) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n"
     answer = http.post(CONFIG_MAPS, content=text, headers={"content-type": "application/yaml"})
 
     assert answer.json()["data"] == {"a": "b"}
 
-
-def test_texts_of_a_secret_are_kept_encoded(http: httpx.Client) -> None:
     path = "/api/v1/namespaces/default/secrets"
     secret = {"metadata": {"name": "mine"}, "stringData": {"a": "b"}}
     assert created(http, path, secret)["data"] == {"a": "Yg=="}

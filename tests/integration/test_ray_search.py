@@ -80,7 +80,7 @@ def test_trials_end_as_they_do_in_ray(searcher: KatibSearch, tmp_path: Path) -> 
     assert [trial.state for trial in found.trials].count("Failed") == 2
 
 
-def test_a_search_goes_on_from_its_checkpoint(searcher: KatibSearch, tmp_path: Path) -> None:
+def test_a_search_goes_on_from_its_checkpoint_and_needs_a_metric(searcher: KatibSearch, tmp_path: Path) -> None:
     suggested(searcher, "a")
     searcher.save(str(tmp_path / "state"))
     other = pickle.loads(pickle.dumps(searcher))
@@ -90,8 +90,6 @@ def test_a_search_goes_on_from_its_checkpoint(searcher: KatibSearch, tmp_path: P
     eventually(lambda: [trial.value for trial in other._experiment.result().trials] == [0.125])
     other._experiment.close()
 
-
-def test_without_a_metric_nothing_is_proposed(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="it does not know the metric; give param_space"):
         KatibSearch(options={"data_dir": tmp_path}).suggest("a")
 

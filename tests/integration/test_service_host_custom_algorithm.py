@@ -63,8 +63,14 @@ def suggest(client: ServiceClient, *trials: Trial, count: int = 8) -> list[tuple
     return [(answer["x"], answer["y"]) for answer in answers]
 
 
-def test_the_service_has_fewer_than_sixty_lines() -> None:
+def test_the_service_has_fewer_than_sixty_lines_and_the_stubs_of_the_proto() -> None:
     assert len((EXAMPLE / "service.py").read_text().splitlines()) < 60
+
+    program = "import api_pb2, sys; sys.stdout.buffer.write(api_pb2.DESCRIPTOR.serialized_pb)"
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLE, capture_output=True, check=True)
+
+    assert done.stdout == api_pb2.DESCRIPTOR.serialized_pb
 
 
 def test_the_experiment_is_accepted(client: ServiceClient, config: ServicesConfig) -> None:
@@ -89,25 +95,15 @@ def test_an_unknown_setting_is_refused_in_the_words_of_the_service(client: Servi
     )
 
 
-def test_suggestions_lie_in_the_space_and_repeat(client: ServiceClient) -> None:
+def test_suggestions_lie_in_the_space_repeat_and_climb(client: ServiceClient) -> None:
     points = suggest(client)
 
     assert len(set(points)) == 8
     assert all(-5 <= x <= 5 and y in range(-5, 6) for x, y in points)
     assert suggest(client) == points
 
-
-def test_suggestions_climb_from_the_best_trial_and_survive_nan(client: ServiceClient) -> None:
     trials = (a_trial("4.5", "5", "42.0"), a_trial("2.1", "-1", "0.01"), a_trial("-4", "-4", "nan"))
 
     points = suggest(client, *trials)
 
     assert sum(abs(x - 2.1) < 2.5 and abs(y + 1) <= 3 for x, y in points) >= 6
-
-
-def test_the_checked_in_stubs_are_those_of_the_proto() -> None:
-    program = "import api_pb2, sys; sys.stdout.buffer.write(api_pb2.DESCRIPTOR.serialized_pb)"
-
-    done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLE, capture_output=True, check=True)
-
-    assert done.stdout == api_pb2.DESCRIPTOR.serialized_pb

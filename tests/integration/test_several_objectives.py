@@ -92,15 +92,13 @@ def test_a_trial_without_one_of_the_objectives_has_no_metrics_and_says_which(tmp
         katib.tune(forgetful, {"x": SPACE["x"]}, objectives=OBJECTIVES, max_trials=1, data_dir=tmp_path, verbose=False)
 
 
-def test_an_algorithm_of_one_objective_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_algorithm_of_one_objective_and_goals_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError) as refused:
         tuned(tmp_path, algorithm="bayesianoptimization")
 
     assert str(refused.value).startswith("algorithm: bayesianoptimization searches one objective; use ")
     assert "nsga2" in str(refused.value)
 
-
-def test_goals_of_what_is_no_objective_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="loss is not an objective"):
         tuned(tmp_path, goals={"loss": 1.0})
 

@@ -115,7 +115,13 @@ def test_halving_stops_what_is_not_among_the_best_on_few_samples() -> None:
     assert search.best_estimator_.count_ == 450
 
 
-def test_a_candidate_whose_fit_fails_is_a_failed_trial() -> None:
+def test_what_is_wrong_is_said_and_a_fit_that_fails_is_a_failed_trial() -> None:
+    with pytest.raises(InvalidError, match="halving: 1 is not above 1; use 2, 3 or 4"):
+        KatibSearchCV(model(), SPACE, halving=1, **KEPT).fit(X, Y)
+    named = KatibSearchCV(model(), SPACE, **KEPT, options={"name": "twice"}).fit(X, Y)
+    with pytest.raises(InvalidError, match="experiment twice: it has ended already; choose another name"):
+        clone(named).fit(X, Y)
+
     space = {"solver": ["lbfgs", "unknown"]}
     options = {"initial_trials": [{"solver": "unknown"}, {"solver": "lbfgs"}]}
     with pytest.warns(Warning, match="fits failed"):
@@ -123,14 +129,6 @@ def test_a_candidate_whose_fit_fails_is_a_failed_trial() -> None:
 
     assert [trial.state for trial in katib.open(search.experiment_name_).trials] == ["Failed", "Succeeded"]
     assert search.best_params_ == {"solver": "lbfgs"}
-
-
-def test_what_is_wrong_is_said_before_anything_is_fitted() -> None:
-    with pytest.raises(InvalidError, match="halving: 1 is not above 1; use 2, 3 or 4"):
-        KatibSearchCV(model(), SPACE, halving=1, **KEPT).fit(X, Y)
-    named = KatibSearchCV(model(), SPACE, **KEPT, options={"name": "twice"}).fit(X, Y)
-    with pytest.raises(InvalidError, match="experiment twice: it has ended already; choose another name"):
-        clone(named).fit(X, Y)
 
 
 SEEDED = {"settings": {"random_state": 0}}

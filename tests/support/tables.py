@@ -104,3 +104,9 @@ def with_curves(data: ExperimentData, choose: CurveChoice, *, steps: bool = True
             values[-3:] = np.nan
         curves[str(trials.names[row])] = Curve(values, place if steps else None, place * 2.0)
     return ExperimentData(data.experiment, trials, curves, data.now)
+
+
+def trace(figure: Any, name: str) -> Any:
+    """Return the one trace of that name."""
+    [found] = [trace for trace in figure.data if trace.name == name]
+    return found

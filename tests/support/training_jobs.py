@@ -108,3 +108,17 @@ def started(kind: TrainingKind, job: dict[str, Any]) -> Training:
     training = Training(kind, job)
     training.step()
     return training
+
+
+RUNTIMES = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: shared}
+spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
+""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
+"""A file of two runtimes; NODES stands for the number of nodes of the first."""

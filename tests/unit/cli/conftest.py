@@ -11,7 +11,7 @@ import pytest
 from katib.cli import main
 from tests.support.cli import process_state_kept
 from tests.support.fake_engine import make_cluster_module, make_module
-from tests.support.tuning import MemoryTuningService
+from tests.support.tuning import MemoryTuningService, document
 
 
 class Result(NamedTuple):
@@ -46,6 +46,13 @@ def cluster(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> Mo
 def _restore_process_state() -> Iterator[None]:
     with process_state_kept():
         yield
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "demo.yaml"
+    path.write_text(document("demo"))
+    return path
 
 
 @pytest.fixture

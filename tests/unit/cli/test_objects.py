@@ -17,6 +17,7 @@ from katib.rest.server import Server
 from katib.runtime.objects import Kind
 from katib.tuning.service import Diagnosis
 from tests.support.experiments import a_double
+from tests.support.training_jobs import RUNTIMES
 from tests.support.tuning import (
     START,
     MemoryTuningService,
@@ -289,19 +290,6 @@ def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: s
     assert result.out == "experiment/good created\n"
     assert result.err.startswith("error: broken.yaml: ")
     assert str(tmp_path) not in result.err
-
-
-RUNTIMES = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine}
-spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: ClusterTrainingRuntime
-metadata: {name: shared}
-spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
-""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
 
 
 def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, server: str, tmp_path: Path) -> None:

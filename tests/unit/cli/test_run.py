@@ -28,13 +28,6 @@ ROOT = Path(__file__).parents[3]
 DEADLINE_SECONDS = 60
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "demo.yaml"
-    path.write_text(document("demo"))
-    return path
-
-
 def test_a_run_that_found_no_metric_ends_with_what_to_do() -> None:
     experiment = make_experiment("demo", condition("Failed", message="no trial has loss"))
     message = 'Metrics are not available: 1 line, none matched "loss"; nearest: "val_loss: 0.2"'

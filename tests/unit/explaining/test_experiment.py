@@ -162,7 +162,7 @@ def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, expecte
     assert verdict(deleted, controllers_running=at_work) == expected
 
 
-def test_causes_hide_each_other_in_their_order() -> None:
+def test_causes_hide_each_other_in_their_order_until_something_else_happened() -> None:
     """A failing service matters more than the trials that still run, a full disk more than the service."""
     running = {"trials": (make_trial("t", RUNNING),)}
     failing = {"services": (ServiceFacts("tpe", "failing", 1, "boom"),)}
@@ -171,8 +171,6 @@ def test_causes_hide_each_other_in_their_order() -> None:
     assert "does not start: boom" in verdict(make_experiment(), **running, **failing)
     assert "the disk is full" in verdict(make_experiment(), **running, **failing, **full)
 
-
-def test_a_storage_warning_is_over_when_something_else_happened_since() -> None:
     later = replace(warn("TrialCreated", "fine", at=90), warning=False)
     events = (warn("DiskFull", "cannot write"), later)
 
@@ -323,7 +321,7 @@ def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
 # --- several objectives and constraints -------------------------------------------------------------------------------
 
 
-def test_of_several_objectives_the_pareto_set_is_told() -> None:
+def test_of_several_objectives_the_pareto_set_and_the_whole_goal_are_told() -> None:
     done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
     best = best_trial_of(done)
 
@@ -331,6 +329,13 @@ def test_of_several_objectives_the_pareto_set_is_told() -> None:
 
     assert "Pareto set so far: 3 trials that no other beats, hypervolume 12.5." in findings
     assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30, memory=4 (x=0.5)." in findings
+
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
+
+    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
+
+    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
+    assert verdict == f"demo succeeded: one trial reached all goals ({words})."
 
 
 def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
@@ -342,15 +347,6 @@ def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
     findings = diagnose_experiment(left, Evidence(now=START, experiment=left)).findings
 
     assert "No trial satisfies memory <= 8: all 4 that were measured are outside." in findings
-
-
-def test_a_goal_of_several_objectives_is_told_whole() -> None:
-    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
-
-    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
-
-    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
-    assert verdict == f"demo succeeded: one trial reached all goals ({words})."
 
 
 @pytest.mark.parametrize(
@@ -388,20 +384,16 @@ def test_short_runs_have_a_decimal(seconds: float, text: str) -> None:
     assert format_run(seconds) == text
 
 
-def test_the_state_is_the_last_condition_that_holds() -> None:
+def test_objects_without_status_or_observation_are_read() -> None:
     gone = {**condition("Running"), "status": "False"}
 
     assert state_of(make_experiment("demo", condition("Created"), gone)) == "Created"
     assert state_of(make_trial("t", condition("Created"))) == "Pending"
     assert state_of(make_trial("t", condition("Created"), condition("Running"))) == "Running"
 
-
-def test_an_object_without_status_is_not_completed() -> None:
     assert not is_completed(Experiment())
     assert state_of(Experiment()) == "Created"
 
-
-def test_a_trial_without_observation_has_no_value() -> None:
     assert objective_value(make_trial("t")) is None
 
 

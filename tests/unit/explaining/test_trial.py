@@ -63,10 +63,6 @@ def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
     assert diagnosis.log_tail == ("oops",)
 
 
-def test_a_running_trial_tells_which_try_it_is() -> None:
-    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
-
-
 def test_metrics_that_cannot_be_read_are_not_called_missing() -> None:
     findings = diagnose(RUNNING, readings_error="DB manager at db:6789: no answer.").findings
 
@@ -95,8 +91,13 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
     killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
     assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
     unexplained = condition("Running", "TrialRetrying", "Trial is running: Container main ended with exit code 137")
+    here = condition("Running", "TrialRetrying", "Trial is running: its program was killed by SIGKILL; try 2 of 7")
     by_signal = condition("Running", "TrialRetrying", "Trial is running: a pod failed")
-    for told, facts in ((unexplained, JobFacts(job={})), (by_signal, JobFacts(job={}, signal="SIGKILL"))):
+    for told, facts in (
+        (unexplained, JobFacts(job={})),
+        (here, JobFacts(job={})),
+        (by_signal, JobFacts(job={}, signal="SIGKILL")),
+    ):
         assert "request the memory that one needs" in diagnose(told, facts=facts).remedies[0]
 
 
@@ -112,17 +113,12 @@ def test_a_running_trial_tells_how_long_and_how_far() -> None:
     )
 
 
-def test_a_reading_without_a_time_has_no_age() -> None:
-    diagnosis = diagnose(RUNNING, readings={"t": MetricLog(ZERO_TIME, "loss", "0.3")})
+def test_a_running_trial_tells_what_is_known_of_it() -> None:
+    timeless = {"t": MetricLog(ZERO_TIME, "loss", "0.3")}
 
-    assert diagnosis.findings == ("Latest loss is 0.3, 1 reading so far.",)
-
-
-def test_a_running_trial_tells_what_its_program_says_is_done() -> None:
+    assert diagnose(RUNNING, readings=timeless).findings == ("Latest loss is 0.3, 1 reading so far.",)
     assert "Its program says that 45 % are done." in diagnose(RUNNING, progress={"t": "45"}).findings
-
-
-def test_a_running_trial_without_readings_points_to_its_output() -> None:
+    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
     assert diagnose(RUNNING).remedies == ("`katib logs t -f` shows its output.",)
 
 
@@ -329,55 +325,34 @@ def test_the_cause_of_a_failed_trial_is_its_verdict() -> None:
     assert remedies_of("KeyError: 3 (exit code 1)").verdict == "t failed: KeyError: 3 (exit code 1)."
 
 
-@pytest.mark.parametrize("program", ["/usr/bin/python3", "/opt/env/bin/python3.12"])
-def test_a_missing_module_names_the_python_that_ran(program: str) -> None:
-    remedy = remedies_of("ModuleNotFoundError: No module named 'sklearn' (exit code 1)", program=program).remedies[0]
-
-    assert remedy.startswith(f"It ran with {program}. Install the module there")
-    assert "activate its environment" in remedy
-
-
-def test_a_missing_module_of_a_program_that_is_no_python_names_none() -> None:
-    remedy = remedies_of("ModuleNotFoundError: No module named 'sklearn' (exit code 1)", program="/bin/sh").remedies[0]
-
-    assert "/bin/sh" not in remedy
-    assert remedy.startswith("Install the module")
-
-
-def test_a_missing_file_tells_where_relative_paths_start() -> None:
-    cause = "python: can't open file 'train.py': [Errno 2] No such file or directory (exit code 2)"
-
-    assert remedies_of(cause, workspace="/home/me").remedies[0].startswith("Relative paths start in /home/me")
-
-
-def test_a_refused_right_tells_whose_rights_count() -> None:
-    cause = "PermissionError: [Errno 13] Permission denied: '/data' (exit code 1)"
-
-    assert "rights of the user who runs katib" in remedies_of(cause).remedies[0]
-
-
-def test_what_another_process_cannot_find_in_the_script_belongs_into_a_module() -> None:
-    cause = "_pickle.PicklingError: Can't pickle <function f at 0x7f>: attribute lookup f on __main__ failed"
-
-    assert remedies_of(cause).remedies[0].startswith("Put what other processes of the trial need into a module")
+NO_MODULE = "ModuleNotFoundError: No module named 'sklearn' (exit code 1)"
+NO_FILE = "python: can't open file 'train.py': [Errno 2] No such file or directory (exit code 2)"
+NO_RIGHT = "PermissionError: [Errno 13] Permission denied: '/data' (exit code 1)"
+PICKLING = "_pickle.PicklingError: Can't pickle <function f at 0x7f>: attribute lookup f on __main__ failed"
+NO_MEMORY = "its program was killed because it ran out of memory: its limit is 32Mi"
 
 
 @pytest.mark.parametrize(
-    ("cause", "remedy"),
+    ("cause", "facts", "remedy"),
     [
-        ("ModuleNotFoundError: No module named 'x' (exit code 1)", "Install the module in the image"),
-        ("sh: a.txt: No such file or directory (exit code 1)", "Put the file into the image"),
-        ("sh: /data: Permission denied (exit code 1)", "Give the container of the template the right to it"),
+        (NO_MODULE, {"program": "/usr/bin/python3"}, "It ran with /usr/bin/python3. Install the module there"),
+        (NO_MODULE, {"program": "/opt/env/bin/python3.12"}, "It ran with /opt/env/bin/python3.12. Install the module"),
+        (NO_MODULE, {"program": "/bin/sh"}, "Install the module"),  # it is no Python
+        (NO_MODULE, {"in_image": True}, "Install the module in the image"),
+        (NO_FILE, {"workspace": "/home/me"}, "Relative paths start in /home/me"),
+        ("sh: a.txt: No such file or directory (exit code 1)", {"in_image": True}, "Put the file into the image"),
+        (NO_RIGHT, {}, "Give your account the right to it: trials run with the rights of the user who runs katib"),
+        (
+            "sh: /data: Permission denied (exit code 1)",
+            {"in_image": True},
+            "Give the container of the template the right",
+        ),
+        (PICKLING, {}, "Put what other processes of the trial need into a module"),
+        (NO_MEMORY, {}, "Raise resources.limits.memory of the container"),
     ],
 )
-def test_in_an_image_the_remedy_is_one_for_images(cause: str, remedy: str) -> None:
-    assert remedies_of(cause, workspace="/home/me", in_image=True).remedies[0].startswith(remedy)
-
-
-def test_a_container_that_ran_out_of_memory_needs_a_higher_limit() -> None:
-    remedy = remedies_of("its program was killed because it ran out of memory: its limit is 32Mi").remedies[0]
-
-    assert remedy.startswith("Raise resources.limits.memory of the container")
+def test_a_cause_that_is_known_has_a_remedy(cause: str, facts: dict[str, Any], remedy: str) -> None:
+    assert remedies_of(cause, **facts).remedies[0].startswith(remedy)
 
 
 def test_an_interrupted_experiment_tells_why_its_trials_failed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +19,10 @@ from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
 from katib.figures.trials import STATES
-from tests.support.tables import START, large_table, make_data, make_table
+from tests.support.tables import START, large_table, make_data, make_table, trace
 from tests.support.tuning import patched
 
 NAN = math.nan
-
-
-def trace(figure: Any, name: str) -> Any:
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> None:
@@ -43,15 +37,13 @@ def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> 
     assert trace(figure, "first").marker.symbol != trace(figure, "second").marker.symbol
 
 
-def test_by_time_a_trial_counts_from_its_end() -> None:
+def test_by_time_a_trial_counts_from_its_end_and_one_without_a_value_is_named() -> None:
     quick = make_table([3.0, 1.0], started=[0.0, 0.0], ended=[50.0, 20.0])
     figure = compare([make_data(quick, name="a"), make_data(quick, name="b")], Choice(by="time"))
 
     assert list(trace(figure, "a").x) == [20, 50]
     assert list(trace(figure, "a").y) == [1, 1]
 
-
-def test_one_without_a_value_is_named() -> None:
     done, fresh = make_table([1.0, 2.0]), make_table([NAN], ["Running"])
     figure = compare([make_data(done, name="done"), make_data(fresh, name="<fresh>")], Choice())
 
@@ -127,17 +119,19 @@ def test_bars_stand_where_trials_ran_by_state() -> None:
     assert figure.layout.xaxis.title.text == "seconds since the first trial started"
 
 
-def test_what_runs_is_drawn_until_now() -> None:
+def test_bars_are_drawn_until_now_and_wide_enough_to_see() -> None:
     table = make_table([1.0, NAN], ["Succeeded", "Running"], started=[0.0, 10.0], ended=[10.0, NAN])
     data = ExperimentData(Experiment(metadata=ObjectMeta(name="demo")), table, now=START + 50)
 
     assert list(trace(draw_timeline(data, Choice()), "Running").x) == [40]
 
-
-def test_a_bar_too_thin_to_see_is_drawn_wider() -> None:
     table = make_table([1.0, 1.0], started=[0.0, 0.0], ended=[0.0, 600.0])
 
     assert min(trace(draw_timeline(make_data(table), Choice()), "Succeeded").x) >= 1 / 60
+
+    table = make_table([NAN], ["Pending"], started=[NAN], ended=[NAN])
+
+    assert nothing_has_started(make_data(table)) == "No trial has started yet."
 
 
 def test_of_many_trials_it_shows_how_many_ran_at_once() -> None:
@@ -159,12 +153,6 @@ def test_the_time_of_all_trials_is_the_area_of_the_states() -> None:
     for state in range(len(STATES)):
         of_it = states == state
         assert counts[:, state].sum() * 0.5 == pytest.approx((ends - starts)[of_it].sum())
-
-
-def test_before_the_first_start_there_is_nothing_to_draw() -> None:
-    table = make_table([NAN], ["Pending"], started=[NAN], ended=[NAN])
-
-    assert nothing_has_started(make_data(table)) == "No trial has started yet."
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(10, 120))
@@ -197,14 +185,12 @@ def test_a_fair_choice_has_so_many_in_order_and_what_is_kept(count: int, most: i
     assert set(kept) <= set(chosen)
 
 
-def test_a_fair_choice_has_the_density_of_all() -> None:
+def test_fair_and_even_choices_have_the_density_of_all_and_stay() -> None:
     column = np.random.default_rng(3).random(100_000) ** 4
     shown = column[fair_rows(np.arange(100_000), 2_000)]
 
     assert np.percentile(shown, (10, 50, 90, 99)) == pytest.approx(np.percentile(column, (10, 50, 90, 99)), abs=0.03)
 
-
-def test_an_even_choice_stays_while_trials_are_added() -> None:
     before, after = (set(even_rows(np.arange(count), 50)) for count in (1_000, 1_300))
 
     assert 20 <= len(before) <= 50

@@ -17,7 +17,7 @@ from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_work
 from katib.figures.style import STATE_MARKS
 from katib.figures.trials import STATES
-from tests.support.tables import large_table, make_data, make_table, with_curves
+from tests.support.tables import large_table, make_data, make_table, trace, with_curves
 
 NAN = math.nan
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -53,13 +53,11 @@ def test_of_many_the_best_the_worst_the_running_and_the_newest_of_each_kind_are_
     assert list(rows) == sorted(set(rows))
 
 
-def test_one_trial_more_changes_hardly_any_choice_so_that_few_curves_are_read_again() -> None:
+def test_one_trial_more_changes_hardly_any_choice() -> None:
     before, after = (set(chosen(make_table(np.arange(count) % 97))) for count in (5_000, 5_001))
 
     assert len(after - before) <= 5
 
-
-def test_where_nothing_was_stopped_no_curve_is_read_for_it() -> None:
     assert len(evenly_ended(make_table([1.0] * 500))) == 0
 
 
@@ -74,7 +72,7 @@ def test_as_many_stopped_as_complete_trials_stand_for_all() -> None:
     assert rows[-1] > 350
 
 
-def test_readings_become_numbers_steps_and_seconds_since_the_start() -> None:
+def test_readings_become_numbers_steps_and_seconds_or_neither() -> None:
     texts = ("0.5", "nan", "unavailable", "1e400")
     readings = [MetricLog(BEGIN + timedelta(seconds=3 * n), "loss", text, n * 10) for n, text in enumerate(texts, 1)]
     found = curve_of(readings, BEGIN.timestamp())
@@ -85,15 +83,11 @@ def test_readings_become_numbers_steps_and_seconds_since_the_start() -> None:
     assert list(found.steps) == [10, 20, 30, 40]
     assert list(found.seconds) == [3, 6, 9, 12]
 
-
-def test_readings_without_step_and_time_have_neither() -> None:
     found = curve_of([MetricLog(ZERO_TIME, "loss", "1"), MetricLog(ZERO_TIME, "loss", "2")], NAN)
 
     assert found.steps is None
     assert np.isnan(found.seconds).all()
 
-
-def test_the_first_reading_stands_for_a_start_that_is_not_known() -> None:
     readings = [MetricLog(BEGIN + timedelta(seconds=s), "loss", "1") for s in (5, 9)]
 
     assert list(curve_of(readings, NAN).seconds) == [0, 4]
@@ -121,11 +115,6 @@ def recorded(*values: float) -> Curve:
 
 def draw(curves: dict[str, Curve], choice: Choice | None = None) -> Any:
     return draw_intermediate(make_data(make_table([0.1, 0.5, NAN], WITH_CURVES), curves=curves), choice or Choice())
-
-
-def trace(figure: Any, name: str) -> Any:
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def test_each_trial_is_a_line_and_the_best_one_stands_out() -> None:
@@ -162,18 +151,14 @@ def test_the_axis_may_be_the_time() -> None:
     assert trace(figure, "best trial").x[-1] == 10
 
 
-def test_the_note_says_how_many_of_the_trials_are_drawn() -> None:
-    figure = draw({"trial-1": recorded(1, 2)})
-
-    assert figure.layout.annotations[0].text == "1 of 3 trials drawn; the best and the worst are among them"
-
-
 def test_without_a_curve_there_is_nothing_to_draw() -> None:
     assert curves_are_missing(make_data(make_table([1.0]))) == "No trial has reported a value while it ran."
 
-
-def test_a_curve_of_a_trial_that_is_gone_is_left_out() -> None:
     assert len(draw({"gone": recorded(1, 2)}).data) == 0
+
+    figure = draw({"trial-1": recorded(1, 2)})
+
+    assert figure.layout.annotations[0].text == "1 of 3 trials drawn; the best and the worst are among them"
 
 
 def test_of_a_hundred_thousand_trials_a_hundred_are_drawn_in_bounded_space() -> None:
@@ -197,12 +182,14 @@ def test_what_stopped_trials_did_not_do_is_saved() -> None:
 
     assert saved_work(done, ~complete, complete) == pytest.approx(14 / 40)
 
-
-def test_trials_that_are_not_known_count_as_the_others_of_their_kind() -> None:
     done = np.array([10.0, NAN, 4.0, NAN, NAN])
     complete = np.array([True, True, False, False, False])
 
     assert saved_work(done, ~complete, complete) == pytest.approx(18 / 50)
+
+    figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), Choice(by="time"))
+
+    assert "none has run to its end, so the saving is not known" in note(figure)
 
 
 def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
@@ -242,12 +229,6 @@ def test_without_curves_the_time_stands_for_steps() -> None:
         "1 of 2 trials were stopped early and about 38% of the time saved. "
         "The programs report no steps, so the time stands for them"
     )
-
-
-def test_when_none_ran_to_its_end_nobody_knows_what_was_saved() -> None:
-    figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), Choice(by="time"))
-
-    assert "none has run to its end, so the saving is not known" in note(figure)
 
 
 def test_it_says_why_there_is_nothing_to_show() -> None:
@@ -294,18 +275,12 @@ def test_the_value_stands_against_the_duration() -> None:
 
     assert [(t.name, list(t.x), list(t.y)) for t in right] == [("Succeeded", [40], [5]), ("EarlyStopped", [10], [4])]
 
-
-def test_without_any_value_only_the_durations_are_drawn() -> None:
     table = make_table([NAN] * 2, ["Failed"] * 2, started=[0.0, 0.0], ended=[1.0, 2.0])
 
     assert not [t for t in draw_durations(make_data(table), Choice()).data if t.xaxis == "x2"]
 
-
-def test_before_the_first_end_there_is_nothing_to_draw() -> None:
     table = make_table([NAN], ["Running"], started=[0.0], ended=[NAN])
 
     assert no_trial_has_ended(make_data(table)) == "No trial has run to an end yet."
 
-
-def test_many_trials_are_drawn_in_bounded_space() -> None:
     assert len(draw_durations(make_data(large_table(100_000)), Choice()).to_json()) < 100_000

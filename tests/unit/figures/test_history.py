@@ -9,15 +9,9 @@ import pytest
 from katib.figures.data import Choice, measure_of
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.trials import STATES
-from tests.support.tables import large_table, make_data, make_table
+from tests.support.tables import large_table, make_data, make_table, trace
 
 NAN = math.nan
-
-
-def trace(figure: Any, name: str) -> Any:
-    """Return the one trace of that name."""
-    [found] = [trace for trace in figure.data if trace.name == name]
-    return found
 
 
 def names(figure: Any) -> list[str]:
@@ -36,11 +30,14 @@ def test_the_best_so_far_has_a_corner_at_each_improvement_and_ends_with_the_last
     assert best.line.shape == "hv"
 
 
-def test_a_larger_value_is_the_best_of_an_objective_to_maximize() -> None:
+def test_a_larger_value_is_the_best_where_that_is_wanted_and_the_goal_is_a_line() -> None:
     best = trace(draw([0.2, 0.1, 0.9], metric="accuracy", maximize=True), "best so far")
 
     assert list(best.x) == [1, 3]
     assert list(best.y) == [0.2, 0.9]
+
+    assert list(trace(draw([1.0, 0.5], goal=0.25), "goal 0.25").y) == [0.25, 0.25]
+    assert not [name for name in names(draw([1.0, 0.5])) if name.startswith("goal")]
 
 
 def test_what_violates_a_constraint_is_drawn_apart_and_is_never_the_best() -> None:
@@ -73,11 +70,6 @@ def test_a_value_that_is_not_finite_is_shown_and_not_drawn_as_one(value: float) 
 
     assert list(trace(figure, "Succeeded").x) == [1, 3]
     assert list(trace(figure, "Succeeded without a value").x) == [2]
-
-
-def test_the_goal_is_a_line() -> None:
-    assert list(trace(draw([1.0, 0.5], goal=0.25), "goal 0.25").y) == [0.25, 0.25]
-    assert not [name for name in names(draw([1.0, 0.5])) if name.startswith("goal")]
 
 
 def test_another_metric_is_drawn_without_a_best_because_it_has_no_direction() -> None:
@@ -147,28 +139,22 @@ def test_the_axis_shows_the_good_end_and_trials_beyond_stand_at_its_edge(maximiz
     assert "2 values lie beyond the axis" in figure.layout.annotations[0].text
 
 
-def test_values_that_lie_evenly_are_all_on_the_axis() -> None:
-    figure = draw(list(np.linspace(0, 1, 40)))
-
-    assert figure.layout.yaxis.range is None
-    assert not [name for name in names(figure) if name.startswith("beyond")]
-
-
-def test_a_mark_names_the_parameters_of_its_trial() -> None:
+def test_a_mark_names_its_parameters_where_there_are_few() -> None:
     marks = trace(draw([1.0, 2.0]), "Succeeded")
 
     assert list(marks.text) == ["lr 0.001", "lr 0.1"]
     assert "%{text}" in marks.hovertemplate
 
-
-def test_of_many_trials_marks_name_no_parameters() -> None:
     marks = trace(draw(np.linspace(1, 2, 1_500).tolist()), "Succeeded")
 
     assert marks.text is None
     assert "%{text}" not in marks.hovertemplate
 
+    figure = draw(list(np.linspace(0, 1, 40)))
 
-def test_positive_values_of_many_magnitudes_get_a_logarithmic_axis() -> None:
+    assert figure.layout.yaxis.range is None
+    assert not [name for name in names(figure) if name.startswith("beyond")]
+
     assert draw(list(np.geomspace(1e-4, 10, 30))).layout.yaxis.type == "log"
 
 
@@ -181,12 +167,16 @@ def test_names_are_no_html() -> None:
     assert figure.layout.yaxis.title.text == "&lt;b&gt;loss"
 
 
-def test_the_line_rises_by_one_trial_at_each_value() -> None:
+def test_the_distribution_rises_by_one_trial_at_each_value() -> None:
     line = trace(draw_edf(make_data(make_table([3.0, 1.0, 2.0, 2.0])), Choice()), "all trials")
 
     assert list(line.x) == [1, 2, 2, 3]
     assert list(line.y) == [0.25, 0.5, 0.75, 1.0]
     assert line.line.shape == "hv"
+
+    table = make_table([1.0, 2.0], more={"seconds": [7.0, 9.0]})
+
+    assert list(trace(draw_edf(make_data(table), Choice(metric="seconds")), "all trials").x) == [7, 9]
 
 
 def test_the_distribution_does_not_count_trials_without_a_value_and_the_note_says_so() -> None:
@@ -202,12 +192,6 @@ def test_the_halves_of_many_trials_show_whether_the_algorithm_learns() -> None:
 
     assert min(trace(figure, "first half").x) > max(trace(figure, "second half").x)
     assert [t.name for t in draw_edf(make_data(make_table([1.0] * 19)), Choice()).data] == ["all trials"]
-
-
-def test_the_distribution_may_be_that_of_another_metric() -> None:
-    table = make_table([1.0, 2.0], more={"seconds": [7.0, 9.0]})
-
-    assert list(trace(draw_edf(make_data(table), Choice(metric="seconds")), "all trials").x) == [7, 9]
 
 
 def test_of_the_distribution_of_many_trials_the_extremes_and_the_quantiles_stay() -> None:

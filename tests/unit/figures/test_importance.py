@@ -28,7 +28,7 @@ def noise(count: int, name: str = "noise") -> tuple[Parameter, np.ndarray]:
     return Parameter(name, "double", low=0, high=1), np.random.default_rng(8).random(count)
 
 
-def test_the_parameter_that_decides_comes_first() -> None:
+def test_the_parameter_that_decides_comes_first_and_each_time() -> None:
     found = importances_of(many_trials(400))
 
     assert found.names[0] == "lr"
@@ -37,8 +37,6 @@ def test_the_parameter_that_decides_comes_first() -> None:
     assert all(own <= share for own, share in zip(found.alone, found.shares, strict=True))
     assert found.explained > 0.8
 
-
-def test_the_same_trials_give_the_same_importances() -> None:
     assert importances_of(many_trials(300)) == importances_of(many_trials(300))
 
 
@@ -81,14 +79,12 @@ def test_importances_that_mean_little_say_so() -> None:
     assert "too little to mean much" in figure.layout.annotations[0].text.replace("<br>", " ")
 
 
-def test_a_few_diverged_trials_do_not_decide() -> None:
+def test_neither_diverged_trials_nor_the_scale_of_a_parameter_decide() -> None:
     table = many_trials(300)
     table.metrics["loss"][np.flatnonzero(measure_of(table).drawn)[:3]] = 1e30
 
     assert importances_of(table).names[0] == "lr"
 
-
-def test_the_scale_of_a_parameter_does_not_decide() -> None:
     table, other = many_trials(300), many_trials(300)
     other.values["lr"][:] **= 3
 

@@ -36,15 +36,13 @@ def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, fl
     return (10.0**low, 10.0**high) if axis["scale"] == "log" else (low, high)
 
 
-def test_the_best_line_is_drawn_last_and_has_the_last_colour() -> None:
+def test_the_best_line_is_last_also_where_larger_is_better() -> None:
     figure = parallel(a_table({LR: [1e-4, 1e-3, 1e-2]}, {"loss": [0.5, 0.1, 0.9]}))
 
     assert list(figure.layout.meta["trials"]) == ["demo-00002", "demo-00000", "demo-00001"]
     assert list(figure.data[0].line.color) == pytest.approx([0.0, 0.5, 1.0])
     assert figure.layout.meta["best"] == "demo-00001"
 
-
-def test_larger_is_better_where_the_objective_is_maximized() -> None:
     table = a_table({LR: [1e-4, 1e-3, 1e-2]}, {"acc": [0.5, 0.1, 0.9]}, objectives=[Objective("acc", maximize=True)])
 
     assert list(parallel(table).layout.meta["trials"]) == ["demo-00001", "demo-00000", "demo-00002"]

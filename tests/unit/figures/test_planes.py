@@ -95,21 +95,17 @@ def test_choices_do_not_colour_each_other() -> None:
     assert np.nanmax(surface.z[1]) < 0.1
 
 
-def test_equal_trials_have_the_same_rank_and_the_best_has_none_before_it() -> None:
+def test_equal_trials_have_the_same_rank_and_outlying_values_few_colours() -> None:
     target = target_of(a_table({LR: [1e-3] * 4}, {"loss": [2.0, 1.0, 2.0, 1e30]}))
 
     assert rank_shares(target, target.rows) == pytest.approx([0.5, 0.0, 0.5, 1.0])
 
-
-def test_outlying_values_do_not_take_all_colours() -> None:
     target = target_of(a_table({LR: [1e-3] * 6}, {"loss": [1.0, 2.0, 3.0, 4.0, 5.0, 1e9]}))
     shades = shades_of(target, target.rows)
 
     assert shades.of(np.array([1.0, 3.0])) == pytest.approx([1.0, 0.7], abs=0.15)
     assert shades.texts[0].startswith("≥")
 
-
-def test_values_of_several_magnitudes_have_a_logarithmic_axis() -> None:
     assert metric_axis("loss", np.array([0.1, 1e5])).scale == "log"
     assert metric_axis("loss", np.array([-0.1, 1e5])).scale == "linear"
 

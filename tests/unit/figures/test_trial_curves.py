@@ -45,31 +45,29 @@ def test_where_the_asked_axis_is_missing_the_note_says_what_is_drawn(by: str) ->
     assert figure["annotations"][0]["text"] == f"Not every reading has a {by}, so the readings are counted"
 
 
-def test_readings_stand_at_their_steps() -> None:
+def test_readings_stand_at_their_steps_or_times() -> None:
     figure = drawn("0.5", "0.25")
 
     assert traces(figure)["readings"]["x"] == [0, 1]
     assert traces(figure)["readings"]["y"] == [0.5, 0.25]
     assert figure["layout"]["xaxis"]["title"]["text"] == "step"
 
-
-def test_readings_stand_at_their_times_where_that_is_wanted() -> None:
     figure = drawn("0.5", "0.25", look=CurveLook(by="time"))
 
     assert traces(figure)["readings"]["x"] == [0, 10]
     assert figure["layout"]["meta"]["by"] == "time"
 
-
-def test_long_times_are_counted_in_minutes() -> None:
     figure = drawn(*["1"] * 20, look=CurveLook(by="time"))
 
     assert traces(figure)["readings"]["x"][-1] == pytest.approx(190 / 60)
     assert figure["layout"]["xaxis"]["title"]["text"] == "minutes since the start of the trial"
 
-
-def test_without_steps_the_readings_are_counted() -> None:
     assert traces(drawn("3", "2", step=False))["readings"]["x"] == [1, 2]
     assert traces(drawn("3", "2", step=False, timed=False, look=CurveLook(by="time")))["readings"]["x"] == [1, 2]
+
+    curve = curve_of(readings("1", "2"), math.nan)
+
+    assert curve.seconds.tolist() == [0, 10]
 
 
 def test_what_is_no_number_is_a_gap_and_a_mark() -> None:
@@ -108,8 +106,6 @@ def test_a_smoothed_curve_has_its_readings_behind_it() -> None:
     assert found["smoothed"]["y"] == [1, None, pytest.approx((0.25 * 1 + 0.5 * 3) / 0.75)]
     assert found["smoothed"]["meta"]["count"] == 2
 
-
-def test_the_moving_average_of_a_constant_is_that_constant() -> None:
     averages, _, count = smoothed(np.full(50, 7.0), 0.95)
 
     assert averages.tolist() == pytest.approx([7.0] * 50)
@@ -134,9 +130,3 @@ def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> 
     assert [trace["name"] for trace in lines] == ["a", "b&lt;i&gt;", "c"]
     assert len({trace["line"]["color"] for trace in lines}) == 3
     assert "Without readings: c" in figure["layout"]["annotations"][0]["text"]
-
-
-def test_without_a_start_the_first_reading_is_the_start() -> None:
-    curve = curve_of(readings("1", "2"), math.nan)
-
-    assert curve.seconds.tolist() == [0, 10]

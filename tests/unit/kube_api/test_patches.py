@@ -122,7 +122,7 @@ def managers(obj: Json) -> dict[str, set[tuple[str, ...]]]:
     return {entry["manager"]: set(read_fields(entry)) for entry in obj["metadata"].get("managedFields", ())}
 
 
-def test_what_is_applied_is_owned_and_what_is_left_out_the_next_time_goes() -> None:
+def test_what_is_applied_is_owned_and_the_same_again_changes_nothing() -> None:
     first = apply(None, job(a=1, b=2))
     second = apply(first, job(a=1))
 
@@ -130,8 +130,6 @@ def test_what_is_applied_is_owned_and_what_is_left_out_the_next_time_goes() -> N
     assert second["spec"] == {"a": 1}
     assert managers(second) == {"a": {("f:spec", "f:a")}}
 
-
-def test_the_same_configuration_changes_nothing() -> None:
     first = apply(None, job(a=1))
 
     assert applied(first, job(a=1), "a", "2027-01-01T00:00:00Z", force=False, is_keyed=True) == first
@@ -169,14 +167,12 @@ def test_elements_of_keyed_lists_have_owners_of_their_own() -> None:
     assert [one["name"] for one in last["spec"]["containers"]] == ["one"]
 
 
-def test_lists_of_custom_kinds_are_replaced_as_a_whole() -> None:
+def test_lists_of_custom_kinds_are_replaced_and_other_writes_take_over() -> None:
     first = applied(None, containers("one"), "a", NOW, force=False, is_keyed=False)
     second = applied(first, containers("two"), "a", NOW, force=False, is_keyed=False)
 
     assert second["spec"]["containers"] == [{"name": "two"}]
 
-
-def test_another_write_takes_over_what_it_changes() -> None:
     first = apply(None, job(a=1, b=2))
     edited = updated(first, {**first, "spec": {"a": 5}}, "editor", NOW, is_keyed=True)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,7 @@ from katib.errors import InvalidError
 from metrics_collector.arguments import Arguments, parse_arguments, split_filters
 from metrics_collector.pod_settings import PodSettings
 
-BARE = [
-    "-t",
-    "trial",
-    "-m",
-    "loss;acc",
-    "-o-type",
-    "minimize",
-    "-s-db",
-    "db:6789",
-    "-path",
-    "/var/log/katib/metrics.log",
-]
+BARE = shlex.split("-t trial -m 'loss;acc' -o-type minimize -s-db db:6789 -path /var/log/katib/metrics.log")
 DEFAULTS = Arguments("trial", ("loss", "acc"), "minimize", "db:6789", Path("/var/log/katib/metrics.log"))
 
 

@@ -151,10 +151,14 @@ def test_other_tensors_are_not(fields: list[bytes]) -> None:
     assert read(record(event(tensor_value("loss", *fields))), "loss") == []
 
 
-def test_one_event_may_hold_many_values() -> None:
+def test_an_event_may_hold_many_values_and_tags_that_are_no_utf_8() -> None:
     data = record(event(simple_value("loss", 1), field(1, b"image") + field(4, b"png"), simple_value("acc", 2), step=4))
 
     assert values(read(data, "loss", "acc")) == [("loss", "1", 4), ("acc", "2", 4)]
+
+    data = record(event(field(1, b"lo\xffss") + b"\x15" + pack("<f", 1))) + scalar("loss", 2)
+
+    assert values(read(data, "loss")) == [("loss", "2", 0)]
 
 
 def test_a_record_that_holds_no_event_is_counted() -> None:
@@ -164,12 +168,6 @@ def test_a_record_that_holds_no_event_is_counted() -> None:
 
     assert values(found) == [("loss", "1", 0)]
     assert parser.undecodable == 1
-
-
-def test_invalid_utf_8_in_a_tag_is_no_problem() -> None:
-    data = record(event(field(1, b"lo\xffss") + b"\x15" + pack("<f", 1))) + scalar("loss", 2)
-
-    assert values(read(data, "loss")) == [("loss", "2", 0)]
 
 
 # --- tags and metrics -------------------------------------------------------------------------------------------------
@@ -207,31 +205,25 @@ def rounds(*tags: str, count: int = 3) -> bytes:
     return b"".join(scalar(tag, 10 * step + place, step) for step in range(count) for place, tag in enumerate(tags))
 
 
-def test_a_tag_that_only_begins_with_the_metric_does_not_count_beside_an_exact_one() -> None:
-    found = read(rounds("accuracy_top5", "accuracy"), "accuracy")
-
-    assert [reading.value for reading in found] == ["1", "11", "21"]
-
-
-def test_a_loose_match_counts_when_its_tag_comes_round_again() -> None:
+def test_a_loose_match_counts_while_no_exact_tag_is_known() -> None:
     parser = EventParser(TagRules(["accuracy"]))
 
     assert parser.feed(rounds("accuracy_1", "other", count=1)) == []
     assert values(parser.feed(scalar("accuracy_1", 10, 1))) == [("accuracy", "0", 0), ("accuracy", "10", 1)]
     assert values(parser.feed(scalar("accuracy_1", 20, 2))) == [("accuracy", "20", 2)]
 
-
-def test_a_loose_match_that_came_once_counts_in_the_end() -> None:
     assert values(read(scalar("accuracy_1", 0.5), "accuracy")) == [("accuracy", "0.5", 0)]
 
-
-def test_once_an_exact_tag_is_known_loose_ones_count_no_more() -> None:
     data = rounds("accuracy_top5", count=2) + scalar("accuracy", 0.5, 2) + scalar("accuracy_top5", 9, 3)
 
     assert [reading.value for reading in read(data, "accuracy")] == ["0", "10", "0.5"]
 
+    found = read(rounds("accuracy_top5", "accuracy"), "accuracy")
 
-def test_an_exact_tag_of_one_file_stands_for_all() -> None:
+    assert [reading.value for reading in found] == ["1", "11", "21"]
+
+
+def test_an_exact_tag_or_directory_of_one_file_goes_before_all_that_are_alike() -> None:
     rules = TagRules(["accuracy"])
     first, second = EventParser(rules), EventParser(rules)
     first.feed(scalar("accuracy_top5", 0.9))
@@ -239,8 +231,6 @@ def test_an_exact_tag_of_one_file_stands_for_all() -> None:
 
     assert first.finish() == []
 
-
-def test_an_exact_directory_goes_before_one_whose_name_only_ends_alike() -> None:
     rules = TagRules(["train/loss"])
     other, right = EventParser(rules, "/logs/pretrain"), EventParser(rules, "/logs/train")
 
@@ -248,8 +238,6 @@ def test_an_exact_directory_goes_before_one_whose_name_only_ends_alike() -> None
 
     assert values(readings + other.finish()) == [("train/loss", "2", 0)]
 
-
-def test_a_tag_whose_characters_a_writer_replaced_counts_as_the_metric() -> None:
     assert values(read(scalar("train_acc", 0.5), "train acc")) == [("train acc", "0.5", 0)]
     assert values(read(scalar("eval/acc_5_", 0.5), "/eval/acc(5)")) == [("/eval/acc(5)", "0.5", 0)]
     assert values(read(scalar("train_acc", 0.5), "train acc", "train_acc")) == [("train_acc", "0.5", 0)]
@@ -315,7 +303,7 @@ def test_a_damaged_record_is_skipped_and_counted(place: int) -> None:
     assert reader.notes.damages == 1
 
 
-def test_two_damages_are_two() -> None:
+def test_damages_are_counted_and_cost_the_records_that_they_were_in() -> None:
     garbage = b"\x01\x02\x03"
 
     found, reader = records_of(garbage + record(b"first") + garbage + record(b"second"))
@@ -323,8 +311,6 @@ def test_two_damages_are_two() -> None:
     assert found == [b"first", b"second"]
     assert reader.notes.damages == 2
 
-
-def test_lost_bytes_cost_the_record_they_were_in() -> None:
     data = record(b"x" * 50)
 
     found, reader = records_of(record(b"first") + data[:20] + data[40:] + record(b"third"))
@@ -332,8 +318,6 @@ def test_lost_bytes_cost_the_record_they_were_in() -> None:
     assert found == [b"first", b"third"]
     assert reader.notes.damages == 1
 
-
-def test_what_follows_a_record_without_end_is_found_in_the_end() -> None:
     found, reader = records_of(record(b"x" * 500)[:100] + record(b"second"))
 
     assert found == [b"second"]
@@ -395,7 +379,7 @@ def test_curves_are_those_of_their_directories(directory: str) -> None:
     assert curve(readings, "test/accuracy")[:3] == [(0, 0.5), (1, 0.6666667), (2, 0.75)]
 
 
-def test_torch_writes_floats_and_tensors() -> None:
+def test_torch_writes_floats_and_tensors_with_and_without_descriptions() -> None:
     readings = readings_of("torch", "train/loss", "new", "double", "weights", "note")
 
     assert curve(readings, "train/loss") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
@@ -403,8 +387,6 @@ def test_torch_writes_floats_and_tensors() -> None:
     assert curve(readings, "double") == [(0, 0.0), (1, 0.1), (2, 0.2)]
     assert len(readings) == 9
 
-
-def test_a_tag_with_a_description_is_a_scalar_too() -> None:
     assert curve(readings_of("tensorboardx/train", "described"), "described") == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
 

@@ -44,9 +44,22 @@ def test_a_sample_is_a_reading(text: str, name: str, value: str) -> None:
     assert read(text, name) == [(name, value)]
 
 
-def test_a_line_about_a_metric_that_is_none_is_told() -> None:
+def test_what_is_no_reading_of_the_metric_says_why() -> None:
     with pytest.raises(ValueError, match=r"."):
         read("loss is fine\n", "loss")
+
+    parser = PrometheusParser(["loss"])
+
+    assert parser.read(SPLITS.encode(), TEXT) == []
+    assert "2 samples match" in parser.hint("loss")
+    assert 'loss{split="train",epoch="3"}' in parser.hint("loss")
+
+    parser = PrometheusParser(["loss"])
+    parser.read(b"python_gc_objects 3\ntrain_loss 0.5\n", TEXT)
+
+    assert parser.hint("loss") == "; nearest: train_loss"
+
+    assert read('broken{{ "\n\xff\n' + "x" * 100_000 + "\nloss 0.5\n", "loss") == [("loss", "0.5")]
 
 
 def test_open_metrics_is_read_by_its_own_rules() -> None:
@@ -60,22 +73,7 @@ def test_open_metrics_is_read_by_its_own_rules() -> None:
     ]
 
 
-def test_a_metric_that_several_samples_match_has_no_reading_and_says_why() -> None:
-    parser = PrometheusParser(["loss"])
-
-    assert parser.read(SPLITS.encode(), TEXT) == []
-    assert "2 samples match" in parser.hint("loss")
-    assert 'loss{split="train",epoch="3"}' in parser.hint("loss")
-
-
-def test_a_name_like_the_metric_is_hinted_at() -> None:
-    parser = PrometheusParser(["loss"])
-    parser.read(b"python_gc_objects 3\ntrain_loss 0.5\n", TEXT)
-
-    assert parser.hint("loss") == "; nearest: train_loss"
-
-
-def test_an_unchanged_sample_is_no_new_reading() -> None:
+def test_an_unchanged_sample_is_no_new_reading_unless_its_timestamp_is() -> None:
     parser = PrometheusParser(["loss"])
     scrapes = ["loss 0.5", "loss 0.5", "loss 0.4", "loss 0.5", "loss NaN", "loss NaN"]
 
@@ -83,18 +81,12 @@ def test_an_unchanged_sample_is_no_new_reading() -> None:
 
     assert values == ["0.5", "0.4", "0.5", "nan"]
 
-
-def test_of_samples_with_timestamps_the_timestamp_decides() -> None:
     parser = PrometheusParser(["loss"])
     scrapes = ["loss 0.5 1000", "loss 0.5 1000", "loss 0.5 2000", "loss 0.4 2000"]
 
     found = [(log.value, log.time.timestamp()) for text in scrapes for log in parser.read(f"{text}\n".encode(), TEXT)]
 
     assert found == [("0.5", 1.0), ("0.5", 2.0)]
-
-
-def test_what_other_metrics_write_does_not_matter() -> None:
-    assert read('broken{{ "\n\xff\n' + "x" * 100_000 + "\nloss 0.5\n", "loss") == [("loss", "0.5")]
 
 
 @given(body=st.binary() | st.text(alphabet='loss{}="# \n0.1EOFTYPE,\\').map(str.encode), is_open=st.booleans())

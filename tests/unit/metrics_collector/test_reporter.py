@@ -54,16 +54,14 @@ class Gate:
 
 
 def test_what_was_reported_before_a_flush_is_stored_when_it_is_done(reporter: Reporter, log: FaultyLog) -> None:
+    flushed(reporter, "nobody")
+
     reporter.report("a", [reading("1"), reading("2")])
     reporter.report("a", [reading("3")])
 
     flushed(reporter)
 
     assert values(log) == ["1", "2", "3"]
-
-
-def test_a_flush_of_nothing_is_done_at_once(reporter: Reporter) -> None:
-    flushed(reporter, "nobody")
 
 
 def test_readings_are_stored_without_a_flush(reporter: Reporter, log: FaultyLog) -> None:

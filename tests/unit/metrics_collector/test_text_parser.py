@@ -84,11 +84,9 @@ def test_a_filter_of_the_user_decides_what_is_a_value(value: str, expected: list
     assert read(line, filters=[BRACES]) == expected
 
 
-def test_a_missing_brace_is_no_match() -> None:
+def test_filters_apply_in_their_order_and_need_their_braces() -> None:
     assert read("INFO {metricName: accuracy, metricValue: 0.3", filters=[BRACES]) == []
 
-
-def test_filters_apply_in_their_order_then_by_position() -> None:
     filters = [r"(loss|acc):(\d+)", r"(loss|acc)=(\d+)"]
 
     assert read("loss=1 acc:2 loss:3 acc=4", filters=filters) == ["acc=2", "loss=3", "loss=1", "acc=4"]
@@ -144,8 +142,6 @@ def test_of_a_long_line_the_part_with_the_value_is_shown() -> None:
     assert line.startswith("loss=1_000 y")
     assert len(line) == 80
 
-
-def test_a_value_as_long_as_a_line_is_none() -> None:
     assert read("acc is " + "x" * 2000, filters=[r"(acc) is (.*)"]) == []
 
 
@@ -192,12 +188,14 @@ def test_lines_end_where_a_reader_sees_them_end(data: bytes, expected: list[str]
     assert read(data) == expected
 
 
-def test_a_metric_may_be_named_in_any_alphabet() -> None:
+def test_metrics_are_named_in_any_alphabet_and_bytes_match_like_characters() -> None:
     assert read("läß: 3".encode(), ["läß"], [r"(\pL+): (\d+)"]) == ["läß=3"]
 
-
-def test_bytes_that_are_no_text_match_like_any_other_character() -> None:
     assert read(b"acc \xff\xfe 3", filters=[r"(acc) .. (\d)"]) == ["acc=3"]
+
+    data = b"\xff\xfe loss=0.5 \x80\n\xc3\x28loss=0.25\n"
+
+    assert [log.value for log in TextParser(["loss"]).feed(data)] == ["0.5", "0.25"]
 
 
 def test_lines_are_counted_as_wc_counts_them() -> None:
@@ -220,8 +218,6 @@ def test_only_the_beginning_of_an_endless_line_is_examined() -> None:
     assert [log.value for log in logs] == ["1", "3"]
     assert parser.notes.long_lines == 1
 
-
-def test_a_value_that_the_limit_cuts_is_no_reading() -> None:
     assert TextParser(["loss"], limit=8).feed(b"loss=0.12345\n") == []
 
 
@@ -248,11 +244,16 @@ def test_an_unknown_format_is_refused() -> None:
     assert str(caught.value) == "source.fileSystemPath.format: unknown format 'invalid'; use TEXT or JSON"
 
 
-def test_many_metrics_are_found_by_one_search() -> None:
+def test_a_thousand_metrics_of_one_line_are_found_by_one_search() -> None:
     names = [f"metric_{number}" for number in range(40)]
     text = "\n".join(f"{name}={number}" for number, name in enumerate(names))
 
     assert read(text, names) == [f"{name}={number}" for number, name in enumerate(names)]
+
+    names = [f"metric_{number}" for number in range(1000)]
+    found = [f"{name}={number}" for number, name in enumerate(names)]
+
+    assert read(" ".join(found), names) == found
 
 
 def test_a_pattern_that_sends_other_engines_to_sleep_is_done_at_once() -> None:
@@ -260,16 +261,3 @@ def test_a_pattern_that_sends_other_engines_to_sleep_is_done_at_once() -> None:
     assert read("loss " + "a" * 50_000 + "!\nloss aaa=1", ["aaa"], [r"loss (?:(?:a+)+)$|loss ((?:a+)+)=(\d)"]) == [
         "aaa=1"
     ]
-
-
-def test_a_thousand_metrics_of_one_line_are_found() -> None:
-    names = [f"metric_{number}" for number in range(1000)]
-    found = [f"{name}={number}" for number, name in enumerate(names)]
-
-    assert read(" ".join(found), names) == found
-
-
-def test_bytes_that_are_no_text_hide_nothing() -> None:
-    data = b"\xff\xfe loss=0.5 \x80\n\xc3\x28loss=0.25\n"
-
-    assert [log.value for log in TextParser(["loss"]).feed(data)] == ["0.5", "0.25"]

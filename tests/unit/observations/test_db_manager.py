@@ -111,14 +111,12 @@ def test_a_report_without_usable_reading_stores_nothing(
     assert log.read("a") == []
 
 
-def test_a_reading_must_name_its_metric(channel: grpc.Channel) -> None:
+def test_a_call_names_its_trial_and_a_reading_its_metric(channel: grpc.Channel) -> None:
     assert refusal(report, channel, pb.MetricLog(time_stamp="2024-03-04T17:55:08Z")) == (
         INVALID,
         "observation_log.metric_logs[0].metric.name: empty; name the metric",
     )
 
-
-def test_a_call_must_name_its_trial(channel: grpc.Channel) -> None:
     refused = refusal(stub(channel).DeleteObservationLog, pb.DeleteObservationLogRequest())
 
     assert refused == (INVALID, "trial_name: empty; name the trial")
@@ -150,13 +148,11 @@ def test_times_are_returned_in_utc_without_trailing_zeros(channel: grpc.Channel,
     assert [log.time_stamp for log in reply.observation_log.metric_logs] == [returned]
 
 
-def test_a_failure_of_the_log_carries_the_code_of_its_class(broken: grpc.Channel) -> None:
+def test_a_failure_of_the_log_carries_its_code_and_a_bug_is_internal(broken: grpc.Channel) -> None:
     refused = refusal(stub(broken).DeleteObservationLog, pb.DeleteObservationLogRequest(trial_name="a"))
 
     assert refused == (grpc.StatusCode.UNAVAILABLE, "katib.db: disk I/O error; check the disk")
 
-
-def test_a_bug_in_the_log_is_an_internal_error(broken: grpc.Channel) -> None:
     assert refusal(report, broken, entry("2024-03-04T17:55:08Z")) == (grpc.StatusCode.INTERNAL, "a bug")
 
 

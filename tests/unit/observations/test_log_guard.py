@@ -117,11 +117,16 @@ def test_a_trial_that_has_ended_reports_no_more_until_another_one_begins(world: 
     assert log.read("a") == ONE
 
 
-def test_the_end_of_a_trial_is_not_that_of_its_namesake_elsewhere(world: World) -> None:
+def test_the_end_of_a_trial_or_its_deletion_is_not_that_of_a_namesake(world: World) -> None:
     world.controller("others").end("a")
     world.trial("a").report("a", ONE)
 
     assert world.log.read("a") == ONE
+
+    world.controller("others").delete("a")
+    assert world.log.read("a") == ONE
+    world.controller("team").delete("a")
+    assert world.log.read("a") == []
 
 
 def test_a_trial_without_token_that_has_ended_reports_no_more(world: World) -> None:
@@ -150,15 +155,6 @@ def test_a_reader_reads_all_trials_of_its_namespace_and_reports_for_none(world: 
     assert refused(lambda: reader.read("b"))
     assert refused(lambda: reader.report("a", ONE))
     assert world.reader("").read("a") == ONE
-
-
-def test_the_controller_deletes_logs_of_the_namespace_that_it_speaks_for(world: World) -> None:
-    world.trial("a").report("a", ONE)
-
-    world.controller("others").delete("a")
-    assert world.log.read("a") == ONE
-    world.controller("team").delete("a")
-    assert world.log.read("a") == []
 
 
 def test_a_name_that_is_taken_in_another_namespace_is_refused_until_its_trial_is_gone(world: World) -> None:

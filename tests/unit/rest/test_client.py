@@ -50,8 +50,6 @@ def test_nobody_there_is_unavailable_with_a_remedy() -> None:
     with HttpTuningService("http://127.0.0.1:1") as client, pytest.raises(UnavailableError, match="katib serve"):
         client.experiments()
 
-
-def test_following_nobody_is_unavailable_too() -> None:
     with HttpTuningService("http://127.0.0.1:1") as client, pytest.raises(UnavailableError, match="katib serve"):
         next(client.changes("default", "demo"))
 

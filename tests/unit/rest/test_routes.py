@@ -133,14 +133,12 @@ def test_errors_of_the_framework_are_problems_too(
     assert answer.json()["reason"] == reason
 
 
-def test_a_wrong_parameter_is_named(http: httpx.Client) -> None:
+def test_a_wrong_parameter_is_named_and_of_what_was_sent_the_beginning(http: httpx.Client) -> None:
     (error,) = http.get(f"{DEMO}/trials?limit=0").json()["errors"]
 
     assert error["path"] == "query.limit"
     assert error["cause"].startswith("'0': ")
 
-
-def test_of_what_was_sent_only_the_beginning_is_quoted(http: httpx.Client) -> None:
     answer = http.get(f"{DEMO}/trials?limit={'9' * 5000}")
 
     assert answer.status_code == 422
@@ -195,18 +193,12 @@ def test_the_pareto_set_is_that_of_the_status_or_nothing(http: httpx.Client, ser
     assert http.get("/api/v1/namespaces/default/experiments/none/pareto").status_code == 404
 
 
-def test_readings_keep_text_that_is_no_number(http: httpx.Client, service: MemoryTuningService) -> None:
-    service.store_readings("demo-0000", MetricLog(START, "loss", "nan"))
-    items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
+def test_readings_keep_text_and_their_step(http: httpx.Client, service: MemoryTuningService) -> None:
+    for value, step in (("nan", {}), ("0.1", {"step": 7})):
+        service.store_readings("demo-0000", MetricLog(START, "loss", value, step.get("step")))
+        items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
 
-    assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "nan"}]
-
-
-def test_readings_carry_their_step_where_it_is_known(http: httpx.Client, service: MemoryTuningService) -> None:
-    service.store_readings("demo-0000", MetricLog(START, "loss", "0.1", 7))
-    items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
-
-    assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "0.1", "step": 7}]
+        assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": value, **step}]
 
 
 def test_a_curve_has_so_many_points_and_keeps_its_extremes(http: httpx.Client, service: MemoryTuningService) -> None:
@@ -279,7 +271,7 @@ def test_deleting_answers_with_nothing(http: httpx.Client) -> None:
     assert http.get(DEMO).status_code == 404
 
 
-def test_the_docs_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
+def test_the_docs_page_needs_nothing_from_elsewhere_and_the_root_leads_to_it(http: httpx.Client) -> None:
     answer = http.get("/docs")
 
     assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -289,8 +281,6 @@ def test_the_docs_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
     for path in http.get("/openapi.json").json()["paths"]:
         assert path in answer.text
 
-
-def test_the_root_leads_to_the_docs_under_whatever_path_a_gateway_shows_the_server(http: httpx.Client) -> None:
     shown_under = httpx.URL("https://gateway.example/katib/")
 
     assert shown_under.join(http.get("/").headers["location"]) == "https://gateway.example/katib/docs"

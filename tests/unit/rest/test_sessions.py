@@ -22,7 +22,7 @@ OURS = Sessions(b"secret", "today")
 TICKET = new_ticket("today", NOW)
 
 
-def test_a_cookie_is_good_until_it_ends_and_also_after_a_restart() -> None:
+def test_a_cookie_is_good_until_it_ends_with_its_time_or_its_token() -> None:
     value = OURS.new_value(NOW)
     after_a_restart = Sessions(b"secret", "another start")
 
@@ -30,13 +30,12 @@ def test_a_cookie_is_good_until_it_ends_and_also_after_a_restart() -> None:
     assert after_a_restart.is_valid([value], NOW + LIFETIME_SECONDS - 2)
     assert not OURS.is_valid([value], NOW + LIFETIME_SECONDS)
 
-
-def test_a_cookie_ends_with_the_token() -> None:
     assert not Sessions(b"new token").is_valid([OURS.new_value(NOW)], NOW)
 
-
-def test_a_cookie_and_the_host_name_do_not_show_the_token() -> None:
     assert "secret" not in OURS.new_value(NOW) + OURS.host_name()
+
+    assert OURS.host_name() == Sessions(b"secret").host_name() != Sessions(b"other").host_name()
+    assert OURS.host_name().endswith(".localhost")
 
 
 def _moved(value: str) -> str:
@@ -74,7 +73,7 @@ def test_a_cookie_beside_those_that_another_port_set_is_found_and_a_flood_is_not
     assert not OURS.is_valid([*(["planted"] * MOST_VALUES), GOOD], NOW)
 
 
-def test_only_a_ticket_of_this_start_opens() -> None:
+def test_only_a_ticket_of_this_start_opens_for_an_hour() -> None:
     made, _, mac = TICKET.partition(".")
     wrong = ("", "today", "tödäy", "secret", mac, f"{int(made) + 1}.{mac}", new_ticket("yesterday", NOW), GOOD)
 
@@ -82,8 +81,6 @@ def test_only_a_ticket_of_this_start_opens() -> None:
     assert {ticket: OURS.is_ticket(ticket, NOW) for ticket in wrong} == dict.fromkeys(wrong, False)
     assert [Sessions(b"secret").is_ticket(ticket, NOW) for ticket in ("", new_ticket("", NOW))] == [False] * 2
 
-
-def test_a_link_opens_for_an_hour() -> None:
     assert OURS.is_ticket(TICKET, NOW + LINK_SECONDS - 1)
     assert not OURS.is_ticket(TICKET, NOW + LINK_SECONDS)
 
@@ -101,15 +98,13 @@ def test_signing_out_ends_every_copy_of_the_cookie_also_after_a_restart(tmp_path
     assert kept.stat().st_mode & 0o077 == 0
 
 
-def test_signing_out_ends_the_links_that_were_made_before_it() -> None:
+def test_signing_out_ends_the_links_that_were_made_before_it_if_it_is_of_a_session() -> None:
     ours = Sessions(b"secret", "today")
     ours.sign_out([ours.new_value(NOW)], NOW + 1)
 
     assert not ours.is_ticket(TICKET, NOW + 2)
     assert ours.is_ticket(new_ticket("today", NOW + 1.5), NOW + 2)
 
-
-def test_what_lets_no_browser_in_ends_nothing_by_signing_out() -> None:
     ours = Sessions(b"secret", "today")
     ours.sign_out(["", "planted", ours.new_value(NOW - LIFETIME_SECONDS)], NOW)
 
@@ -147,11 +142,6 @@ def test_where_who_signed_out_cannot_be_kept_the_session_ends_all_the_same(tmp_p
     ours.sign_out([GOOD], NOW)
 
     assert not ours.is_valid([GOOD], NOW)
-
-
-def test_the_host_name_is_the_same_at_each_start_and_different_for_each_token() -> None:
-    assert OURS.host_name() == Sessions(b"secret").host_name() != Sessions(b"other").host_name()
-    assert OURS.host_name().endswith(".localhost")
 
 
 @pytest.mark.parametrize(

@@ -82,15 +82,13 @@ def test_a_name_without_the_prefix_is_refused(value: bytes) -> None:
         UserHeaders(prefix="accounts.google.com:").user_of([(NAME, value)])
 
 
-def test_groups_are_read_only_where_their_header_is_configured() -> None:
+def test_groups_are_read_only_where_their_header_is_configured_and_never_those_of_kubernetes() -> None:
     headers = [(NAME, b"alice"), (b"kubeflow-groups", b"staff, interns,,staff")]
 
     assert UserHeaders().user_of(headers) == User("alice")
     assert UserHeaders(groups="Kubeflow-Groups").user_of(headers) == User("alice", ("staff", "interns"))
     assert UserHeaders(groups="kubeflow-groups").user_of(headers[:1]) == User("alice")
 
-
-def test_nobody_is_put_into_a_group_of_kubernetes() -> None:
     headers = [(NAME, b"alice"), (b"groups", b"system:masters,staff")]
 
     assert UserHeaders(groups="groups").user_of(headers).groups == ("staff",)

@@ -34,7 +34,7 @@ def result(**more: Any) -> TuneResult:
     return TuneResult(**{**fields, **more})
 
 
-def test_a_result_is_printed_as_its_best_trials() -> None:
+def test_a_result_is_printed_as_its_best_trials_or_with_the_reason() -> None:
     assert repr(result()).splitlines() == [
         "demo: maximize accuracy, 3 trials",
         "  trial   accuracy  lr     act",
@@ -42,8 +42,6 @@ def test_a_result_is_printed_as_its_best_trials() -> None:
         "  demo-a  0.75      0.5    tanh",
     ]
 
-
-def test_without_a_value_it_is_printed_with_the_reason() -> None:
     nothing = result(trials=(FAILED,), nothing="demo: none of 1 trials brought a value", _best=None)
 
     assert repr(nothing) == "demo: maximize accuracy, 1 trial\n  demo: none of 1 trials brought a value"
@@ -51,14 +49,12 @@ def test_without_a_value_it_is_printed_with_the_reason() -> None:
         nothing.best  # noqa: B018 - reading it is the test
 
 
-def test_several_objectives_are_shown_by_the_pareto_set() -> None:
+def test_several_objectives_are_shown_by_the_pareto_set_and_texts_are_no_markup() -> None:
     first = TrialResult("demo-d", "Succeeded", {"lr": 0.25}, 0.5, {"accuracy": 0.5, "seconds": 1.0})
     several = result(objectives={"accuracy": "maximize", "seconds": "minimize"}, pareto=(first,), _best=first)
 
     assert repr(several).splitlines()[1:] == ["  trial   accuracy  seconds  lr", "  demo-d  0.5       1        0.25"]
 
-
-def test_texts_of_parameters_are_no_markup() -> None:
     worst = TrialResult("demo-c", "Succeeded", {"act": "<b>"}, 0.5, {"accuracy": 0.5})
     shown = result(trials=(worst,), _best=worst)._repr_html_()
 
@@ -168,17 +164,15 @@ def test_every_name_is_what_it_says_whichever_is_asked_for_first() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_a_name_is_listed_before_it_is_used_or_an_attribute_error() -> None:
+    code = "import katib, katib.sdk; print(dir(katib), dir(katib.sdk))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "'open', 'plots', 'report', 'search', 'tune'" in done.stdout
+
     import katib
     import katib.sdk
 
     for module in (katib, katib.sdk):
         with pytest.raises(AttributeError, match="has no attribute 'tunes'"):
             module.tunes  # noqa: B018 - reading it is the test
-
-
-def test_what_is_offered_is_listed_before_it_is_used() -> None:
-    code = "import katib, katib.sdk; print(dir(katib), dir(katib.sdk))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "'open', 'plots', 'report', 'search', 'tune'" in done.stdout

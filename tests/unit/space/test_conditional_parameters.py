@@ -74,15 +74,13 @@ def test_a_point_of_a_huge_grid_is_found_without_listing_it() -> None:
         space.at(space.size)
 
 
-def test_equal_trials_have_equal_whole_points() -> None:
+def test_equal_trials_have_equal_whole_points_and_one_that_lacks_a_parameter_none() -> None:
     space = SearchSpace.of(OPTIMIZERS)
     trial = {"optimizer": "adam", "layers": "2"}
 
     assert space.nearest(trial.items()) == space.nearest({**trial, "momentum": "3", "nesterov": "no"}.items())
     assert space.nearest(trial.items()) == {"nesterov": "no", "optimizer": "adam", "momentum": 2, "layers": 2}
 
-
-def test_a_trial_that_lacks_a_present_parameter_has_no_point() -> None:
     space = SearchSpace.of(OPTIMIZERS)
 
     assert space.nearest({"optimizer": "sgd", "layers": "2"}.items()) is None
@@ -100,21 +98,17 @@ def test_draws_keep_their_number_of_random_numbers_whatever_is_absent() -> None:
         assert point == space.complete(space.active(point))
 
 
-def test_what_is_absent_is_dropped_from_texts_and_other_names_pass() -> None:
-    space = SearchSpace.of(OPTIMIZERS)
-    given = {"optimizer": "none", "momentum": "3", "nesterov": "yes", "layers": "1", "epochs": "9"}
-
-    assert space.drop_absent(given) == {"optimizer": "none", "layers": "1", "epochs": "9"}
-
-
-def test_values_are_compared_as_numbers_where_the_parent_is_one() -> None:
+def test_values_are_compared_as_numbers_and_absent_ones_dropped() -> None:
     space = SearchSpace.of([whole("a", 1, 3), whole("b", 1, 3, when=("a", "2.0"))])
 
     assert space.active({"a": 2, "b": 1}) == {"a": 2, "b": 1}
     assert space.active({"a": 1, "b": 1}) == {"a": 1}
 
+    space = SearchSpace.of(OPTIMIZERS)
+    given = {"optimizer": "none", "momentum": "3", "nesterov": "yes", "layers": "1", "epochs": "9"}
 
-def test_a_condition_that_makes_no_sense_is_refused() -> None:
+    assert space.drop_absent(given) == {"optimizer": "none", "layers": "1", "epochs": "9"}
+
     with pytest.raises(InvalidError) as refused:
         SearchSpace.of([whole("a", 1, 3, when=("b", "1"))])
 

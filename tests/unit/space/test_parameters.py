@@ -57,8 +57,21 @@ def test_a_finite_parameter_lists_its_values(kind: str, space: dict[str, object]
     assert [type(v) for v in values_of(parameter)] == [type(v) for v in expected]
 
 
-def test_a_double_without_step_has_no_size() -> None:
+def test_extreme_bounds_stay_finite_and_points_end() -> None:
     assert a_parameter("double", min="0", max="1").size is None
+
+    parameter = a_parameter("double", min="-1.7e308", max="1.7e308")
+
+    assert all(math.isfinite(float(parameter.from_unit(u))) for u in (0.0, 0.3, 0.5, 1.0))
+    assert parameter.to_unit(0.0) == 0.5
+
+    spec = ParameterSpec(name="i", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="3"))
+
+    with pytest.raises(IndexError, match="3 points"):
+        SearchSpace.of([spec]).at(3)
+
+    assert a_parameter("discrete", list=["10", "9"]) == Choice("p", ("9", "10"), ordered=True)
+    assert a_parameter("categorical", list=["10", "9"]) == Choice("p", ("10", "9"))
 
 
 def test_every_int_is_equally_likely_also_at_the_ends() -> None:
@@ -67,15 +80,13 @@ def test_every_int_is_equally_likely_also_at_the_ends() -> None:
     assert all(abs(count - DRAWS / 5) < 5 * math.sqrt(DRAWS / 5) for count in counts.values())
 
 
-def test_log_uniform_ints_have_the_weight_of_their_width_on_the_log_axis_also_at_the_ends() -> None:
+def test_log_uniform_draws_have_the_weight_of_the_log_axis_also_at_the_ends() -> None:
     counts = Counter(draws_from(a_parameter("int", min="1", max="8", distribution="logUniform")))
     axis = math.log(8.5 / 0.5)
 
     assert counts[1] / DRAWS == pytest.approx(math.log(1.5 / 0.5) / axis, abs=0.03)
     assert counts[8] / DRAWS == pytest.approx(math.log(8.5 / 7.5) / axis, abs=0.03)
 
-
-def test_log_uniform_doubles_have_as_many_draws_in_every_decade() -> None:
     draws = draws_from(a_parameter("double", min="1e-4", max="1", distribution="logUniform"))
     decades = Counter(math.floor(math.log10(x)) for x in draws)
 
@@ -195,13 +206,6 @@ def test_what_does_no_harm_passes(kind: str, space: dict[str, object], size: int
     assert a_parameter(kind, **space).size == size
 
 
-def test_extreme_bounds_stay_finite() -> None:
-    parameter = a_parameter("double", min="-1.7e308", max="1.7e308")
-
-    assert all(math.isfinite(float(parameter.from_unit(u))) for u in (0.0, 0.3, 0.5, 1.0))
-    assert parameter.to_unit(0.0) == 0.5
-
-
 def test_a_grid_of_a_billion_points_is_never_built() -> None:
     names = "abcdef"
     specs = [
@@ -212,18 +216,6 @@ def test_a_grid_of_a_billion_points_is_never_built() -> None:
     assert space.size == 10**18
     assert space.at(10**18 - 1) == dict.fromkeys(names, 1000)
     assert space.at(1) == {**dict.fromkeys(names, 1), "f": 2}
-
-
-def test_points_beyond_the_end_do_not_exist() -> None:
-    spec = ParameterSpec(name="i", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="3"))
-
-    with pytest.raises(IndexError, match="3 points"):
-        SearchSpace.of([spec]).at(3)
-
-
-def test_a_choice_of_texts_is_not_ordered_but_one_of_numbers_is() -> None:
-    assert a_parameter("discrete", list=["10", "9"]) == Choice("p", ("9", "10"), ordered=True)
-    assert a_parameter("categorical", list=["10", "9"]) == Choice("p", ("10", "9"))
 
 
 def test_importing_the_space_needs_no_numerical_library() -> None:
@@ -286,11 +278,9 @@ def test_a_malformed_value_is_one_error(change: dict[str, str], expected: str) -
     assert origins({**GOOD, **change}) == [expected]
 
 
-def test_a_missing_and_a_repeated_parameter_are_errors() -> None:
+def test_missing_and_repeated_parameters_are_errors() -> None:
     values = {name: value for name, value in GOOD.items() if name != "c"}
 
     assert origins(values, ("n", "3")) == ["assignment-missing", "assignment-duplicate"]
 
-
-def test_an_empty_reply_misses_everything() -> None:
     assert origins({}) == ["assignment-missing"] * len(SPECS)

@@ -93,13 +93,11 @@ def test_otherwise_stands_wherever_the_parameter_would() -> None:
     assert obj["metadata"]["labels"] == {"momentum": "none"}
 
 
-def test_an_empty_otherwise_is_one() -> None:
+def test_otherwise_may_be_empty_and_gets_the_type_of_its_field() -> None:
     given = template(job("a${trialParameters.momentum}b"), "momentum", momentum="")
 
     assert container(compile_template(given, None, MOMENTUM).render([], "a", "n"))["args"] == ["ab"]
 
-
-def test_otherwise_gets_the_type_of_its_field() -> None:
     given = template(job("a", parallelism="${trialParameters.momentum}"), "momentum", momentum="2")
 
     assert compile_template(given, None, MOMENTUM).render([], "a", "n")["spec"]["parallelism"] == 2
@@ -234,15 +232,13 @@ def test_a_parent_alone_with_its_child_would_be_lost() -> None:
     ]
 
 
-def test_otherwise_of_a_parameter_that_is_always_there_is_refused() -> None:
+def test_otherwise_that_does_not_fit_is_refused() -> None:
     given = template(job("${trialParameters.lr}"), "lr", lr="0")
 
     assert errors_of(given, space("lr")) == [
         "spec.trialTemplate.trialParameters[0].otherwise: lr has a value in every trial; remove it"
     ]
 
-
-def test_otherwise_of_another_type_than_its_field_is_refused() -> None:
     given = template(job("a", parallelism="${trialParameters.momentum}"), "momentum", momentum="none")
 
     assert errors_of(given, MOMENTUM[2:]) == [

@@ -25,8 +25,6 @@ def found(template: TrialTemplate, *names: str, text: str | None = None) -> list
 def test_a_good_template_has_no_errors() -> None:
     assert check_template(inline(example_job(), REFERENCES), SPACE) == []
 
-
-def test_a_good_config_map_template_has_no_errors() -> None:
     assert check_template(in_config_map(REFERENCES), SPACE, yaml.safe_dump(example_job())) == []
 
 
@@ -127,15 +125,11 @@ def test_the_object_needs_a_kind_and_no_name(change: dict[str, Any], expected: l
     assert found(inline({**job("a"), **change}, {})) == [(prefix + path, origin) for path, origin in expected]
 
 
-def test_text_that_is_no_object_is_an_error_at_the_config_map() -> None:
+def test_text_of_a_config_map_is_checked_like_any_other() -> None:
     assert found(in_config_map({}), text="- a") == [("trialTemplate.configMap", "template-not-an-object")]
 
-
-def test_a_config_map_that_was_not_read_is_an_error() -> None:
     assert found(in_config_map({})) == [("trialTemplate.configMap.configMapName", "template-config-map-missing")]
 
-
-def test_flow_text_with_placeholders_is_checked_like_any_other() -> None:
     text = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, "replicas": ${trialParameters.n}}'
 
     assert found(in_config_map({"n": "x"}), "x", text=text) == [
@@ -166,14 +160,12 @@ def test_the_primary_container_is_looked_for_where_the_kind_has_pod_templates(sp
     assert "template-primary-container" not in [origin for _, origin in found(template, "x")]
 
 
-def test_without_a_source_or_with_both_there_is_nothing_to_check() -> None:
+def test_what_is_not_known_yet_is_not_checked() -> None:
     both = structs.replace(inline(job("a"), {}), config_map=in_config_map({}).config_map)
 
     assert found(TrialTemplate()) == []
     assert found(both) == []
 
-
-def test_a_placeholder_in_a_number_field_is_no_error_before_its_value_is_known() -> None:
     spec = job("a", parallelism="${trialParameters.x}") | {"${trialParameters.x}": "odd"}
 
     assert found(inline(spec, {"x": "x"}), "x") == []

@@ -177,10 +177,8 @@ def test_a_path_outside_the_grammar_says_what_is_wrong_with_it(path: str, cause:
         parse(path)
 
 
-def test_a_path_of_the_grammar_has_no_errors() -> None:
+def test_a_path_of_the_grammar_has_no_errors_and_is_parsed_once() -> None:
     assert check_condition(COMPLETE, "spec.trialTemplate.successCondition") == []
     assert check_condition("", "spec.trialTemplate.successCondition") == []
 
-
-def test_a_path_is_parsed_once() -> None:
     assert parse(COMPLETE) is parse(COMPLETE)

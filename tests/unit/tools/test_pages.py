@@ -34,26 +34,22 @@ def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
     assert [option for option in options if option not in section and option != "--help"] == []
 
 
-def test_commands_of_a_group_have_sections_of_their_own() -> None:
+def test_groups_have_sections_of_their_own_and_their_words_format_nothing() -> None:
     assert "katib trial add" in SECTIONS
 
-
-def test_the_words_of_a_help_message_format_nothing() -> None:
-    """`{lr}` and `*.yaml` are words there, not Markdown."""
+    # `{lr}` and `*.yaml` are words there, not Markdown
     prose = [line for line in SECTIONS["katib tune"].splitlines() if "KATIB" in line and not line.startswith("katib")]
 
     assert prose
     assert all(r"KATIB\_" in line for line in prose)
 
 
-def test_every_field_has_a_type_and_a_meaning() -> None:
+def test_fields_have_types_meanings_and_the_defaults_of_the_code() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", experiment_page(), re.MULTILINE)
 
     assert len(rows) > 100
     assert [name for name, rest in rows if not rest.split(" | ")[0].strip() or not rest.split(" | ")[-1].strip()] == []
 
-
-def test_defaults_are_those_of_the_code() -> None:
     found = defaults()
 
     assert found["spec.parallelTrialCount"] == "`3`"

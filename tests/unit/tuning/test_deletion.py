@@ -65,15 +65,13 @@ def test_it_ends_when_the_experiment_and_its_trials_are_gone() -> None:
     assert aftermath.forgotten == ["demo-1", "demo-2"]
 
 
-def test_an_experiment_that_does_not_go_in_time_is_told() -> None:
+def test_what_does_not_go_in_time_is_told() -> None:
     store, aftermath = world(finalizers=["somebody-is-away"]), Kept()
     with pytest.raises(UnavailableError, match="default/demo: it and its trials are not gone within 60 s"):
         Deletion(store, store.get(EXPERIMENT, DEMO), aftermath, Impatient()).run()
 
     assert aftermath.forgotten == []
 
-
-def test_processes_that_do_not_end_in_time_are_told() -> None:
     store, aftermath = world(), Kept(in_time=False)
     with pytest.raises(UnavailableError, match="its trials have not ended"):
         Deletion(store, store.get(EXPERIMENT, DEMO), aftermath, SystemClock()).run()

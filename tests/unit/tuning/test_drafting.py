@@ -169,17 +169,13 @@ def test_a_wrong_command_gets_one_line(command: tuple[str, ...], error: str) -> 
     assert [str(e) for e in refused.value.errors] == [error]
 
 
-def test_names_that_would_share_a_variable_are_refused() -> None:
+def test_names_that_would_share_a_variable_or_break_the_file_are_refused() -> None:
     with pytest.raises(InvalidError, match=r"a-b and a_b would both be \$KATIB_PARAM_A_B; rename one of them"):
         command_template(["t"], [parse_parameter("a-b=1..2"), parse_parameter("a_b=1..2")], Metrics())
 
-
-def test_a_value_that_json_would_escape_is_refused_in_the_file_of_all_values() -> None:
     with pytest.raises(InvalidError, match=r"would need escapes in \{parameters\}"):
         command_template(["t", "{parameters}"], [parse_parameter('a=x"y,z')], Metrics())
 
-
-def test_a_wrong_source_of_metrics_is_refused() -> None:
     for text in ("stdout:x", "csv:x"):
         with pytest.raises(InvalidError, match="use stdout, json:FILE or tensorboard:DIR"):
             parse_metrics(text)
@@ -288,30 +284,24 @@ p.add_argument("input")
 """
 
 
-def test_options_of_argparse_get_ranges_around_their_defaults() -> None:
+def test_options_of_argparse_and_click_are_read() -> None:
     found = [str(option) for option in options_of_source(ARGPARSE)]
 
     assert found == ["lr=0.001..0.1:log", "layers=1..8", "momentum=0.09..9:log", "scale=0.5..8:double", "opt=adam,sgd"]
     assert all(parse_parameter(text) for text in found)
 
-
-def test_options_of_click_are_read_too() -> None:
     source = "import click\n@click.option('--opt', type=click.Choice(['a', 'b']))\ndef main(opt): ...\n"
 
     assert [str(option) for option in options_of_source(source)] == ["opt=a,b"]
 
-
-def test_a_script_that_cannot_be_read_declares_nothing() -> None:
     assert options_of_source("def (") == []
 
 
-def test_choices_are_found_in_what_help_prints() -> None:
+def test_choices_and_metrics_are_found_in_what_is_printed() -> None:
     text = "options:\n  -h, --help            show this help\n  --opt {adam,sgd}  which\n  --lr LR\n"
 
     assert [str(option) for option in options_of_help(text)] == ["opt=adam,sgd"]
 
-
-def test_metrics_are_what_is_printed_as_name_and_number_and_validation_comes_first() -> None:
     assert metrics_of_output("epoch=1 loss=0.5 val_accuracy=0.9\nname=x") == ["val_accuracy", "loss"]
 
 

@@ -118,12 +118,10 @@ def test_exit_codes_name_their_signal() -> None:
     assert exit_words(pod_of(RUNNING, phase="Running")) == ""
 
 
-def test_a_pod_that_its_job_ended_has_not_failed() -> None:
+def test_the_states_and_places_of_a_pod_are_read() -> None:
     assert has_failed(make_pod("a", code=143))
     assert not has_failed(make_pod("a", code=143, reason="Stopped"))
 
-
-def test_where_a_pod_runs_is_its_process_or_its_node() -> None:
     assert place_words(make_pod("a")) == "pid 4711"
     assert place_words(make_pod("a", code=0)) == ""
     assert place_words(pod_of(RUNNING)) == "node-7"

@@ -95,7 +95,13 @@ def test_what_cannot_be_suspended_is_refused(store: MemoryStore, expected: str) 
     assert str(caught.value).startswith(f"{expected}; ")
 
 
-def test_a_field_that_the_api_server_drops_is_not_called_set() -> None:
+def test_a_job_that_is_not_there_may_come_and_a_trial_is_not_found() -> None:
+    with pytest.raises(UnavailableError, match="trial demo-1 has no Job now; try again in a moment"):
+        suspend_trial(stored("batch/v1", "Job", with_job=False), KEY, suspended=True)
+
+    with pytest.raises(NotFoundError):
+        suspend_trial(MemoryStore({TRIAL}), KEY, suspended=True)
+
     with pytest.raises(InvalidError, match=r"the API server dropped spec\.suspend of its Job, which it does not know"):
         suspend_trial(stored("batch/v1", "Job", make=OldServer), KEY, suspended=True)
 
@@ -106,13 +112,3 @@ def test_a_job_of_somebody_else_is_not_touched() -> None:
         suspend_trial(store, KEY, suspended=True)
 
     assert store.get(Kind("batch/v1", "Job"), KEY)["spec"] == {}
-
-
-def test_a_job_that_is_not_there_yet_may_come() -> None:
-    with pytest.raises(UnavailableError, match="trial demo-1 has no Job now; try again in a moment"):
-        suspend_trial(stored("batch/v1", "Job", with_job=False), KEY, suspended=True)
-
-
-def test_a_trial_that_is_not_there_is_not_found() -> None:
-    with pytest.raises(NotFoundError):
-        suspend_trial(MemoryStore({TRIAL}), KEY, suspended=True)

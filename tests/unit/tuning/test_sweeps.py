@@ -108,12 +108,8 @@ def test_a_table_has_a_column_for_each_parameter_and_metric() -> None:
         ({"lr": "0.06", "momentum": "0.03"}, {"loss": "1.2"}),
     ]
 
-
-def test_other_columns_blanks_and_empty_cells_are_passed_over() -> None:
     assert trials_of('number, lr ,loss,note\n0,0.05,,"a, b"\n\n') == [({"lr": "0.05"}, {})]
 
-
-def test_a_list_of_objects_is_a_table_too() -> None:
     rows = [{"lr": 0.05, "momentum": 1e-2, "loss": 2, "done": True}, {"lr": None, "loss": "0.5"}]
 
     assert trials_of(json.dumps(rows)) == [({"lr": "0.05", "momentum": "0.01"}, {"loss": "2"}), ({}, {"loss": "0.5"})]

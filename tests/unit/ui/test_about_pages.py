@@ -41,13 +41,11 @@ def test_advice_is_about_algorithms_that_there_are_and_stands_in_the_docs() -> N
     assert [situation for situation, _ in ADVICE if f"| {situation} |" not in page] == []
 
 
-def test_every_algorithm_is_there_with_its_settings(http: httpx.Client) -> None:
+def test_every_algorithm_is_there_and_a_part_that_does_not_work_is_named(http: httpx.Client) -> None:
     page = http.get("algorithms").text
 
     assert all(word in page for word in ("random_state", "house-special", "known to its service alone", "medianstop"))
 
-
-def test_a_part_that_does_not_work_is_named(http: httpx.Client) -> None:
     page = http.get("health").text
 
     assert "<strong>Controllers</strong> at work" in page

@@ -100,32 +100,26 @@ def test_what_users_note_finds_and_groups(query: ListQuery, expected: list[str])
     assert expected == [row["name"] for row in list_page(marked(), query).rows]
 
 
-def test_a_list_knows_tags_by_how_often_they_are_and_projects_by_name() -> None:
+def test_a_list_knows_its_tags_projects_and_pages() -> None:
     page = list_page(marked(), ListQuery(tags=("resnet",)))
 
     assert (page.tags, page.projects) == (("resnet", "baseline"), ("nlp", "vision"))
     assert page.tag_address("baseline") == "tag=resnet&tag=baseline"
     assert page.tag_address("resnet") == ""
 
-
-def test_an_experiment_whose_trials_run_is_active_now() -> None:
-    running = experiment_summary(make_experiment("one", condition("Running"), trialsRunning=1))
-    ended = experiment_summary(make_experiment("two", condition("Succeeded"), completionTime="2035-01-01T00:00:00Z"))
-
-    assert (running["active"], ended["active"]) == ("now", "2035-01-01T00:00:00Z")
-
-
-def test_a_thousand_experiments_are_shown_in_pages() -> None:
     many = [experiment_summary(make_experiment(f"e-{index:04d}")) for index in range(1000)]
     page = list_page(many, ListQuery(page=99))
 
     assert (page.pages, page.query.page, page.matching) == (1000 // SIZE, 1000 // SIZE, 1000)
     assert page.rows[-1]["name"] == "e-0000"
 
-
-def test_there_is_no_order_by_what_there_is_not() -> None:
     with pytest.raises(InvalidError, match="colour"):
         list_page(rows(), ListQuery(sort="colour"))
+
+    running = experiment_summary(make_experiment("one", condition("Running"), trialsRunning=1))
+    ended = experiment_summary(make_experiment("two", condition("Succeeded"), completionTime="2035-01-01T00:00:00Z"))
+
+    assert (running["active"], ended["active"]) == ("now", "2035-01-01T00:00:00Z")
 
 
 class Listing:

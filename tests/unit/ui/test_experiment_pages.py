@@ -93,26 +93,20 @@ def test_parts_escape_as_pages_do(http: httpx.Client, path: str) -> None:
     assert NASTY not in part.text
 
 
-def test_the_events_begin_with_what_the_algorithm_says_of_its_choice(http: httpx.Client) -> None:
-    assert "gp learns from earlier trials of old (57%)" in text_of(http.get(f"data/{DEMO}/events"))
-
-
-def test_a_tab_that_there_is_not_is_the_first_one(http: httpx.Client) -> None:
-    assert "Trials Analysis" in text_of(http.get(DEMO, params={"tab": "nothing"}))
-
-
 def test_the_table_answers_what_its_address_asks(http: httpx.Client) -> None:
     text = text_of(http.get(f"data/{DEMO}/table", params={"where": "loss:0.2..", "size": "10", "column": "loss"}))
 
     assert "1 of 3 trials" in text
     assert "demo-0 0.25" in text
 
-
-def test_a_filter_that_is_not_understood_is_refused_in_a_line(http: httpx.Client) -> None:
     answer = http.get(f"data/{DEMO}/table", params={"where": "loss:low..high"})
 
     assert (answer.status_code, answer.json()["errors"][0]["origin"]) == (422, "filter-value")
     assert "\n" not in answer.json()["detail"]
+
+    assert "Trials Analysis" in text_of(http.get(DEMO, params={"tab": "nothing"}))
+
+    assert "gp learns from earlier trials of old (57%)" in text_of(http.get(f"data/{DEMO}/events"))
 
 
 @pytest.mark.parametrize("query", ["size=0", "size=5000", "page=0", "order=sideways"])
@@ -133,7 +127,7 @@ def test_trials_are_downloaded_as_csv_as_they_are_filtered_and_ordered(http: htt
     assert rows[0]["duration"] == "5"
 
 
-def test_trials_are_downloaded_as_json(http: httpx.Client) -> None:
+def test_trials_are_downloaded_as_json_or_parquet(http: httpx.Client) -> None:
     answer = http.get(f"data/{DEMO}/trials.json", params={"column": ["loss", "state"]})
 
     assert answer.json() == [
@@ -142,15 +136,6 @@ def test_trials_are_downloaded_as_json(http: httpx.Client) -> None:
         {"trial": "demo-2", "loss": None, "state": "Failed"},
     ]
 
-
-def test_no_trial_is_an_empty_file(http: httpx.Client) -> None:
-    nobody = {"state": "Killed"}
-
-    assert http.get(f"data/{DEMO}/trials.json", params=nobody).json() == []
-    assert len(http.get(f"data/{DEMO}/trials.csv", params=nobody).text.splitlines()) == 1
-
-
-def test_trials_are_downloaded_as_parquet(http: httpx.Client) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     answer = http.get(f"data/{DEMO}/trials.parquet")
     table = parquet.read_table(io.BytesIO(answer.content)).to_pylist()
@@ -158,6 +143,11 @@ def test_trials_are_downloaded_as_parquet(http: httpx.Client) -> None:
     assert [row["loss"] for row in table] == [0.25, 0.125, None]
     assert table[0]["number"] == 1
     assert table[0]["created"].isoformat() == "2030-01-01T12:00:00+00:00"
+
+    nobody = {"state": "Killed"}
+
+    assert http.get(f"data/{DEMO}/trials.json", params=nobody).json() == []
+    assert len(http.get(f"data/{DEMO}/trials.csv", params=nobody).text.splitlines()) == 1
 
 
 def test_parquet_without_its_package_says_what_to_install(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,6 @@ def test_the_status_of_an_experiment_lies_beside_its_name() -> None:
     assert (row["name"], row["namespace"], row["type"], row["status"]) == ("demo", "default", "hp", "Running")
     assert (row["trials"], row["trialsFailed"], len(row["conditions"])) == (3, 1, 2)
 
-
-def test_an_experiment_without_a_condition_and_one_of_architectures_are_told_too() -> None:
     experiment = patched(make_experiment(), spec={"nasConfig": {"operations": []}}, status=None)
 
     assert experiment_row(experiment) == {"name": "demo", "namespace": "default", "type": "nas", "status": "Created"}
@@ -61,20 +59,16 @@ def test_the_table_of_an_experiment_has_the_best_that_was_ever_read() -> None:
     )
 
 
-def test_the_run_of_a_pipeline_is_a_column_where_there_is_one() -> None:
+def test_tables_of_pipelines_have_their_columns_and_heads() -> None:
     trial = patched(make_trial("demo-0", DONE, loss="0.5", x="0.1"), metadata={"annotations": {PIPELINE_RUN: "run-7"}})
     lines = experiment_csv(make_experiment(), [trial, make_trial("demo-1", x="0.2")]).split("\n")
 
     assert lines == ["Status,trialName,loss,x,KFP Run", "Succeeded,demo-0,0.5,0.1,run-7", "Created,demo-1,,0.2,"]
 
-
-def test_an_experiment_without_trials_has_a_head() -> None:
     experiment = patched(make_experiment(), spec={"parameters": [{"name": "x"}]})
 
     assert experiment_csv(experiment, []) == "Status,trialName,loss,x"
 
-
-def test_a_name_that_breaks_lines_stays_in_its_cell() -> None:
     trial = make_trial("demo-0", DONE, loss="0.5", x="a\nb,c")
     rows = list(csv.reader(io.StringIO(experiment_csv(make_experiment(), [trial]))))
 

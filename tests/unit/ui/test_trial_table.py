@@ -148,31 +148,25 @@ def test_the_heading_of_a_metric_says_which_reading_is_shown() -> None:
     assert headings == {"accuracy (max)", "loss (min)", "seconds (at the best)"}
 
 
-def test_a_page_behind_the_last_one_is_the_last_one() -> None:
+def test_a_page_behind_the_last_one_is_the_last_one_or_has_no_rows() -> None:
     page = page_of(TABLE, TableQuery(page=99, size=100))
 
     assert (page.query.page, page.pages, page.first, page.last) == (3, 3, 201, 300)
 
-
-def test_no_trial_at_all_is_a_page_without_rows() -> None:
     page = page_of(made_table(0), TableQuery(sort="trial", text="x", where=("lr:0..1",)))
 
     assert (page.matching, page.total, page.pages, page.first) == (0, 0, 1, 0)
 
 
-def test_several_ranges_of_a_filter_are_alternatives() -> None:
+def test_filters_are_ranges_numbers_or_times() -> None:
     page = page_of(TABLE, TableQuery(where=("layers:1..2,7..8",), size=1000, columns=("layers",)))
 
     assert {"1", "2", "7", "8"} == {row.cells[0].exact for row in page.rows}
 
-
-def test_numbers_can_be_named_one_by_one() -> None:
     page = page_of(TABLE, TableQuery(where=("layers=3|5",), size=1000, columns=("layers",)))
 
     assert {"3", "5"} == {row.cells[0].exact for row in page.rows}
 
-
-def test_times_are_filtered_in_iso_form() -> None:
     columns = columns_of(TABLE)
     condition = parse_filter(columns, "created:2030-03-17T17:46:40Z..2030-03-17T17:46:49+00:00")
 

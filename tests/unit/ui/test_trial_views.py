@@ -50,14 +50,12 @@ def test_a_trial_says_how_far_it_is_from_the_best(loss: str | None, words: str) 
     assert distance_words(make_trial("demo-1", DONE, loss=loss), experiment()) == words
 
 
-def test_the_best_trial_says_so() -> None:
+def test_the_best_trial_says_so_and_one_alone_is_shown() -> None:
     trial = make_trial("demo-best", DONE, loss="0.2")
 
     assert distance_words(trial, experiment()) == "the best trial so far"
     assert trial_summary(trial, experiment())["isBest"]
 
-
-def test_without_an_experiment_a_trial_is_shown_alone() -> None:
     summary = trial_summary(make_trial("demo-1", DONE, loss="0.25"), None)
 
     assert (summary["state"], summary["best"], summary["distance"]) == ("Succeeded", "", "")
@@ -79,13 +77,11 @@ def test_parameters_that_differ_from_the_best_are_told_apart_in_words() -> None:
     assert [row["name"] for row in rows if not row["differs"]] == ["same"]
 
 
-def test_the_reason_of_a_failure_is_the_failure() -> None:
+def test_metrics_and_failures_are_named_by_what_says_most() -> None:
     failed = condition("Failed", "TrialFailed", "Trial has failed. Job message: exit code 3")
 
     assert "exit code 3" in trial_sentence(make_trial("demo-1", failed))
 
-
-def test_metrics_are_named_by_the_objective_the_observation_and_the_readings() -> None:
     trial = patched(make_trial("demo-1", DONE, loss="1"), spec={"objective": {"additionalMetricNames": ["accuracy"]}})
 
     assert metric_names(trial, ["speed", "loss"]) == ["loss", "accuracy", "speed"]

@@ -62,29 +62,23 @@ def test_a_bar_tells_apart_how_trials_ended() -> None:
     ]
 
 
-def test_the_time_left_follows_from_the_pace_so_far() -> None:
+def test_the_time_left_follows_from_the_pace_unless_it_ended_or_was_stopped() -> None:
     experiment = make_experiment("demo", condition("Running"), trialsSucceeded=4)
 
     assert time_words(experiment, NOW) == "running for 100s, about 3m20s left"
     assert time_words(make_experiment("demo", condition("Running")), NOW) == "running for 100s"
     assert time_words(patched(experiment, status=None), NOW) == ""
 
-
-def test_an_ended_experiment_took_its_time() -> None:
     ended = make_experiment("demo", condition("Succeeded"), completionTime="2030-01-01T12:01:00Z")
 
     assert time_words(ended, NOW) == "took 60s"
 
-
-def test_a_stopped_experiment_says_so_and_promises_no_end() -> None:
     stopped = {**condition("Running", "ExperimentStopped", "Experiment is stopped"), "status": "False"}
     experiment = make_experiment("demo", condition("Created", message="Experiment is created"), stopped)
     head = experiment_head(experiment, NOW)
 
     assert (head["state"], head["reason"], head["time"]) == ("Stopped", "Experiment is stopped", "began 100s ago")
 
-
-def test_several_objectives_have_a_pareto_set() -> None:
     assert "3 trials that no other beats" in experiment_head(make_pareto_experiment(), NOW)["pareto"]
     assert experiment_head(make_experiment(), NOW)["pareto"] == ""
 
@@ -213,9 +207,19 @@ def test_what_is_no_name_is_refused(text: str) -> None:
         references("trial", [text])
 
 
-def test_too_many_are_refused() -> None:
+def test_too_many_names_are_refused_and_one_has_no_comparison() -> None:
     with pytest.raises(InvalidError, match="leave some out"):
         references("trial", [f"t{number}" for number in range(15)])
+
+    assert "Add another" in why_no_history([with_best("a", "1")])
+    assert why_no_history([with_best("a", "1"), with_best("b", "1")]) == ""
+    assert "No trial" in why_no_history([make_experiment("a"), make_experiment("b")])
+
+    other = patched(with_best("b", "0.25"), spec={"objective": {"type": "maximize"}})
+    both = [with_best("a", "0.5"), other]
+
+    assert not any(cell.is_best for cell in rows(experiment_groups(both))["Best value"].cells)
+    assert why_no_history(both).startswith("a minimizes loss, but b maximizes loss")
 
 
 def test_experiments_show_what_differs_and_which_is_better() -> None:
@@ -227,20 +231,6 @@ def test_experiments_show_what_differs_and_which_is_better() -> None:
     assert not found["Algorithm"].differs
     assert texts(found["Best layers"]) == ["-", "3"]
     assert found["Best trial"].cells[1].link == "trials/default/b-1"
-
-
-def test_values_of_different_objectives_have_no_best_one() -> None:
-    other = patched(with_best("b", "0.25"), spec={"objective": {"type": "maximize"}})
-    both = [with_best("a", "0.5"), other]
-
-    assert not any(cell.is_best for cell in rows(experiment_groups(both))["Best value"].cells)
-    assert why_no_history(both).startswith("a minimizes loss, but b maximizes loss")
-
-
-def test_one_experiment_has_no_comparison() -> None:
-    assert "Add another" in why_no_history([with_best("a", "1")])
-    assert why_no_history([with_best("a", "1"), with_best("b", "1")]) == ""
-    assert "No trial" in why_no_history([make_experiment("a"), make_experiment("b")])
 
 
 def test_trials_show_their_parameters_side_by_side() -> None:
