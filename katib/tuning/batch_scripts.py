@@ -78,7 +78,7 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     """Return what a command submits, or would as a batch script; None where it has nothing to do with `sbatch`.
 
     Raises:
-        InvalidError: `sbatch` would not take it, or the script picks its values by the number of its task.
+        InvalidError: `sbatch` would not take it, or the script gets no values but reads the number of its task.
     """
     words = deque(command[0].split() if len(command) == 1 else command)
     submits = PurePath(words[0]).name == "sbatch"
@@ -99,7 +99,7 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     directives = _directives(text or "", name)
     if not submits and not directives:
         return None
-    if _TASK_NUMBER.search(text or ""):
+    if _TASK_NUMBER.search(text or "") and not any("{" in word for word in command):
         cause = f"{name} picks its values by $SLURM_ARRAY_TASK_ID, which no trial has"
         raise invalid("command", cause, f"let it take them as arguments, as `{name} {{lr}}`", "batch-script")
     found = {**directives, **given}
