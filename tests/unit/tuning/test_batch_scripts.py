@@ -74,7 +74,7 @@ def test_variables_and_the_directory_of_a_job_are_those_of_its_container(tmp_pat
 
 
 def test_the_number_of_a_task_may_have_another_use_where_values_are_arguments() -> None:
-    assert batch_of("sbatch array.sh {lr}".split()) is not None
+    assert batch_of(["sbatch", "array.sh", "{lr}"]) is not None
 
 
 @pytest.mark.parametrize("line", ["sh plain.sh", "python train.py", "missing.sh", "sh -c 'echo loss=1'"])
