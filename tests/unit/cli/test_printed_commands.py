@@ -36,6 +36,7 @@ EXAMPLES = {
     "katib db-manager-key": "katib db-manager-key --output key.json",
     "katib delete {}{}": "katib delete demo --context c",
     "katib get -A": "katib get -A",
+    "katib init FILE": "katib init job.yaml",
     "katib get trial {} -o json": "katib get trial demo-1 -o json",
     "katib logs {}{}": "katib logs demo-1 -n team",
     "katib logs TRIAL": "katib logs demo-1",
