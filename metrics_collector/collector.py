@@ -63,18 +63,25 @@ class Collector:
 
     def take(self, readings: list[MetricLog]) -> list[MetricLog]:
         """Count readings, test the rules against them and return those of the metrics, stamped."""
-        if not readings:
-            return readings
-        if self._clock is not None:
-            readings = self._stamped(readings, self._clock())
-        if self._unread:
-            self._tally(readings)
-        if self._rules is not None and (watched := self._rules.metrics):
-            for reading in readings:
-                if reading.name in watched:
-                    self._rules.observe(reading)
-            self.verdict = self._rules.verdict
-        return [reading for reading in readings if reading.name in self._counts]
+        now = self._clock() if self._clock is not None and readings else None
+        rules, unread = self._rules, self._unread
+        watched = frozenset[str]() if rules is None else rules.metrics
+        was_unread, taken = bool(unread), list[MetricLog]()
+        for reading in readings:
+            if now is not None and reading.time is ZERO_TIME:  # logs sort by time: this keeps the order of the output
+                last = self._last_stamp
+                self._last_stamp = now if last is None or now > last else last + _TICK
+                reading = MetricLog(self._last_stamp, *reading[1:])  # noqa: PLW2901 - the same reading
+            if (counts := self._counts.get(reading.name)) is not None:
+                taken.append(reading)
+                if unread:
+                    self._count(reading, counts)
+            if rules is not None and reading.name in watched:
+                rules.observe(reading)
+                self.verdict = rules.verdict
+        if was_unread and not unread:
+            self._evidence.drop()
+        return taken
 
     def explanation(self) -> str:
         """Return one sentence on why the objective metric has no usable reading; empty when it has one."""
@@ -113,29 +120,14 @@ class Collector:
         """Return which values were not taken; empty when all were."""
         return "; ".join(filter(None, map(self._evidence.refused, self._counts)))
 
-    def _stamped(self, readings: list[MetricLog], now: datetime) -> list[MetricLog]:
-        """Give each reading without a time one of its own: logs sort by time, which keeps the order of the output."""
-        stamped: list[MetricLog] = []
-        for reading in readings:
-            if reading.time is ZERO_TIME:
-                last = self._last_stamp
-                self._last_stamp = now if last is None or now > last else last + _TICK
-                reading = MetricLog(self._last_stamp, *reading[1:])  # noqa: PLW2901 - the same reading
-            stamped.append(reading)
-        return stamped
-
-    def _tally(self, readings: list[MetricLog]) -> None:
-        for reading in readings:
-            if (counts := self._counts.get(reading.name)) is not None:
-                counts.readings += 1
-                counts.last = reading.value
-                if not counts.usable:
-                    counts.usable = is_usable(reading.value)
-                    counts.numbers += parse_value(reading.value) is not None
-                if counts.usable:
-                    self._unread.discard(reading.name)
-        if not self._unread:
-            self._evidence.drop()
+    def _count(self, reading: MetricLog, counts: _ReadingCounts) -> None:
+        counts.readings += 1
+        counts.last = reading.value
+        if not counts.usable:
+            counts.usable = is_usable(reading.value)
+            counts.numbers += parse_value(reading.value) is not None
+            if counts.usable:
+                self._unread.discard(reading.name)
 
     def _others(self) -> str:
         found = [f"{quote(name)} read {counted(t.readings, 'time')}" for name, t in self._counts.items() if t.readings]

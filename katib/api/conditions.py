@@ -7,8 +7,9 @@ is what printer columns, the UI and the gRPC trial status call "the state".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import structs
@@ -32,6 +33,10 @@ COMPLETED_TRIAL = frozenset(
         TrialCondition.METRICS_UNAVAILABLE,
     }
 )
+
+
+whole_second: Callable[[datetime], datetime] = methodcaller("replace", microsecond=0)
+"""Returns a moment as objects have it: without parts of a second."""
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
@@ -80,14 +85,7 @@ def set_condition(
 ) -> Conditions:
     """Return the list with the condition set, the very same list when nothing changed.
 
-    Args:
-        conditions: All of the object.
-        type_: Which is set.
-        reason: Why it has this status.
-        message: The same for people.
-        now: The time.
-        holds: Whether it is true.
-        restates: Whether another message makes it another condition, which holds since now.
+    Where it `restates`, another message makes it another condition, which holds since now.
     """
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
@@ -95,7 +93,7 @@ def set_condition(
         conditions, old = without_condition(conditions, type_), None
     if old is not None and old.status == status and old.reason == reason:
         return conditions
-    now = now.replace(microsecond=0)
+    now = whole_second(now)
     changes: dict[str, Any] = {"status": status, "reason": reason, "message": message, "last_update_time": now}
     since = old.last_transition_time if old is not None and old.status == status else now
     if old is None:
@@ -120,8 +118,3 @@ def with_start(status: Status, kind: str, now: datetime) -> Status:
 def without_condition(conditions: Conditions, *types: str) -> Conditions:
     """Return the list without conditions of these types."""
     return tuple([condition for condition in conditions if condition.type not in types])
-
-
-def whole_second(now: datetime) -> datetime:
-    """Return a moment as objects have it: without parts of a second."""
-    return now.replace(microsecond=0)

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import structs
 
 from katib.api.decoding import decode, unknown_fields
+from katib.api.job_kinds import known_kind
 from katib.api.json_values import check_plain
 from katib.api.optimization_jobs import KIND as OPTIMIZATION_JOB
 from katib.api.optimization_jobs import experiment_of as experiment_of_job
@@ -292,11 +293,11 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
         return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
     if not isinstance(kind, str) or kind not in _API_VERSIONS:
         guess = closest(kind, ["Experiment", *sorted(_RUNTIMES)]) if isinstance(kind, str) else ""
-        remedy = (
-            f"did you mean {guess}?"
-            if guess
-            else "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
-        )
+        remedy = "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
+        if known_kind(data) is not None:
+            remedy = "give an Experiment, which `katib init FILE` writes from a job; `katib tune` takes the job itself"
+        elif guess:
+            remedy = f"did you mean {guess}?"
         return [FieldError(f"{prefix}kind", f"{shown(kind)} is not accepted", remedy, "kind-unknown")]
     wanted = _API_VERSIONS[kind]
     if "apiVersion" not in data:

@@ -264,7 +264,7 @@ _CLUSTER = (
         "--context",
         metavar="NAME",
         help="Ask the Kubernetes cluster of this context, with your own rights.  "
-        "[env: KATIB_CONTEXT, not for run, validate and serve]",
+        "[env: KATIB_CONTEXT, not for run, tune, validate and serve]",
     ),
     click.option(
         "--kubeconfig",

@@ -16,7 +16,14 @@ from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run import again
-from katib.cli.run.command import learn_from_option, run_at_server, run_here, with_earlier
+from katib.cli.run.command import (
+    learn_from_option,
+    refuse_beside_cluster,
+    run_at_server,
+    run_here,
+    run_in_cluster,
+    with_earlier,
+)
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.batch_scripts import Batch, batch_of, option_words
 from katib.tuning.drafting import (
@@ -46,6 +53,7 @@ _MOST_AT_ONCE = 4
         "katib tune -p lr=1e-5..1e-1:log --minimize loss -- python train.py --config {config:conf/train.yaml}",
         "katib tune -p x=-3.0..3.0 --minimize loss --trials 50 -- python train.py --config {parameters}",
         "katib tune -p lr=0.001..0.1:log --minimize loss --metrics json -- python train.py {lr} --log {metrics}",
+        "katib tune -p lr=0.001..0.1:log --minimize loss --context production -- job.yaml",
     ),
 )
 @click.option(
@@ -96,6 +104,7 @@ _MOST_AT_ONCE = 4
 @options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
+@options.cluster
 @options.log_to
 @options.output("json", "yaml")
 @options.quiet
@@ -126,6 +135,7 @@ def tune(
     slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
+    cluster: options.Cluster,
     form: str | None,
     quiet: bool,
     verbose: int,
@@ -138,7 +148,8 @@ def tune(
     metrics as name=value or name: value.
 
     The command may be a job's file, job.yaml: values take the place of those that its options, as --lr, have. With --on
-    slurm, it may be one of sbatch, or a batch script: its options are those of each trial.
+    slurm, it may be one of sbatch, or a batch script: its options are those of each trial. With --context, a Kubernetes
+    cluster runs the job of such a file, and this command watches it.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
     command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
@@ -151,6 +162,8 @@ def tune(
     options.refuse_as_command(command[0])
     space = _parsed(parameters)
     source = parse_metrics(metrics, metrics_format)
+    if cluster:
+        _check_runs_in_cluster(command)
     template = _template(command, space, source, timeout, slurm, server)
     search = Search(
         objectives=_objectives(maximize, minimize),
@@ -160,7 +173,7 @@ def tune(
         early_stopping=early_stopping,
         goal=goal,
     )
-    target = options.Target(server, token, data_dir, namespace, verbose, options.Cluster(None, None, ""))
+    target = options.Target(server, token, data_dir, namespace, verbose, cluster)
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
@@ -168,23 +181,18 @@ def tune(
     file = with_annotations(
         with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
     )
-    if save or dry_run:
-        _save(file, save)
-        if dry_run:
-            from katib.local import validate_document
-
-            try:
-                notices = validate_document(file, source=file.source, namespace=namespace)
-            except InvalidError as error:
-                return again.wrong(error, file.source)
-            for notice in notices:
-                click.echo(f"note: {notice}", err=True)
-            return 0
     if not quiet:
         for note in (*template.notes, *filter(None, [few_combinations(space, trials)])):
             click.echo(f"note: {note}", err=True)
-    file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
+    if save or dry_run:
+        _save(file, save)
+    if dry_run:
+        return _checked(file, namespace)
+    if not cluster:
+        file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
     wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
+    if cluster:
+        return run_in_cluster(wanted, cluster)
     if server is not None:
         return run_at_server(server, target, wanted)
     return run_here(wanted, again.Here(data_dir, slurm=slurm, detach=detach))
@@ -210,6 +218,27 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return options.objectives(maximize, minimize)
 
 
+def _check_runs_in_cluster(command: Sequence[str]) -> None:
+    """Refuse a command whose program is on this machine only, and options that a cluster has no use for."""
+    refuse_beside_cluster()
+    if not job_file_of(command):
+        remedy = "give the file of a job whose image has them, as `-- job.yaml`"
+        raise invalid("command", "a cluster has neither this program nor its files", remedy, "command")
+
+
+def _checked(file: FileText, namespace: str | None) -> int:
+    """Check an experiment file here; return the exit code."""
+    from katib.local import validate_document
+
+    try:
+        notices = validate_document(file, source=file.source, namespace=namespace)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+    for notice in notices:
+        click.echo(f"note: {notice}", err=True)
+    return 0
+
+
 def _template(
     command: tuple[str, ...],
     space: Sequence[Json],
@@ -222,34 +251,33 @@ def _template(
     if file := job_file_of(command):
         text, name = options.read_file(file)
         return job_template(read_job(text, name), name, space, source, timeout_seconds=timeout)
-    batch = batch_of(command) or Batch(command, {})
+    batch = batch_of(command) or Batch(command)
     in_slurm = slurm is not None or server is not None
     if batch.submits and not in_slurm:
         cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
         raise invalid("command", cause, remedy, "batch-script")
     replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
-    kept = tuple(option_words({name: text for name, text in batch.options.items() if name not in replaced}))
-    made = command_template(batch.command, space, source, timeout_seconds=timeout, slurm_options=kept)
-    return replace(made, notes=(*_batch_notes(kept, batch.left_out, counts=in_slurm), *made.notes))
+    batch = replace(batch, options={name: text for name, text in batch.options.items() if name not in replaced})
+    made = command_template(batch.command, space, source, timeout_seconds=timeout, batch=batch)
+    return replace(made, notes=(*_batch_notes(batch, counts=in_slurm), *made.notes))
 
 
-def _batch_notes(kept: Sequence[str], left_out: Sequence[str], *, counts: bool) -> Iterator[str]:
+def _batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
     """Yield what becomes of the options of a batch script."""
-    if kept:
-        words = ", ".join(kept)
+    if words := ", ".join(option_words(batch.options)):
         yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
-    if left_out and counts:
-        yield f"{', '.join(left_out)} of the batch script: left out, as each trial has its own"
+    if batch.left_out and counts:
+        yield f"{', '.join(batch.left_out)} of the batch script: left out, as each trial has its own"
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:
-    """Return the experiments of a server, or of a data directory."""
+    """Return the experiments of a cluster, of a server or of a data directory."""
     namespace = target.namespace or DEFAULT_NAMESPACE
-    if target.server is not None:
+    if target.cluster or target.server is not None:
         from katib.cli.connection import connect
 
         with connect(target, read_only=True) as opened:
-            return opened.service.experiments(namespace)
+            return opened.service.experiments(opened.namespace)
     directory = target.data_dir or options.default_data_dir()
     if not options.has_data(directory):
         return []

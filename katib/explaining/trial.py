@@ -42,7 +42,7 @@ from katib.tuning.service import Diagnosis
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
-_SIGKILLED = "exit code 137"
+_SIGKILLED = ("exit code 137", "killed by SIGKILL")
 
 _DEADLINE = "its job ran longer than activeDeadlineSeconds"
 _DEADLINE_OF_A_JOB = "Job was active longer than specified deadline"
@@ -336,7 +336,7 @@ def _memory_remedy(failure: str, facts: JobFacts) -> str:
     """Return what to do about a program that was killed as memory ran out; empty for one that ended otherwise."""
     if facts.out_of_memory or OUT_OF_MEMORY in failure:
         return _MORE_MEMORY
-    if facts.signal == "SIGKILL" or _SIGKILLED in failure:  # nothing says why, and this is the usual reason
+    if facts.signal == "SIGKILL" or any(words in failure for words in _SIGKILLED):  # as a rule, for this reason
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     return ""
 
@@ -402,7 +402,7 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
         answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
     answer.remedies.append(
         f"Print lines such as `{metric}=0.5`, or describe your format in "
-        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; for `katib tune`, that is --metrics-format."
+        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; katib tune has --metrics-format for it."
     )
     return answer
 

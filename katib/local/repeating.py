@@ -31,6 +31,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import (
     Experiment,
     ExperimentCondition,
+    ExperimentStatus,
     Suggestion,
     SuggestionCondition,
     Trial,
@@ -75,7 +76,7 @@ class Repeats:
         forget_readings: Removes the readings of a trial.
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
         clock: Stamps conditions.
-        undisturbed: Calls what writes.
+        undisturbed: Calls what writes an experiment, while no controller does, and returns what it returns.
     """
 
     def __init__(
@@ -90,16 +91,12 @@ class Repeats:
         self._forget_readings = forget_readings
         self._rename_events = rename_events
         self._clock = clock
-        self._undisturbed = undisturbed
+        self.undisturbed = undisturbed
 
     def note_command(self, key: Key, command: str) -> None:
         """Keep the command that runs an experiment, so that what explains it can name it."""
         found = self._store.get(EXPERIMENT, key)
         self._store.patch(found, {"metadata": {"annotations": {COMMAND_ANNOTATION: command}}})
-
-    def undisturbed(self, key: Key, work: Callable[[], T]) -> T:
-        """Call a function that writes an experiment, while no controller does; return what it returns."""
-        return self._undisturbed(key, work)
 
     def program_of(self, experiment: Experiment) -> Mapping[str, str]:
         """Return the files of its program now."""
@@ -127,17 +124,18 @@ class Repeats:
         trials = self._store.list(TRIAL, key.namespace, owner_uid=old.metadata.uid).items
         owner = [owner_entry(new)]
         for trial in trials:
-            self._end_trial(trial)
+            running = Trial.decode(trial)
+            if trial_state(running) in ACTIVE:
+                status = killed(running.status, "Trial is stopped: its experiment was restarted", self._clock.now())
+                self._store.update_status(with_status(running, status))
             fresh = self._store.get(TRIAL, Key.of(trial))
             changes = {"labels": {EXPERIMENT_LABEL: aside.name}, "ownerReferences": owner}
             self._store.patch(fresh, {"metadata": changes})
         with suppress(NotFoundError):
             suggestion = self._store.get(SUGGESTION, key)
-            spec = {**suggestion["spec"]}
-            renamed = {**_renamed(suggestion, aside.name, owner), "spec": spec}
-            stored = self._store.create(renamed)
+            stored = self._store.create(_renamed(suggestion, aside.name, owner))
             self._store.update_status({**stored, "status": suggestion.get("status", {})})
-        self._store.update_status({**copy, "status": self._ended(old).status.encode()})
+        self._store.update_status({**copy, "status": self._ended(old).encode()})
         self._rename_events(key.namespace, key.name, aside.name)
         found = self._store.patch(found, {"metadata": {"finalizers": None}})
         self._store.delete(EXPERIMENT, key, uid=old.metadata.uid)
@@ -180,24 +178,25 @@ class Repeats:
         experiment = Experiment.decode(found)
         if not has_ended(experiment.status.conditions):
             return experiment
-        stored = self._store.update_status(with_status(experiment, self._going_on(experiment).status))
-        return Experiment.decode(stored)
+        conditions = set_condition(
+            without_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
+            ExperimentCondition.RESTARTING,
+            "ExperimentRestarting",
+            "Experiment is restarted",
+            self._clock.now(),
+        )
+        status = structs.replace(experiment.status, conditions=conditions, completion_time=None)
+        return Experiment.decode(self._store.update_status(with_status(experiment, status)))
 
     def _free_name(self, key: Key) -> str:
         taken = {Key.of(obj).name for obj in self._store.list(EXPERIMENT, key.namespace).items}
         names = (f"{key.name[: MAX_EXPERIMENT_NAME - len(str(n)) - 1]}-{n}" for n in count(1))
         return next(name for name in names if name not in taken)
 
-    def _end_trial(self, found: Object) -> None:
-        trial = Trial.decode(found)
-        if trial_state(trial) in ACTIVE:
-            status = killed(trial.status, "Trial is stopped: its experiment was restarted", self._clock.now())
-            self._store.update_status(with_status(trial, status))
-
-    def _ended(self, experiment: Experiment) -> Experiment:
-        """Return an experiment that has ended."""
+    def _ended(self, experiment: Experiment) -> ExperimentStatus:
+        """Return the status of an experiment that has ended."""
         if has_ended(experiment.status.conditions):
-            return experiment
+            return experiment.status
         now = self._clock.now()
         conditions = set_condition(
             experiment.status.conditions,
@@ -206,21 +205,7 @@ class Repeats:
             "Experiment was unfinished when it was restarted",
             now,
         )
-        status = structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
-        return structs.replace(experiment, status=status)
-
-    def _going_on(self, experiment: Experiment) -> Experiment:
-        """Return an experiment that has not ended."""
-        conditions = set_condition(
-            without_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
-            ExperimentCondition.RESTARTING,
-            "ExperimentRestarting",
-            "Experiment is restarted",
-            self._clock.now(),
-        )
-        return structs.replace(
-            experiment, status=structs.replace(experiment.status, conditions=conditions, completion_time=None)
-        )
+        return structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
 
     def _release_lost_trials(self, key: Key) -> None:
         """Remove the trials that brought nothing, and give their assignments back to the Suggestion."""
@@ -230,7 +215,16 @@ class Repeats:
         names = {Key.of(trial).name for trial in listed}
         waiting = waiting_assignments(suggestion, names)
         known = {assignment.name for assignment in waiting}
-        again = tuple(_assignment_of(trial) for trial in trials if trial.name not in known)
+        again = [
+            TrialAssignment(
+                name=trial.name,
+                parameter_assignments=trial.spec.parameter_assignments,
+                early_stopping_rules=trial.spec.early_stopping_rules,
+                labels=trial.spec.labels,
+            )
+            for trial in trials
+            if trial.name not in known
+        ]
         status = structs.replace(suggestion.status, suggestions=(*again, *waiting))
         self._store.update_status(with_status(suggestion, status))
         for trial in trials:
@@ -247,15 +241,6 @@ class Repeats:
                 conditions = without_condition(suggestion.status.conditions, *over)
                 status = structs.replace(suggestion.status, conditions=restarting(conditions, self._clock.now()))
                 self._store.update_status(with_status(suggestion, status))
-
-
-def _assignment_of(trial: Trial) -> TrialAssignment:
-    return TrialAssignment(
-        name=trial.name,
-        parameter_assignments=trial.spec.parameter_assignments,
-        early_stopping_rules=trial.spec.early_stopping_rules,
-        labels=trial.spec.labels,
-    )
 
 
 def _renamed(found: Object, name: str, owners: list[dict[str, Any]] | None = None) -> dict[str, Any]:

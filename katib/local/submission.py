@@ -17,8 +17,8 @@ from katib.api.types import CollectorKind, Experiment, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
-from katib.local.findings import Findings, Part, mapping, mappings
-from katib.local.jobs.jobset.trainjob_rules import check_runtime
+from katib.local.findings import Findings, Part, containers_of, mapping
+from katib.local.jobs.jobset.rules import check_runtime
 from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
@@ -62,8 +62,7 @@ class LocalHome(Home):
         pods = [template for template, _ in templates]
         errors += _custom_collector_errors(spec, [mapping(pod.get("spec")) for pod in pods], host)
         if kind is not None:
-            errors += _primary_pod_errors(kind, job, spec)
-            errors += _peer_name_errors(kind, job, path, spec, pods) if host.names_pods else ()
+            errors += _errors_of_kind(kind, Part(job, path), spec, pods if host.names_pods else [])
         if self._slurm is not None and not errors:
             errors += self._slurm.check(Kind.of(source), templates, path, spec)
         unmounted = [] if host.runs_images else _checkpoint_notices(job, path, spec)
@@ -119,24 +118,21 @@ def _checkpoint_notices(job: Object, path: str, spec: ExperimentSpec) -> list[st
     return [f"{path}: {directory} is not mentioned, and nothing is mounted here; {way}"]
 
 
-def _primary_pod_errors(kind: JobKind, job: Object, spec: ExperimentSpec) -> list[FieldError]:
-    """Return that the labels of primary pods select none: no metrics would ever be read."""
-    template, findings = spec.trial_template, Findings()
-    if template is not None and template.primary_pod_labels:
-        path = "spec.trialTemplate.primaryPodLabels"
-        check_pod_labels(kind.pod_labels(job), template.primary_pod_labels, path, findings)
-    return findings.errors
-
-
-def _peer_name_errors(
-    kind: JobKind, job: Object, path: str, spec: ExperimentSpec, pods: Sequence[Mapping[str, Any]]
+def _errors_of_kind(
+    kind: JobKind, job: Part, spec: ExperimentSpec, pods: Sequence[Mapping[str, Any]]
 ) -> list[FieldError]:
-    """Return which names of pods lead nowhere because the collector keeps the pods on the machine's network."""
-    metrics, findings = spec.metrics_collector_spec, Findings()
+    """Return that the labels of primary pods select none, so that no metrics would ever be read.
+
+    And which names of pods lead nowhere because the collector keeps these on the machine's network.
+    """
+    template, metrics = spec.trial_template, spec.metrics_collector_spec
+    if template is not None and template.primary_pod_labels:
+        labels = Part(template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", job.findings)
+        check_pod_labels(kind.pod_labels(job.value), labels)
     keeps_on_host = metrics is not None and metrics.kind not in PUSHES_NOTHING
     if keeps_on_host and isinstance(kind, KnowsPeers) and may_be_named(kind.kind, pods):  # else found in any case
-        kind.check_peer_names(Part(job, path, findings))
-    return findings.errors
+        kind.check_peer_names(job)
+    return job.findings.errors
 
 
 def _custom_collector_errors(
@@ -147,7 +143,7 @@ def _custom_collector_errors(
     custom = metrics.collector.custom_collector if metrics and metrics.collector else None
     if metrics is None or metrics.kind != CollectorKind.CUSTOM or not custom:
         return []
-    taken = {container.get("name") for pod in pods for _, container in mappings(pod.get("containers"))}
+    taken = {container.get("name") for pod in pods for container in containers_of(pod)}
     errors = device_errors(custom, _COLLECTOR_PATH)
     if custom.get("name") in taken:
         cause = f"{shown(custom.get('name'))} is the name of a container of the trial"

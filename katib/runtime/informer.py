@@ -3,7 +3,7 @@
 Laws:
 
 1. The cache shows a state that the store had, and catches up with the newest; it never goes back.
-2. Views change together with the cache: under `reading()` both tell the same story.
+2. Views change together with the cache: under its lock both tell the same story.
 3. Handlers see every object appear, change and go, in this order, each with what the cache held before and after.
    Changes that happen while the store cannot be reached may be seen as one.
 4. An object that cannot be decoded is reported and blocks no other. If it could be decoded before, the cache keeps the
@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -95,6 +94,7 @@ class Informer(Generic[T]):
 
     Attributes:
         kind: Which objects.
+        lock: Holds the cache and the views still, to read what belongs together. Keep it short.
         is_following: Whether the cache is in touch with the store: what is missing was missing there a moment ago.
 
     Args:
@@ -129,7 +129,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._group_of = group_of
         self._cache: GroupedCache[T] = GroupedCache()
         self._views: list[View[T]] = []
@@ -192,13 +192,9 @@ class Informer(Generic[T]):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def reading(self) -> AbstractContextManager[object]:
-        """Return what holds the cache and the views still, to read what belongs together. Keep it short."""
-        return self._lock
-
     def get(self, key: Key) -> T | None:
         """Return an object, or None when there is none."""
-        with self._lock:
+        with self.lock:
             entry = self._cache.entries.get(key)
             if entry is None or entry.value is not None:
                 return None if entry is None else entry.value
@@ -206,22 +202,22 @@ class Informer(Generic[T]):
 
     def has(self, key: Key) -> bool:
         """Return whether there is an object, without touching it."""
-        with self._lock:
+        with self.lock:
             return key in self._cache.entries
 
     def all(self) -> Values[T]:
         """Return all objects in order of creation."""
-        with self._lock:
+        with self.lock:
             return self._cache.all()
 
     def group(self, name: Hashable) -> Values[T]:
         """Return the objects of a group, in order of creation. Costs what the answer is long."""
-        with self._lock:
+        with self.lock:
             return self._cache.group(name)
 
     def count(self, name: Hashable) -> int:
         """Return how many objects a group has, at the same cost for any number."""
-        with self._lock:
+        with self.lock:
             return self._cache.count(name)
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -387,7 +383,7 @@ class Informer(Generic[T]):
         """
         old = None if before is None else before.value or before.load()
         new = None if after is None else after.value or after.load()
-        with self._lock:
+        with self.lock:
             if after is None:
                 self._cache.remove(key)
             else:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.objects import Key, Kind, Object, ObjectList, WatchEvent
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
-from katib.stores.transaction import TransactedStore
+from katib.stores.transaction import TransactedStore, Transaction
 
 PAGE_SIZE = 500
 """The objects are in memory anyway: this only shows readers that there are pages."""
@@ -111,7 +111,7 @@ class MemoryStore(TransactedStore):
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
-        super().__init__(self._alone, lambda rows: rows, status_kinds, uid_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
@@ -157,7 +157,8 @@ class MemoryStore(TransactedStore):
             yield ObjectList(items[start : start + PAGE_SIZE], revision, in_order=True)
 
     @contextmanager
-    def _alone(self, on_commit: Callable[[], None]) -> Iterator[MemoryRows]:
+    def _transaction(self) -> Iterator[Transaction]:
+        events: list[WatchEvent] = []
         with self._lock:
-            yield self._rows
-            on_commit()
+            yield Transaction(self._rows, self._clock.now(), events)
+            self._history.publish(events)

@@ -13,11 +13,11 @@ that causes it, so no reader ever sees an object without its owner:
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -146,13 +146,10 @@ class Transaction(Struct, frozen=True):
         return bool(owners) and not any(map(self.rows.has_uid, owners))
 
 
-class TransactedStore:
-    """The writes and watches of an object store, which brings rows and transactions.
+class TransactedStore(ABC):
+    """The writes and watches of an object store, which brings the transactions.
 
     Args:
-        begin: Opens a transaction that writes, for a block. The function that it takes follows the commit, before any
-            other writer.
-        rows: Makes the rows of what the block is handed.
         status_kinds: Kinds with a status subresource.
         uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
             others are given one.
@@ -162,15 +159,11 @@ class TransactedStore:
 
     def __init__(
         self,
-        begin: Callable[[Callable[[], None]], AbstractContextManager[Any]],
-        rows: Callable[[Any], Rows],
         status_kinds: Collection[Kind],
         uid_kinds: Collection[Kind],
         clock: Clock,
         history: History,
     ) -> None:
-        self._begin = begin
-        self._rows_of = rows
         self._status_kinds = frozenset(status_kinds)
         self._uid_kinds = frozenset(uid_kinds)
         self._clock = clock
@@ -247,9 +240,6 @@ class TransactedStore:
         """Stream changes."""
         return self._history.watch(kind, since)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Transaction]:
-        """Run a block as one write, and publish what follows from it."""
-        events: list[WatchEvent] = []
-        with self._begin(partial(self._history.publish, events)) as place:
-            yield Transaction(self._rows_of(place), self._clock.now(), events)
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Transaction]:
+        """Run a block as one write, and publish its events after the commit, before any other writer."""

@@ -67,10 +67,14 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
 
 def _other_search(differing: Sequence[FieldError], arguments: Mapping[str, Any]) -> InvalidError:
     """Return that the experiment of a name has other arguments than those now, which ones, and what to do."""
+    template = next((one.cause for one in differing if one.path == "spec.trialTemplate"), "")
     causes = {one for one in differing if not one.path.startswith(_FOLLOWING)} or set(differing)
     changes = [f"{_argument(one.path, arguments)} {one.cause}" for one in differing if one in causes]
     again = ", or restart=True: the old one is kept under a name with a number" if "restart" in arguments else ""
     cause = f"the experiment of this name has other arguments: {', '.join(changes)}"
+    if template:  # such as `preload`, or an experiment of `katib run`
+        who = "by jobs, and here by a program" if template.startswith("removed") else "by a program, and here by jobs"
+        cause = f"the trials of the experiment of this name are evaluated {who}"
     return invalid("name", cause, f"undo that, or pass another name{again}", "update-immutable")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import structs
 
+from katib.api.conditions import has_ended
 from katib.api.leases import (
     Lease,
     ahead_count,
@@ -216,6 +217,8 @@ class AskQueue:
             return GivenTrial({}, is_over=True, reason=f"experiment {key.name} is being deleted")
         if self._view.is_over:
             return GivenTrial({}, is_over=True, reason=last_condition(experiment).message)
+        if has_ended(experiment.status.conditions):
+            return GivenTrial({}, reason=f"experiment {key.name} had ended, and goes on with its larger budget")
         if is_stopped(experiment):
             return GivenTrial({}, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` lets it go on")
         now = self._giving.clock.now()

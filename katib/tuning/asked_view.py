@@ -14,6 +14,7 @@ from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import ACTIVE, state_in
 from katib.api.types import Experiment, Suggestion, TrialAssignment, TrialState
+from katib.api.validation.update import awaits_restart
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import ExpiredError
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, TellingWatch, WatchEvent
@@ -78,7 +79,8 @@ class AskedView:
     def is_over(self) -> bool:
         """Whether the experiment gives no trials any more."""
         experiment = self.experiment
-        return has_ended(experiment.status.conditions) or experiment.metadata.deletion_timestamp is not None
+        is_deleted = experiment.metadata.deletion_timestamp is not None
+        return is_deleted or (has_ended(experiment.status.conditions) and not awaits_restart(experiment))
 
     def refresh(self) -> None:
         """Know what is stored now.

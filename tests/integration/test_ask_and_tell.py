@@ -70,6 +70,16 @@ def test_a_plain_loop_evaluates_every_trial(home: dict[str, Any]) -> None:
     assert "max trial count" in result.reason
 
 
+def test_the_same_program_with_a_larger_budget_goes_on(home: dict[str, Any]) -> None:
+    counts = []
+    for budget in (2, 2, 5):
+        with create(home, max_trials=budget) as experiment:
+            counts.append(sum(bool(trial.tell(1) or True) for trial in experiment.ask_until_done()))
+            assert experiment.has_ended
+
+    assert counts == [2, 0, 3]
+
+
 def test_values_have_the_types_of_the_space(home: dict[str, Any]) -> None:
     choice = (1, 2)
     space = {"n": katib.search.int(1, 3), "any": katib.search.categorical([choice]), "x": katib.search.double(0, 1)}

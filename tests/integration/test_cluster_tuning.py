@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -220,6 +221,25 @@ def test_a_run_is_submitted_followed_and_summed_up(katib: Any, world: ClusterWor
     assert (code, err) == (0, "")
     assert "demo succeeded: all 3 trials of its budget are done." in out
     assert "Best trial: demo-0002" in out
+
+
+def test_a_job_for_kubectl_is_tuned_in_the_cluster(katib: Any, world: ClusterWorld, tmp_path: Path) -> None:
+    container = {"name": "training", "image": "mine", "command": ["train", "--lr", "0.5"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo"}, "spec": spec}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    player = threading.Thread(target=_play_when_there, args=(world, "default", "demo"))
+    player.start()
+    line = ("tune", "-p", "lr=0.1..0.9", "--minimize", "loss", "--trials", "3", str(tmp_path / "job.yaml"))
+    code, out, err = katib(*line)
+    player.join()
+    again = katib(*line)
+
+    assert code == 0, err
+    assert "note: lr takes the place of the value in --lr 0.5" in err
+    assert "Best trial: demo-0002" in out
+    assert "demo had ended before" in again[1] + again[2]
+    assert "a cluster has neither this program nor its files" in katib(*line[:-1], "train.sh")[2]
 
 
 def test_every_reading_command_works(katib: Any, world: ClusterWorld) -> None:

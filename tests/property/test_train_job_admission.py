@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from katib.api.json_values import without_nulls
 from katib.local.admission import check_job
-from katib.local.findings import Findings
+from katib.local.findings import Part
 from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED
 from katib.local.jobs.kind import JobKind, Moment, Observed, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
@@ -92,7 +92,7 @@ def look(job: dict[str, Any], runtime: dict[str, Any]) -> None:
     kinds = job_kinds(shelf.find)
     errors, notices = check_job(job, "T", host=HOST, kinds=kinds)
     kind: object = kinds_by_name(kinds)[Kind.of(job)]
-    check_pod_labels(kind.pod_labels(job), {"jobset.sigs.k8s.io/replicatedjob-name": "node"}, "L", Findings())
+    check_pod_labels(kind.pod_labels(job), Part({"jobset.sigs.k8s.io/replicatedjob-name": "node"}, "L"))
 
     assert all(error.cause and error.remedy for error in errors)
     assert all(notices)

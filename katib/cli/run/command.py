@@ -122,11 +122,11 @@ def run(
 
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
-        options.refuse_beside("a cluster", "checkpoint", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
+        refuse_beside_cluster()
     document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), annotations)
     wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
     if cluster:
-        return _run_in_cluster(wanted, cluster)
+        return run_in_cluster(wanted, cluster)
     try:
         check_runs_by_itself(document)
     except InvalidError as error:
@@ -247,7 +247,13 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
     return _end(run, wanted, place, lambda e, where: left_at_server_line(e, url, run.progress.done, where))
 
 
-def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
+def refuse_beside_cluster() -> None:
+    """Refuse options that have no meaning where a cluster runs the experiment."""
+    options.refuse_beside("a cluster", "checkpoint", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
+
+
+def run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
+    """Have a cluster run an experiment, and watch it from here; return the exit code."""
     from katib.cli.connection import open_cluster
     from katib.cli.run.following import Interrupt, Run
     from katib.tuning.asking import check_runs_by_itself
@@ -267,8 +273,8 @@ def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
             run,
             wanted,
             str(cluster),
-            lambda e, where: left_line(e, file.source, run.progress.done, where),
-            lambda e, where: run_again_line(e, file.source, where),
+            lambda e, where: left_line(e, run.progress.done, where),
+            lambda e, where: run_again_line(e, "" if wanted.drafted else file.source, where),
             opened.namespace,
         )
 

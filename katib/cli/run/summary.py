@@ -96,22 +96,22 @@ def run_again_line(experiment: Experiment, file: str, place: str) -> str:
 
     Args:
         experiment: As it ended.
-        file: Its file.
+        file: Its file; empty where a line made it.
         place: Options that later commands need in order to find the experiment again.
     """
     name, spec = experiment.name, experiment.spec
-    way = f"give it another name in {file}"
+    way = f"give it another name in {file}" if file else "give it another --name"
     if spec.resume_policy in ("LongRunning", "FromVolume") and spec.max_trial_count is not None:
         way = f"`katib budget {name} --max-trials {spec.max_trial_count * 2}{place}`"
     return f"{name} had ended before, so nothing was run now. For more trials, {way}."
 
 
-def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:
+def left_line(experiment: Experiment, done: int, place: str) -> str:
     """Return what continues to run unwatched, and how to watch it again or end it."""
     name = experiment.name
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
-        f"`katib run {file}{place}` watches it again, `katib delete {name}{place}` ends it"
+        f"`katib watch {name}{place}` shows it again, `katib delete {name}{place}` ends it"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,10 +11,11 @@ from typing import Any, NamedTuple
 
 from katib.api.leases import is_callers
 from katib.api.names import RETRYING_REASON, TRIAL_LABEL
+from katib.api.quantities import parse_quantity
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
-from katib.cluster.pods.refusals import exceeds_whole_quota
+from katib.cluster.pods.refusals import refusal_words
 from katib.cluster.pods.starts import NOT_STARTING
 from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
@@ -30,6 +32,7 @@ from metrics_collector.delivery import KEPT
 
 CONTROLLER = "katib-controller"
 
+_QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 _LOG_LINES = 12
 _SIGNALS = range(1, 65)
 _SIGNALED = 128
@@ -50,6 +53,18 @@ _REMEDIES = {
 """What to do about a container that waits, by the reason of its state."""
 
 _PULL_FAILED = "Failed to pull image"
+
+_REFUSED = {
+    "failed calling webhook": "Look at the webhook that the message names; the job goes on by itself once it answers.",
+    "admission webhook": "Fix the pod of the template, or the webhook that refuses it, as the message says.",
+    "exceeded quota": "Wait for running trials to end, ask for a larger quota, or lower resources in the template.",
+    "failed quota: .*must specify": "Give every container what the quota names, or let a LimitRange do so.",
+    "usage per (Container|Pod)|request ratio": "Fit resources in the template to the LimitRange of the namespace; "
+    "those of the collector beside it are in the KatibConfig (runtime.metricsCollectors).",
+    "violates PodSecurity": "Give the pod of the template the security context that the namespace demands.",
+    "not found|was found": "Create what is missing, or fix its name in the template.",
+}
+"""What to do about pods that are refused, by words of the message."""
 
 _UNSCHEDULED = {
     "persistentvolumeclaim": "Create the claim, or fix its name in the template; one that is there needs a volume.",
@@ -170,13 +185,13 @@ class ClusterFacts:
         with suppress(KatibError):
             events = self.events.events_of(kind.kind, trial.namespace, trial.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
-        message = " ".join(refusals[-1].message.split()) if refusals else _reported_refusal(trial)
+        message = refusal_words(refusals[-1].message) if refusals else _reported_refusal(trial)
         if not message:
             return JobFacts(job=job, attempt=attempt_of(job))
         return JobFacts(
             job=job,
             waiting=f"no pod of its job can be created: {message}",
-            remedy=_refusal_remedy(message),
+            remedy=_refusal_remedy(message) or "Fix the template as the message says; the job goes on by itself.",
             attempt=attempt_of(job),
         )
 
@@ -194,7 +209,7 @@ class ClusterFacts:
         return JobFacts(
             job=job,
             waiting=waiting,
-            remedy=remedy,
+            remedy=remedy or _refusal_remedy(_reported_refusal(trial)),
             attempt=max(attempt_of(job or {}), 1 + _restarts(chosen)),
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
@@ -280,19 +295,28 @@ def _service_remedy(words: str, namespace: str, name: str) -> str:
 
 def _reported_refusal(trial: Trial) -> str:
     """Return what a trial says of refused pods; empty when it says nothing of them."""
-    return running_condition(trial).message.partition("no pod of its job can be created: ")[2]
+    message = failure_of(trial) if is_completed(trial) else running_condition(trial).message
+    return message.partition("no pod of its job can be created: ")[2]
 
 
 def _refusal_remedy(message: str) -> str:
-    if "admission webhook" in message:
-        return "Fix the pod of the template, or the webhook that refuses it, as the message says."
-    if exceeds_whole_quota(message):
+    """Return what to do about pods that are refused; empty where the message says it best."""
+    if _exceeds_whole_quota(message):
         return "One pod asks for more than the whole quota: lower resources in the template, or ask for a larger quota."
-    if "exceeded quota" in message:
-        return "Wait for running trials to end, ask for a larger quota, or lower resources in the template."
-    if "violates PodSecurity" in message:
-        return "Give the pod of the template the security context that the namespace demands."
-    return "Fix the template as the message says; the job goes on by itself."
+    return next((remedy for words, remedy in _REFUSED.items() if re.search(words, message)), "")
+
+
+def _exceeds_whole_quota(message: str) -> bool:
+    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
+    found = _QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups())
+    with suppress(ValueError):  # an API server that words it in another way
+        return any(
+            parse_quantity(value) > parse_quantity(limited.get(name, value)) for name, value in requested.items()
+        )
+    return False
 
 
 def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:

@@ -13,13 +13,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.job_kinds import is_suspended
-from katib.api.quantities import parse_quantity
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.backoff import Backoff
@@ -58,7 +56,6 @@ _PASSING = re.compile(
     r"exceeded quota|unknown for quota|failed calling webhook|Internal error occurred|[Tt]imed? ?out"
     r'|webhook "mutator\.pod\.katib\.kubeflow\.org" denied'  # what it refuses forever it says by an event of its own
 )
-_QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 _LONGEST_MESSAGE = 500
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
@@ -79,7 +76,7 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
     passing = _is_passing(chosen)
     firsts = [time_of_event(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
     since = min(firsts) if after is None else max(min(firsts), after)
-    return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
+    return PodRefusal(refusal_words(_message(chosen)), since, is_final=final is not None, is_passing=passing)
 
 
 def _is_final(event: Object) -> bool:
@@ -89,30 +86,20 @@ def _is_final(event: Object) -> bool:
 
 def _is_passing(event: Object) -> bool:
     """Return whether the pod is refused for what is around it, not for what it is."""
-    message = _message(event)
-    return not _is_final(event) and bool(_PASSING.search(message)) and not exceeds_whole_quota(message)
-
-
-def exceeds_whole_quota(message: str) -> bool:
-    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
-    found = _QUOTA.search(message)
-    if found is None:
-        return False
-    requested, limited = (dict(part.partition("=")[::2] for part in text.split(",")) for text in found.groups())
-    with suppress(ValueError):  # an API server that words it in another way
-        return any(
-            parse_quantity(value) > parse_quantity(limited.get(name, value)) for name, value in requested.items()
-        )
-    return False
+    return not _is_final(event) and bool(_PASSING.search(_message(event)))
 
 
 def _message(event: Object) -> str:
-    return _PREFIXES.sub("", " ".join(str(event.get("message", "")).split()))
+    return _without_prefix(str(event.get("message", "")))
 
 
-def _words(event: Object) -> str:
-    """Return the message without names of pods, which differ from try to try."""
-    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _message(event)))
+def _without_prefix(message: str) -> str:
+    return _PREFIXES.sub("", " ".join(message.split()))
+
+
+def refusal_words(message: str) -> str:
+    """Return the message of an event without names of pods, which differ from try to try."""
+    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _without_prefix(message)))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 

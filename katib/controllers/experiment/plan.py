@@ -78,6 +78,8 @@ EXPERIMENT_FAILED = "ExperimentFailed"
 FIRST_TRIALS_FAILED = "ExperimentFirstTrialsFailed"
 NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
 _DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
+_WAITS = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
+"""Reasons of the condition Running of an experiment whose next trials wait."""
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 
 
@@ -176,12 +178,9 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     if ending is None and away:
         message = f"Experiment waits for its algorithm: {away}"
         return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
-    status = _waiting_no_more(status)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
-    if seen.counts.counts:
-        status = _running(status, seen.now)
-    return _go_on(seen, status)
+    return _go_on(seen, _running(status, seen))
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -249,10 +248,14 @@ def _pareto_set(seen: Observed) -> ParetoSet | None:
     )
 
 
-def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
-    conditions = set_condition(
-        status.conditions, ExperimentCondition.RUNNING, "ExperimentRunning", "Experiment is running", now
-    )
+def _running(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
+    """Say that trials run, where there are any, and take back what `_waiting` said."""
+    conditions, type_ = status.conditions, ExperimentCondition.RUNNING
+    old = find_condition(conditions, type_)
+    if old is not None and old.reason in _WAITS:
+        conditions = without_condition(conditions, type_)
+    if seen.counts.counts:
+        conditions = set_condition(conditions, type_, "ExperimentRunning", "Experiment is running", seen.now)
     return status if conditions is status.conditions else structs.replace(status, conditions=conditions)
 
 
@@ -274,15 +277,6 @@ def _service_away(seen: Observed) -> str:
 def is_stopped(experiment: Experiment) -> bool:
     """Return whether the user stopped an experiment."""
     return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
-
-
-def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
-    """Take back what `_waiting` said."""
-    old = find_condition(status.conditions, ExperimentCondition.RUNNING)
-    if old is None or old.reason not in (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE):
-        return status
-    conditions = without_condition(status.conditions, ExperimentCondition.RUNNING)
-    return structs.replace(status, conditions=conditions)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -420,7 +414,9 @@ def _ended(status: ExperimentStatus, ending: Ending, now: datetime) -> Experimen
     conditions = status.conditions
     for type_ in (ExperimentCondition.RESTARTING, ExperimentCondition.RUNNING):
         old = find_condition(conditions, type_)
-        if old is not None:
+        if old is not None and old.reason in _WAITS:
+            conditions = without_condition(conditions, type_)
+        elif old is not None:
             conditions = set_condition(conditions, type_, old.reason, old.message, now, holds=False)
     conditions = set_condition(conditions, ending.type, ending.reason, ending.message, now)
     return structs.replace(status, conditions=conditions, completion_time=whole_second(now))

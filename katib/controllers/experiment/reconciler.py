@@ -105,7 +105,7 @@ class ExperimentReconciler:
         suggestion = self._suggestions.get(key)
         if suggestion is not None and not is_owned_by(suggestion, experiment):
             suggestion = None  # of a deleted experiment of this name; the cache is behind
-        with self._trials.reading():
+        with self._trials.lock:
             counts = self._ledger.counts(key)
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:

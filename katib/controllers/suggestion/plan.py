@@ -13,7 +13,7 @@ each waking the other, for as long as the disk is full.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -158,6 +158,8 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     if seen.is_ready and not seen.failure:
         conditions = states.deployment_ready(conditions, now)
     status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
+    if status is not seen.suggestion.status:
+        seen = replace(seen, suggestion=structs.replace(seen.suggestion, status=status))
     if seen.failure:
         return _given_up(status, seen.failure, now)
     if not seen.is_ready:
@@ -174,8 +176,7 @@ def _conversation(
     is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
     purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
-        suggestion = structs.replace(seen.suggestion, status=status)
-        status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
+        status, purpose = with_initial_trials(seen.experiment, seen.suggestion, seen.taken), None
     if purpose is None:
         conditions = without_condition(status.conditions, states.UNAVAILABLE, states.WAITING)
         return Step(_with(status, conditions), forgets_call=True)
@@ -206,8 +207,7 @@ def _after_call(
         if call.error is not None:
             raise call.error
         if isinstance(call.purpose, Question) and call.answer is not None:
-            suggestion = structs.replace(seen.suggestion, status=status)
-            stored = accepted(seen.experiment, suggestion, call.purpose, call.answer, taken=seen.taken, now=now)
+            stored = accepted(seen.experiment, seen.suggestion, call.purpose, call.answer, taken=seen.taken, now=now)
         else:
             stored = _with(status, states.running(status.conditions, now))
         stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))

@@ -172,7 +172,9 @@ class SuggestionReconciler:
     ) -> Future[Any]:
         if not isinstance(asked, Question):
             return client.validate(seen.experiment)
-        suggestion = structs.replace(seen.suggestion, status=status)
+        suggestion = seen.suggestion
+        if status is not suggestion.status:
+            suggestion = structs.replace(suggestion, status=status)
         experiment = asked_about(seen.experiment, suggestion)
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:

@@ -54,8 +54,8 @@ class HostCapacity:
         capacity, group = Capacity.of_machine(), _own_cgroup()
         cores, memory = float(capacity.cpu), int(capacity.memory)
         return cls(
-            cpus=min(cores, cpu_quota(_CGROUP, group) or cores),
-            memory_bytes=min(memory, memory_limit(_CGROUP, group) or memory),
+            cpus=min([cores, *cpu_quotas(_CGROUP, group).values()]),
+            memory_bytes=min([memory, *memory_limits(_CGROUP, group).values()]),
             gpus=len(capacity.gpus),
             user_id=os.geteuid(),
             group_id=os.getegid(),
@@ -84,28 +84,19 @@ class Machine:
     is_settled: bool = True
 
 
-def cpu_quota(root: Path, group: str) -> float | None:
-    """Return the cores that the control groups above and at `group` allow, None without limit."""
-    return min(_cpu_quotas(root, group).values(), default=None)
-
-
-def memory_limit(root: Path, group: str) -> int | None:
-    """Return the bytes that the control groups above and at `group` allow, None without limit."""
-    return min(_memory_limits(root, group).values(), default=None)
-
-
 def group_limits() -> tuple[Limit, ...]:
     """Return what the control groups that we are in allow to all that is in them, such as another engine."""
     group = _own_cgroup()
     found: list[Limit] = []
-    for resource, limits in (("cpu", _cpu_quotas(_CGROUP, group)), ("memory", _memory_limits(_CGROUP, group))):
+    for resource, limits in (("cpu", cpu_quotas(_CGROUP, group)), ("memory", memory_limits(_CGROUP, group))):
         for directory, amount in limits.items():
             place = directory.stat()  # its path may be another one in another container
             found.append(Limit(f"{place.st_dev}:{place.st_ino}", resource, Decimal(str(amount))))
     return tuple(found)
 
 
-def _cpu_quotas(root: Path, group: str) -> dict[Path, float]:
+def cpu_quotas(root: Path, group: str) -> dict[Path, float]:
+    """Return the cores that each of the control groups above and at `group` allows; none that has no limit."""
     found: dict[Path, float | None] = {}
     for directory in _with_parents(root, group):
         quota, _, period = _read(directory / "cpu.max").partition(" ")
@@ -115,7 +106,8 @@ def _cpu_quotas(root: Path, group: str) -> dict[Path, float]:
     return {directory: limit for directory, limit in found.items() if limit}
 
 
-def _memory_limits(root: Path, group: str) -> dict[Path, int]:
+def memory_limits(root: Path, group: str) -> dict[Path, int]:
+    """Return the bytes that each of the control groups above and at `group` allows; none that has no limit."""
     texts = {directory: _read(directory / "memory.max") for directory in _with_parents(root, group)}
     texts[root / "memory"] = _read(root / "memory/memory.limit_in_bytes")
     return {path: int(text) for path, text in texts.items() if text.isdigit() and int(text) < _UNLIMITED}

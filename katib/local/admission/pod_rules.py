@@ -18,7 +18,7 @@ from typing import Any, Final
 from katib.api.quantities import parse_quantity
 from katib.api.wording import did_you_mean, shown
 from katib.local.admission.host import GIB, HostCapacity, Machine
-from katib.local.findings import Part, exists, is_directory, is_file, mapping, mapping_at, mappings
+from katib.local.findings import Part, containers_of, exists, is_directory, is_file, mapping, mapping_at
 from katib.local.pods.environment import Rewriter
 from katib.local.pods.tokens import GPU_RESOURCES, SHARE_ANNOTATION, share_of
 from katib.templates import has_placeholder
@@ -107,7 +107,7 @@ def check_requests_together(templates: Sequence[tuple[Mapping[str, Any], int]], 
         return
     needed: dict[str, Decimal] = {}
     for template, count in templates:
-        for _, container in mappings(mapping_at(template, "spec").get("containers")):
+        for container in containers_of(template.get("spec")):
             for name, amount in _requests(container).items():
                 needed[name] = needed.get(name, Decimal(0)) + count * amount
     for name in sorted(needed):

@@ -7,13 +7,15 @@ the controller observes, acts, and hands back what the kind wants to remember. N
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from katib.api.quantities import parse_quantity
 from katib.api.wording import either, shown
-from katib.local.findings import Findings, Part, mapping
+from katib.local.findings import Part, containers_of, mapping
 from katib.local.pods.records import Delays, PodRecord
 from katib.runtime.objects import Kind, Object
 from katib.templates import has_placeholder
@@ -279,25 +281,18 @@ def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple
 _LONGEST_NUMBER: Final = 10
 
 
-def check_pod_labels(pods: Sequence[PodLabels], labels: Mapping[str, str], path: str, findings: Findings) -> None:
-    """Find that labels select none of the pods of a job.
-
-    Args:
-        pods: What its pods will have; nothing is found where that is not known.
-        labels: What is to select pods.
-        path: Where they stand.
-        findings: Takes what is found.
-    """
-    given = ", ".join(f"{name}: {value}" for name, value in labels.items())
-    what = "label" if len(labels) == 1 else "labels"
+def check_pod_labels(pods: Sequence[PodLabels], labels: Part) -> None:
+    """Find that labels select none of the pods of a job; nothing where it is not known what these will have."""
+    given = ", ".join(f"{name}: {value}" for name, value in labels.value.items())
+    what = "label" if len(labels.value) == 1 else "labels"
     if has_placeholder(given):
         cause = f"placeholders are not filled in here, so no pod will have the {what} {shown(given)}"
-        findings.error(path, cause, f"write the {what} as all trials have", "primary-pod-labels")
-    elif pods and not any(_has(pod, labels) for pod in pods):
+        labels.error(cause, f"write the {what} as all trials have", "primary-pod-labels")
+    elif pods and not any(_has(pod, labels.value) for pod in pods):
         offered = _listed([pod.own for pod in pods])
         remedy = f"choose from what its pods have ({offered})" if offered else "remove it, and all its pods count"
         cause = f"no pod will have the {what} {shown(given)}, so no metrics would be read"
-        findings.error(path, cause, f"{remedy}, or put the {what} into the pod template", "primary-pod-labels")
+        labels.error(cause, f"{remedy}, or put the {what} into the pod template", "primary-pod-labels")
 
 
 def _has(pod: PodLabels, labels: Mapping[str, str]) -> bool:
@@ -323,3 +318,61 @@ def _listed(pods: Sequence[Mapping[str, LabelValues]]) -> str:
             texts.append(f"{min(numbers)} to {max(numbers)}" if max(numbers) > min(numbers) else f"{numbers[0]}")
         parts.append(f"{name}: {either(texts)}" if texts else name)
     return ", ".join(parts)
+
+
+# --- launchers that do the work of pods which are not started: on one machine `mpirun` enters no pod ------------------
+
+
+Workers = Iterable[tuple[Mapping[str, Any], int]]
+"""Specs of pods that are not started, each with the number of such pods."""
+
+
+def with_resources_of(launcher: Mapping[str, Any], workers: Workers) -> Mapping[str, Any]:
+    """Return the pod spec of a launcher whose first container requests what all workers do besides its own.
+
+    Where that container has a limit, the limit grows as the request does.
+
+    Args:
+        launcher: The spec of its pod; may be malformed or hold placeholders.
+        workers: The pods whose work it does; the same.
+    """
+    containers = containers_of(launcher)
+    needed: dict[str, Decimal] = {}
+    added: dict[str, Decimal] = {}
+    for container in containers[:1]:
+        _add(needed, container, 1)
+    for pod, count in workers:
+        for container in containers_of(pod):
+            _add(added, container, count)
+    if not containers or not added:
+        return launcher
+    resources = mapping(containers[0].get("resources"))
+    total = {name: needed.get(name, Decimal(0)) + added.get(name, Decimal(0)) for name in {**needed, **added}}
+    grown = {"requests": {name: _text(amount) for name, amount in total.items()}}
+    if limits := mapping(resources.get("limits")):
+        grown["limits"] = {
+            name: limit if has_placeholder(limit) else _text(amount_of(limit) + added.get(name, Decimal(0)))
+            for name, limit in limits.items()
+        }
+    first = {**containers[0], "resources": {**resources, **grown}}
+    return {**launcher, "containers": [first, *containers[1:]]}
+
+
+def _add(amounts: dict[str, Decimal], container: Mapping[str, Any], times: int) -> None:
+    resources = mapping(container.get("resources"))
+    given = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+    for name, amount in given.items():
+        if not has_placeholder(amount):
+            amounts[name] = amounts.get(name, Decimal(0)) + times * amount_of(amount)
+
+
+def amount_of(value: object) -> Decimal:
+    """Return a quantity, 0 for what is none: admission reports it where it stands."""
+    try:
+        return parse_quantity(value)
+    except (ValueError, ArithmeticError):
+        return Decimal(0)
+
+
+def _text(amount: Decimal) -> str:
+    return f"{amount.normalize():f}"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from katib.algorithm_services.plan import free_port
 from katib.api.types import CollectorKind
-from katib.local.findings import mapping, mappings
+from katib.local.findings import containers_of, mapping, mappings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Address
 from katib.local.pods.images import HOST_NETWORK, ImageRuntime
@@ -69,7 +69,7 @@ def _is_on_host(template: Mapping[str, Any]) -> bool:
     if spec.get("hostNetwork"):
         return True
     sidecars = [c for _, c in mappings(spec.get("initContainers")) if c.get("restartPolicy") == "Always"]
-    return len(list(mappings(spec.get("containers")))) + len(sidecars) > 1
+    return len(containers_of(spec)) + len(sidecars) > 1
 
 
 class NamedWiring:

@@ -17,8 +17,7 @@ from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import Slurm, refused
-from katib.local.slurm.gang import gang_options
-from katib.local.slurm.script import WITHIN, annotated_options, requested_options
+from katib.local.slurm.script import WITHIN, annotated_options, gang_options, requested_options
 from katib.runtime.objects import Kind
 from katib.templates.placeholders import has_placeholder
 

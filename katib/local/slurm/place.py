@@ -18,17 +18,20 @@ from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
 from katib.local.slurm.commands import Slurm, clean_environment, refused
-from katib.local.slurm.gang import (
+from katib.local.slurm.pod import SlurmPod, SlurmTools
+from katib.local.slurm.scheduler import Scheduler, Submission
+from katib.local.slurm.script import (
+    environment_of,
     gang_environment,
     gang_options,
     gang_script,
+    job_options,
     launcher_options,
     launcher_script,
+    pod_script,
+    requested_options,
     step_script,
 )
-from katib.local.slurm.pod import SlurmPod, SlurmTools
-from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import environment_of, job_options, pod_script, requested_options
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 from katib.whole_files import write_whole
@@ -130,14 +133,10 @@ class SlurmPods:
         first, delays, plans = pods[0].plan, self._settings.delays, [pod.plan for pod in pods]
         comment = f"katib:{_group(first)}:{first.uid}"
         common: Mapping[str, str]
+        inside = bool(self._settings.allocation)
         if first.role:
-            common, requested, log = (
-                gang_environment(plans),
-                gang_options([plan.request for plan in plans]),
-                Path("/dev/null"),
-            )
-            files = [pod.state_file for pod in pods]
-            inside = bool(self._settings.allocation)
+            common, requested = gang_environment(plans), gang_options([plan.request for plan in plans])
+            log, files = Path("/dev/null"), [pod.state_file for pod in pods]
             if first.slots and len(pods) == 1:
                 requested, script = launcher_options(first), launcher_script(first, files[0], delays, is_step=inside)
                 if inside:  # what keeps a place ends after the launcher
@@ -152,11 +151,10 @@ class SlurmPods:
             main = next(container for container in first.containers if container.is_main)
             common, requested = environment_of(first), requested_options(first.request)
             log = first.directory / f"{main.command.name}.log"
-            script = pod_script(first, pods[0].state_file, delays, common, is_step=bool(self._settings.allocation))
-        is_step = bool(self._settings.allocation)
-        options = job_options(first, comment, requested, self._settings.options, log, is_step=is_step)
+            script = pod_script(first, pods[0].state_file, delays, common, is_step=inside)
+        options = job_options(first, comment, requested, self._settings.options, log, is_step=inside)
         environment = clean_environment(common)
-        if self._settings.allocation:
+        if inside:
             environment = step_environment(common, self._settings.slurm.environment)
         if any(plan.request.gpus for plan in plans):
             environment.pop(VISIBLE_CARDS, None)  # Slurm sets it

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from katib.databases.sqlite import Database
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, Slice
+from katib.runtime.objects import Key, Kind, Object, ObjectList, Slice, WatchEvent
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
-from katib.stores.transaction import TransactedStore
+from katib.stores.transaction import TransactedStore, Transaction
 
 PAGE_SIZE = 20
 """So few objects stay in the cache of a processor while they are made; with 500 a list takes three times as long."""
@@ -57,8 +58,7 @@ class SqlStore(TransactedStore):
         with database.snapshot() as driver:
             revision = rows.read_revision(driver)
         history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        make_rows = partial(rows.SqlRows, _facts_of=facts)
-        super().__init__(database.transaction, make_rows, status_kinds, uid_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
@@ -117,3 +117,9 @@ class SqlStore(TransactedStore):
         with self._database.snapshot() as driver:
             bodies, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
             return Slice(bodies, str(rows.read_revision(driver)), following)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Transaction]:
+        events: list[WatchEvent] = []
+        with self._database.transaction(partial(self._history.publish, events)) as driver:
+            yield Transaction(rows.SqlRows(driver, self._facts), self._clock.now(), events)

@@ -93,7 +93,14 @@ UNREADABLE = {
         'kind: "experimnt" is not accepted; did you mean Experiment?',
     ),
     "kind is a list": ("kind: [Experiment]", 'kind: ["Experiment"] is not accepted; ' + GIVE),
-    "another kind": ("apiVersion: batch/v1\nkind: Job", 'kind: "Job" is not accepted; ' + GIVE),
+    "another kind": ("apiVersion: v1\nkind: Pod", 'kind: "Pod" is not accepted; ' + GIVE),
+    "a job": (
+        "apiVersion: batch/v1\nkind: Job",
+        (
+            'kind: "Job" is not accepted; '
+            "give an Experiment, which `katib init FILE` writes from a job; `katib tune` takes the job itself"
+        ),
+    ),
     "no apiVersion": ("kind: Experiment", "apiVersion: it is missing; write apiVersion: kubeflow.org/v1beta1"),
     "old apiVersion": (
         "apiVersion: kubeflow.org/v1alpha3\nkind: Experiment",

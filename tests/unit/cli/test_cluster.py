@@ -82,6 +82,7 @@ def test_a_kubeconfig_alone_means_its_current_context(
         ("get", "--context", "c", "--data-dir", "d"),
         ("get", "--context", "c", "--token", "t"),
         ("run", "demo.yaml", "--context", "c", "--data-dir", "d"),
+        ("tune", "-p", "a=0..1", "--minimize", "b", "--context", "c", "--on", "slurm", "--", "job.yaml"),
         ("serve", "--cluster", "--data-dir", "d"),
         ("serve", "--context", "c"),
     ],
@@ -160,7 +161,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_how_to_end_it(file: Path,
 
     assert process.returncode == 130
     assert "demo goes on in the cluster, 0 of 3 trials are done" in err
-    assert f"`katib run {file} --context c` watches it again, `katib delete demo --context c` ends it" in err
+    assert "`katib watch demo --context c` shows it again, `katib delete demo --context c` ends it" in err
 
 
 def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:

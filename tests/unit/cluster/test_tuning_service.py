@@ -307,15 +307,18 @@ def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
         ('pods "demo-0000-x" is forbidden: exceeded quota: small', "Wait for running trials to end"),
         ("violates PodSecurity restricted:latest", "Give the pod of the template the security context"),
         ("something else", "Fix the template"),
+        ('failed calling webhook "x": service "x" not found', "Look at the webhook"),
         ("exceeded quota: q, requested: cpu=2, used: cpu=0, limited: cpu=1", "One pod asks for more"),
     ],
-    ids=["webhook", "quota", "pod-security", "other", "whole-quota"],
+    ids=["webhook", "quota", "pod-security", "other", "webhook-away", "whole-quota"],
 )
 def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: str, remedy: str) -> None:
     job = add_job(world)
     world.stand_in.add_event(job, "FailedCreate", f"Error creating: {message}", warning=True)
 
-    assert f"no pod of its job can be created: Error creating: {message}" in why(world).verdict
+    assert (
+        f"no pod of its job can be created: {message.partition('is forbidden: ')[2] or message}" in why(world).verdict
+    )
     assert why(world).remedies[0].startswith(remedy)
 
 
@@ -364,10 +367,13 @@ def test_a_quota_of_jobs_is_no_right_that_is_missing(world: ClusterWorld) -> Non
 @pytest.mark.parametrize(
     ("cause", "remedies"),
     [
-        ("no pod of its job can be created: no PriorityClass x was found", ["Fix the pod of the template"]),
+        ("no pod of its job can be created: no PriorityClass x was found", ["Create what is missing"]),
+        ("no pod of its job can be created: minimum cpu usage per Container is 1", ["Fit resources in the template"]),
+        ("no pod of its job can be created: failed quota: q: must specify limits.cpu", ["Give every container"]),
+        ("no pod of its job can be created: no", ["Fix the pod of the template"]),
         ("Job was active longer than specified deadline", ["Raise activeDeadlineSeconds", "`katib logs"]),
     ],
-    ids=["refused", "deadline"],
+    ids=["missing", "limits", "quota", "refused", "deadline"],
 )
 def test_the_remedies_of_an_experiment_are_those_of_its_lost_trial_and_its_output_if_it_had_any(
     world: ClusterWorld, cause: str, remedies: list[str]

@@ -91,8 +91,13 @@ def test_a_trial_whose_last_try_failed_says_so_first() -> None:
     killed = condition("Running", "TrialRetrying", "Trial is running: it was killed because it ran out of memory")
     assert diagnose(killed, facts=JobFacts(job={})).remedies[0].startswith("Raise resources.limits.memory")
     unexplained = condition("Running", "TrialRetrying", "Trial is running: Container main ended with exit code 137")
+    here = condition("Running", "TrialRetrying", "Trial is running: its program was killed by SIGKILL; try 2 of 7")
     by_signal = condition("Running", "TrialRetrying", "Trial is running: a pod failed")
-    for told, facts in ((unexplained, JobFacts(job={})), (by_signal, JobFacts(job={}, signal="SIGKILL"))):
+    for told, facts in (
+        (unexplained, JobFacts(job={})),
+        (here, JobFacts(job={})),
+        (by_signal, JobFacts(job={}, signal="SIGKILL")),
+    ):
         assert "request the memory that one needs" in diagnose(told, facts=facts).remedies[0]
 
 

@@ -162,7 +162,7 @@ def test_a_view_tells_the_same_story_as_the_cache_at_any_moment(bench: Bench) ->
 
     def compare() -> None:
         while not done.is_set():
-            with bench.informer.reading():
+            with bench.informer.lock:
                 seen = bench.informer.count("red"), bench.informer.count("blue")
                 if (bench.view.counts["red"], bench.view.counts["blue"]) != seen:
                     mismatches.append(seen)

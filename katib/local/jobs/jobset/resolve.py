@@ -15,11 +15,10 @@ from decimal import ROUND_CEILING
 from pathlib import PurePath
 from typing import Any, Final
 
-from katib.local.findings import integer, mapping, mapping_at, mappings, text, texts
+from katib.local.findings import containers_of, integer, mapping, mapping_at, mappings, text, texts
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION, host_name, subdomain_of
-from katib.local.jobs.kind import Wiring
-from katib.local.jobs.launcher import amount_of, with_resources_of
+from katib.local.jobs.kind import Wiring, amount_of, with_resources_of
 from katib.runtime.objects import Object
 
 STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -170,7 +169,7 @@ def pod_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """Return a container of a replicated job, None when it has none of this name."""
-    return next((c for _, c in mappings(pod_of(job).get("containers")) if c.get("name") == name), None)
+    return next((c for c in containers_of(pod_of(job)) if c.get("name") == name), None)
 
 
 def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,7 +292,7 @@ def _with_initializer(job: Mapping[str, Any], name: str, given: Mapping[str, Any
 
 
 def _with_container(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    containers = [changed if c.get("name") == changed["name"] else c for _, c in mappings(pod_of(job)["containers"])]
+    containers = [changed if c.get("name") == changed["name"] else c for c in containers_of(pod_of(job))]
     return _with_pod(job, {**pod_of(job), "containers": containers})
 
 
@@ -347,7 +346,7 @@ def _with_shared_directory(jobs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapp
     for job in jobs:
         pod = dict(pod_of(job))
         containers = []
-        for _, container in mappings(pod.get("containers")):
+        for container in containers_of(pod):
             mounts = [mount for _, mount in mappings(container.get("volumeMounts"))]
             own = [mount for mount in mounts if mount.get("name") == WORKSPACE_VOLUME]
             shared = shared or next((text(mount.get("mountPath")) for mount in own), "")

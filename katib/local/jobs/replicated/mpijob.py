@@ -16,9 +16,8 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
 from katib.api.wording import shown
-from katib.local.findings import Part, mapping, mapping_at, mappings, texts
-from katib.local.jobs.kind import NewPod, names_in_domain
-from katib.local.jobs.launcher import with_resources_of
+from katib.local.findings import Part, Structure, containers_of, mapping, mapping_at, structure, texts
+from katib.local.jobs.kind import NewPod, names_in_domain, with_resources_of
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import (
@@ -32,7 +31,6 @@ from katib.local.jobs.replicated.training_kind import (
     Roles,
     pod_name,
 )
-from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind, Object
 
 LAUNCHER: Final = "launcher"
@@ -132,7 +130,7 @@ class MPIJob(ReplicatedJob):
 
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         """Return whether the launcher is a host too: it is when it has a limit of cards."""
-        containers = _containers(spec.roles[LAUNCHER].template)
+        containers = containers_of(spec.roles[LAUNCHER].template.get("spec"))
         limits = [mapping_at(container, "resources.limits") for container in containers]
         return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for given in limits for name in given)
 
@@ -199,13 +197,9 @@ class MPIOperatorJob(MPIJob):
         spec["sshAuthMountPath"].note("no keys are made: mpirun starts all processes on this machine")
 
 
-def _containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [container for _, container in mappings(mapping_at(template, "spec").get("containers"))]
-
-
 def _only_waits(template: Mapping[str, Any]) -> bool:
     """Return whether the first container of a worker has no work of its own: it waits for `mpirun` to enter it."""
-    first = next(iter(_containers(template)), {})
+    first = next(iter(containers_of(template.get("spec"))), {})
     words = texts(first.get("command")) + texts(first.get("args"))
     return not texts(first.get("command")) or any(PurePosixPath(word).name in _WAITING_PROGRAMS for word in words[:1])
 

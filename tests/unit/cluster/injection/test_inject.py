@@ -442,6 +442,7 @@ USER = {"runAsUser": 1000, "runAsGroup": 100}
         pytest.param({}, {}, RULES, RESTRICTED | ENDS_ANY_USER, id="whatever user the image names"),
         pytest.param({"runAsNonRoot": True}, {}, RULES, RESTRICTED, id="root refused"),
         pytest.param({"runAsUser": 7}, {}, RULES, RESTRICTED, id="named for the pod"),
+        pytest.param({}, {"runAsNonRoot": True}, (), RESTRICTED | {"runAsNonRoot": True}, id="as Pod Security demands"),
         pytest.param({}, USER | {"privileged": True}, RULES, RESTRICTED | USER, id="named for the program"),
     ],
 )

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from katib.local.admission import HostCapacity
-from katib.local.admission.host import cpu_quota, memory_limit
+from katib.local.admission.host import cpu_quotas, memory_limits
 
 
 def test_the_machine_has_something() -> None:
@@ -23,10 +23,10 @@ def test_limits_of_all_groups_above_count(tmp_path: Path) -> None:
     (tmp_path / "system/memory.max").write_text("max\n")
     (group / "memory.max").write_text("1048576\n")
 
-    assert cpu_quota(tmp_path, "/system/engine") == 1.5
-    assert memory_limit(tmp_path, "/system/engine") == 1048576
-    assert cpu_quota(tmp_path, "/other") is None
-    assert memory_limit(tmp_path, "/other") is None
+    assert cpu_quotas(tmp_path, "/system/engine") == {tmp_path / "system": 1.5}
+    assert memory_limits(tmp_path, "/system/engine") == {group: 1048576}
+    assert cpu_quotas(tmp_path, "/other") == {}
+    assert memory_limits(tmp_path, "/other") == {}
 
 
 def test_the_first_version_of_control_groups_counts_too(tmp_path: Path) -> None:
@@ -38,5 +38,5 @@ def test_the_first_version_of_control_groups_counts_too(tmp_path: Path) -> None:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
 
-    assert cpu_quota(tmp_path, "/") == 0.5
-    assert memory_limit(tmp_path, "/") is None
+    assert cpu_quotas(tmp_path, "/") == {tmp_path / "cpu": 0.5}
+    assert memory_limits(tmp_path, "/") == {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from katib.local.findings import Findings
+from katib.local.findings import Findings, Part
 from katib.local.jobs.kind import PodStart, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import LocalWiring, PortTable
@@ -71,7 +71,7 @@ ALL = [JOB, INDEXED, TF, PYTORCH, XGBOOST, PADDLE, JAX, MPI_V1, MPI_V2, JOBSET, 
 
 def found(job: Object, labels: dict[str, str]) -> list[str]:
     findings = Findings()
-    check_pod_labels(KINDS[Kind.of(job)].pod_labels(job), labels, "labels", findings)
+    check_pod_labels(KINDS[Kind.of(job)].pod_labels(job), Part(labels, "labels", findings))
     return [str(error) for error in findings.errors]
 
 
