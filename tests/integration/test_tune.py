@@ -520,7 +520,7 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
     eventually(lambda: len(list(logs())) == 3, "a trial in the place of the paused one")
     process.send_signal(end)
     output, _ = process.communicate(timeout=180)
-    assert ("KeyboardInterrupt" in output, INTERRUPTED in output) == (end == signal.SIGINT,) * 2
+    assert ("KeyboardInterrupt" in output and INTERRUPTED in output) == (end == signal.SIGINT), output
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
     (tmp_path / "go").touch()
 

@@ -129,10 +129,17 @@ def test_what_cannot_be_read_is_explained_in_one_line(text: str | bytes, line: s
     assert lines_of(text) == [line]
 
 
-def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
+def test_what_is_too_large_or_too_deep_is_refused() -> None:
     text = "a" * (4 * 2**20 + 1)
 
     assert lines_of(text) == ["exp.yaml: it has 4194305 bytes, the limit is 4194304; give an experiment file"]
+
+    nested: dict[str, Any] = {}
+    for _ in range(100):
+        nested = {"a": nested}
+
+    with pytest.raises(InvalidError, match="nested deeper than 64 levels; flatten it"):
+        decode_experiment({**an_experiment(), "spec": nested}, "default")
 
 
 def test_json_is_read_like_yaml() -> None:
@@ -397,15 +404,6 @@ def test_what_is_no_json_is_refused(raw: dict[str, Any], line: str) -> None:
         decode_experiment(raw, "default")
 
     assert str(failure.value) == line
-
-
-def test_a_request_nested_too_deeply_is_refused() -> None:
-    nested: dict[str, Any] = {}
-    for _ in range(100):
-        nested = {"a": nested}
-
-    with pytest.raises(InvalidError, match="nested deeper than 64 levels; flatten it"):
-        decode_experiment({**an_experiment(), "spec": nested}, "default")
 
 
 def test_documents_carry_kind_name_and_line() -> None:

@@ -149,13 +149,11 @@ def test_every_command_is_in_the_docs() -> None:
     assert missing == []
 
 
-def test_every_environment_variable_is_in_the_docs_and_nothing_else() -> None:
+def test_every_field_variable_and_annotation_is_in_the_docs_and_in_the_code() -> None:
     used = set().union(*(_VARIABLE.findall(text) for text in sources()))
 
     assert set(_VARIABLE.findall(text_of("reference/configuration.md"))) == used
 
-
-def test_every_annotation_and_every_label_in_the_docs_is_in_the_code_and_annotations_are_all_there() -> None:
     used = set().union(*(_MARK.findall(text) for text in sources()))
     documented = set(_MARK.findall(text_of("reference/configuration.md")))
     labels = {f"katib.kubeflow.org/{name}" for name in LABELS}
@@ -163,8 +161,6 @@ def test_every_annotation_and_every_label_in_the_docs_is_in_the_code_and_annotat
     assert documented <= used
     assert used - documented <= labels
 
-
-def test_every_field_of_the_configuration_file_is_in_the_docs() -> None:
     page = text_of("reference/configuration.md")
     fields = [field.alias for model in (AlgorithmEntry, SettingEntry) for field in model.model_fields.values()]
 
@@ -188,7 +184,7 @@ def test_the_table_of_a_job_puts_no_field_into_the_wrong_column() -> None:
     assert wrong == []
 
 
-def test_every_route_is_in_the_docs_and_nothing_else() -> None:
+def test_every_route_and_every_error_is_in_the_docs() -> None:
     described = rest_paths()
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     page = text_of("reference/rest.md")
@@ -196,8 +192,6 @@ def test_every_route_is_in_the_docs_and_nothing_else() -> None:
 
     assert {route.replace(" NS/", " /api/v1/namespaces/{namespace}/") for route in listed} == routes
 
-
-def test_every_error_of_the_service_is_in_the_docs_with_its_status() -> None:
     rows = set(re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("reference/rest.md"), re.MULTILINE))
 
     assert {(str(code.http_status), code.reason) for code in ERROR_CODES.values()} <= rows

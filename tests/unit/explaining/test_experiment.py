@@ -210,7 +210,7 @@ def test_a_finished_experiment_says_how_it_ended(end: Json, best: Trial | None, 
     assert verdict(experiment, best=best) == expected
 
 
-def test_a_whole_goal_is_written_without_a_fraction() -> None:
+def test_a_finished_search_says_so_with_its_whole_goal() -> None:
     experiment = patched(
         make_experiment("demo", RUNNING, condition("Succeeded", "ExperimentGoalReached")),
         spec={"objective": {"goal": 1.0}},
@@ -220,8 +220,6 @@ def test_a_whole_goal_is_written_without_a_fraction() -> None:
     assert verdict(experiment, best=best) == "demo succeeded: t reached the goal with loss=1 (goal 1)."
     assert verdict(experiment) == "demo succeeded: the goal loss=1 was reached."
 
-
-def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
     experiment = patched(
         make_experiment("demo", RUNNING, EXHAUSTED), spec={"algorithm": {"algorithmName": "hyperband"}}
     )
@@ -260,7 +258,7 @@ def test_a_spent_failure_budget_names_the_trials_and_the_commonest_cause() -> No
     assert diagnosis.log_tail == ("Traceback", "KeyError: 'lr'")
 
 
-def test_lost_metrics_are_explained_in_the_collectors_words() -> None:
+def test_lost_metrics_and_failed_suggestions_keep_their_words() -> None:
     experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialMetricsUnavailable=3)
     trials = (make_trial("a", condition("MetricsUnavailable", message="1 line, none matched")),)
     events = (warn("ExperimentFailed", "max failed count has reached"),)
@@ -269,8 +267,6 @@ def test_lost_metrics_are_explained_in_the_collectors_words() -> None:
     assert "a: 1 line, none matched" in findings
     assert not any("ExperimentFailed" in finding for finding in findings)
 
-
-def test_a_failed_suggestion_fails_the_experiment_with_its_message() -> None:
     experiment = make_experiment("demo", condition("Failed", message="Suggestion has failed"))
     suggestion = make_suggestion(condition("Failed", message="grid needs a step"))
 
@@ -433,7 +429,7 @@ def experiment(stopped: int, succeeded: int, algorithm: str = "asha") -> Experim
     return Experiment.decode({"spec": spec, "status": status})
 
 
-def test_the_sentence_counts_trials_and_readings() -> None:
+def test_what_early_stopping_saved_is_a_sentence_where_there_is_something() -> None:
     assert savings_sentence(experiment(14, 46), saved_share([4], [10], stopped=14, complete=46)) == (
         "Early stopping ended 14 of 60 trials and saved about 14% of the readings."
     )
@@ -442,7 +438,5 @@ def test_the_sentence_counts_trials_and_readings() -> None:
         == "Early stopping ended none of 60 trials."
     )
 
-
-def test_without_early_stopping_or_before_the_first_end_there_is_nothing_to_say() -> None:
     assert savings_sentence(experiment(0, 60, algorithm=""), None) == ""
     assert savings_sentence(experiment(0, 0), None) == ""

@@ -63,14 +63,12 @@ def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
     assert diagnosis.log_tail == ("oops",)
 
 
-def test_metrics_that_cannot_be_read_are_not_called_missing() -> None:
+def test_a_trial_that_took_too_much_memory_or_whose_metrics_cannot_be_read_says_so() -> None:
     findings = diagnose(RUNNING, readings_error="DB manager at db:6789: no answer.").findings
 
     assert "Its metrics cannot be read now: DB manager at db:6789: no answer." in findings
     assert not any("has not reported" in finding for finding in findings)
 
-
-def test_a_trial_that_took_too_much_memory_says_so() -> None:
     diagnosis = diagnose(RUNNING, condition("Failed"), facts=JobFacts(exit_code=137, out_of_memory=True))
 
     assert diagnosis.verdict == "t failed: its container took more memory than its limit allows (OOMKilled)."
@@ -122,14 +120,12 @@ def test_a_running_trial_tells_what_is_known_of_it() -> None:
     assert diagnose(RUNNING).remedies == ("`katib logs t -f` shows its output.",)
 
 
-def test_the_command_for_the_output_names_a_namespace_that_is_not_meant_anyway() -> None:
+def test_without_an_engine_nothing_matters_and_commands_name_their_namespace() -> None:
     trial = patched(make_trial("t", RUNNING), metadata={"namespace": "team"})
     diagnosis = diagnose_trial(trial, Evidence(now=NOW))
 
     assert diagnosis.remedies == ("`katib logs t -n team -f` shows its output.",)
 
-
-def test_without_an_engine_nothing_else_matters() -> None:
     diagnosis = diagnose(RUNNING, controllers_running=False)
 
     assert diagnosis.verdict == "t does not progress because no engine is running on this data directory."
@@ -166,7 +162,7 @@ def test_a_failed_trial_shows_the_end_of_its_output() -> None:
     assert "its output shows" in diagnosis.remedies[0]
 
 
-def test_missing_metrics_carry_the_collectors_explanation() -> None:
+def test_missing_metrics_carry_the_collectors_explanation_or_the_condition() -> None:
     report = '214 lines, none matched "loss"; nearest: "Loss: 0.21"'
     job = {"metadata": {"annotations": {METRICS_REPORT_ANNOTATION: report}}}
     diagnosis = diagnose(condition("MetricsUnavailable", message="other words"), facts=JobFacts(job=job))
@@ -175,6 +171,8 @@ def test_missing_metrics_carry_the_collectors_explanation() -> None:
     assert diagnosis.findings == (report,)
     assert diagnosis.remedies[0] == "If `Loss` is the metric that you mean, name it in place of loss."
     assert "`loss=0.5`" in diagnosis.remedies[1]
+
+    assert diagnose(condition("MetricsUnavailable", message="no line matched")).findings == ("no line matched",)
 
 
 @pytest.mark.parametrize("line", ["loss 0.21", "loss=high", "loss: 0.21"])
@@ -200,11 +198,7 @@ def test_the_format_that_is_proposed_reads_the_line(line: str, value: str) -> No
     assert [log.value for log in TextParser(["loss"], formats).feed(f"{line}\n".encode())] == [value]
 
 
-def test_missing_metrics_without_a_job_use_the_condition() -> None:
-    assert diagnose(condition("MetricsUnavailable", message="no line matched")).findings == ("no line matched",)
-
-
-def test_an_early_stopped_trial_shows_the_rule() -> None:
+def test_a_stopped_and_a_succeeded_trial_say_how_far_they_came() -> None:
     message = "Trial is early stopped: loss 0.9 is greater than 0.5"
     trial = make_trial("t", condition("EarlyStopped", message=message), loss="0.8")
     trial = patched(
@@ -218,8 +212,6 @@ def test_an_early_stopped_trial_shows_the_rule() -> None:
         "It had reached loss=0.8.",
     )
 
-
-def test_a_succeeded_trial_says_whether_it_is_the_best() -> None:
     trial = make_trial("t", condition("Succeeded"), loss="0.2", lr="0.1")
     diagnosis = diagnose_trial(trial, Evidence(now=NOW, best=trial))
 
@@ -239,16 +231,7 @@ def test_a_killed_trial_says_why(message: str, expected: str) -> None:
     assert diagnose(condition("Killed", message=message)).verdict == expected
 
 
-def test_metrics_that_are_not_all_stored_are_not_blamed_on_the_program() -> None:
-    message = "Metrics are not complete: not all readings are stored: DB manager at db:6789: no answer"
-    found = diagnose(CREATED, condition("MetricsUnavailable", reason="MetricsIncomplete", message=message))
-
-    assert found.verdict == "t ended well, but not all of its metrics are stored, so its value is not known."
-    assert found.findings[0] == message
-    assert "The training program is not the cause" in found.remedies[0]
-
-
-def test_a_trial_whose_pods_were_refused_says_by_whom_and_points_to_no_output() -> None:
+def test_a_trial_whose_pods_or_collectors_were_refused_is_not_blamed() -> None:
     refusal = "no pod of its job can be created: exceeded quota: small"
     failed = condition("Failed", "TrialPodsRefused", f"Trial has failed: {refusal}")
     diagnosis = diagnose(RUNNING, failed)
@@ -257,14 +240,19 @@ def test_a_trial_whose_pods_were_refused_says_by_whom_and_points_to_no_output() 
     assert diagnosis.remedies == ("Fix the pod of the template as the message says, and run it again.",)
     assert not any("Trial has failed" in finding for finding in diagnosis.findings)
 
-
-def test_a_trial_whose_pod_had_no_collector_does_not_blame_its_program() -> None:
     loss = "pod t-x ran without metrics collector, because the webhook that adds it did not answer"
     lost = condition("MetricsUnavailable", "PodWithoutCollector", f"Metrics are not available: {loss}")
     diagnosis = diagnose(RUNNING, lost)
 
     assert diagnosis.verdict == f"t has no metrics: {loss}."
     assert "Print lines" not in " ".join(diagnosis.remedies)
+
+    message = "Metrics are not complete: not all readings are stored: DB manager at db:6789: no answer"
+    found = diagnose(CREATED, condition("MetricsUnavailable", reason="MetricsIncomplete", message=message))
+
+    assert found.verdict == "t ended well, but not all of its metrics are stored, so its value is not known."
+    assert found.findings[0] == message
+    assert "The training program is not the cause" in found.remedies[0]
 
 
 def test_the_replica_that_failed_is_named_with_its_last_words() -> None:

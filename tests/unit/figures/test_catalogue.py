@@ -113,13 +113,11 @@ def test_a_choice_of_what_is_not_there_is_one_line(choice: Choice, line: str) ->
     assert str(caught.value) == line
 
 
-def test_a_metric_that_no_trial_has_a_value_of_is_the_reason() -> None:
+def test_what_cannot_be_drawn_is_said_with_what_can() -> None:
     data = make_data(make_table([1.0], more={"seconds": [NAN]}))
 
     with pytest.raises(InvalidError, match="figure history: no trial has a value of seconds yet; choose another one"):
         draw(figure_named("history"), data, Choice(metric="seconds"))
 
-
-def test_a_figure_that_does_not_exist_is_answered_with_those_that_do() -> None:
     with pytest.raises(NotFoundError, match='there is no figure "pie"; there are history, '):
         figure_named("pie")

@@ -135,7 +135,7 @@ def test_the_mark_of_its_state_stands_at_the_end_of_a_line(state: str, x: float,
     assert mark.marker.symbol == STATE_MARKS[state]
 
 
-def test_a_reading_that_is_no_number_leaves_a_gap_and_a_mark() -> None:
+def test_a_reading_that_is_no_number_leaves_a_gap_at_steps_or_times() -> None:
     figure = draw({"trial-3": recorded(3, 2, NAN, math.inf)})
 
     assert np.isnan(trace(figure, "trial-3").y[2:]).all()
@@ -143,8 +143,6 @@ def test_a_reading_that_is_no_number_leaves_a_gap_and_a_mark() -> None:
     assert (list(gap.x), list(gap.y), list(gap.customdata)) == ([3], [2], ["trial-3"])
     assert list(trace(figure, "Failed").x) == [2]
 
-
-def test_the_axis_may_be_the_time() -> None:
     figure = draw({"trial-1": recorded(*range(20))}, Choice(by="time"))
 
     assert figure.layout.xaxis.title.text == "minutes since the start of the trial"
@@ -203,7 +201,7 @@ def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
     assert note(figure) == "1 of 3 trials were stopped early and about 25% of the steps saved"
 
 
-def test_without_steps_readings_are_counted() -> None:
+def test_steps_or_times_are_counted_as_far_as_they_are_known() -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"])
     curves = {f"trial-{n}": Curve(np.ones(count), None, np.full(count, NAN)) for n, count in ((1, 20), (2, 5))}
     figure = draw_stopping(make_data(table, curves=curves), Choice())
@@ -211,8 +209,6 @@ def test_without_steps_readings_are_counted() -> None:
     assert figure.layout.yaxis.title.text == "readings"
     assert note(figure) == "1 of 2 trials were stopped early and about 38% of the readings saved"
 
-
-def test_readings_that_may_have_been_left_out_are_not_counted() -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
     long = Curve(np.ones(CURVE_POINTS), None, np.full(CURVE_POINTS, NAN))
     figure = draw_stopping(make_data(table, curves={"trial-1": long, "trial-2": long}), Choice())

@@ -40,13 +40,19 @@ def test_a_larger_value_is_the_best_where_that_is_wanted_and_the_goal_is_a_line(
     assert not [name for name in names(draw([1.0, 0.5])) if name.startswith("goal")]
 
 
-def test_what_violates_a_constraint_is_drawn_apart_and_is_never_the_best() -> None:
+def test_what_violates_or_has_no_direction_is_drawn_apart_and_never_the_best() -> None:
     figure = draw([5.0, 1.0, 4.0], feasible=[True, False, True])
 
     assert list(trace(figure, "Succeeded").x) == [1, 3]
     assert list(trace(figure, "Succeeded, violates a constraint").x) == [2]
     assert trace(figure, "Succeeded, violates a constraint").marker.symbol == "circle-open"
     assert list(trace(figure, "best so far").y) == [5.0, 4.0]
+
+    figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=Choice(metric="seconds"))
+
+    assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
+    assert "best so far" not in names(figure)
+    assert figure.layout.yaxis.title.text == "seconds"
 
 
 def test_trials_without_a_value_stand_at_the_bottom_each_with_the_mark_of_its_state() -> None:
@@ -70,14 +76,6 @@ def test_a_value_that_is_not_finite_is_shown_and_not_drawn_as_one(value: float) 
 
     assert list(trace(figure, "Succeeded").x) == [1, 3]
     assert list(trace(figure, "Succeeded without a value").x) == [2]
-
-
-def test_another_metric_is_drawn_without_a_best_because_it_has_no_direction() -> None:
-    figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=Choice(metric="seconds"))
-
-    assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
-    assert "best so far" not in names(figure)
-    assert figure.layout.yaxis.title.text == "seconds"
 
 
 def test_of_many_trials_a_fair_sample_is_drawn_with_the_best_and_the_note_says_so() -> None:
@@ -105,15 +103,13 @@ def test_a_trial_that_runs_is_not_on_the_axis_of_values() -> None:
     assert layout.xaxis.anchor == "y2"
 
 
-def test_every_trial_may_be_better_than_all_before_it() -> None:
+def test_every_trial_may_be_better_and_an_outlier_does_not_flatten_the_rest() -> None:
     best = trace(draw(np.linspace(1, 0, 50_000)), "best so far")
 
     assert len(best.x) <= 1_001
     assert (best.x[0], best.y[0]) == (1, 1.0)
     assert (best.x[-1], best.y[-1]) == (50_000, 0.0)
 
-
-def test_an_outlier_does_not_flatten_the_rest_and_the_note_counts_it() -> None:
     figure = draw([*np.linspace(-1, 1, 40), 1e6])
 
     low, high = figure.layout.yaxis.range

@@ -48,7 +48,11 @@ def test_the_best_line_is_last_also_where_larger_is_better() -> None:
     assert list(parallel(table).layout.meta["trials"]) == ["demo-00001", "demo-00000", "demo-00002"]
 
 
-def test_places_on_a_logarithmic_axis_are_powers_of_ten_with_readable_ticks() -> None:
+def test_an_axis_of_choices_or_magnitudes_has_its_places() -> None:
+    axis, _ = axis_of(parallel(a_table({OPTIMIZER: [0, 1, 2]}, {"loss": [1.0, 2.0, 3.0]})), "optimizer")
+
+    assert true_range(axis, -0.4, 1.4) == ["adam", "sgd"]
+
     axis, dimension = axis_of(parallel(a_table({LR: [1e-4, 1e-3]}, {"loss": [1.0, 2.0]})), "lr")
 
     assert axis["scale"] == "log"
@@ -67,12 +71,6 @@ def test_a_brush_around_a_line_means_a_range_around_its_value(name: str, value: 
 
     assert low < value < high
     assert high - low == pytest.approx(0, abs=1e-4)
-
-
-def test_a_brush_on_a_categorical_axis_means_choices() -> None:
-    axis, _ = axis_of(parallel(a_table({OPTIMIZER: [0, 1, 2]}, {"loss": [1.0, 2.0, 3.0]})), "optimizer")
-
-    assert true_range(axis, -0.4, 1.4) == ["adam", "sgd"]
 
 
 def test_trials_without_a_conditional_parameter_have_a_place_of_their_own() -> None:

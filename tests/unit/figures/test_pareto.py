@@ -172,9 +172,13 @@ def test_all_trials_are_read_whatever_the_size_of_a_page(
     assert data.now > START.timestamp() - 10 * 365 * 86_400
 
 
-def test_a_missing_experiment_is_not_found(service: CountingService) -> None:
+def test_a_missing_experiment_is_not_found_and_figures_without_curves_read_none(service: CountingService) -> None:
     with pytest.raises(NotFoundError, match='"gone"'):
         read_experiment(service, "default", "gone")
+
+    with_curves(service, read_experiment(service, "default", "demo"), figure_named("history"), Choice())
+
+    assert service.asked == []
 
 
 def test_curves_are_read_of_the_trials_that_a_figure_asks_for_with_the_metric_that_was_chosen(
@@ -187,12 +191,6 @@ def test_curves_are_read_of_the_trials_that_a_figure_asks_for_with_the_metric_th
     assert {(trial, metric) for trial, metric, _ in service.asked} == {("done", "loss"), ("busy", "loss")}
     assert list(data.curves["done"].values) == [1, 0.5, 0.25]
     assert list(data.curves["busy"].seconds) == [1, 2, 4]
-
-
-def test_a_figure_without_curves_reads_none(service: CountingService) -> None:
-    with_curves(service, read_experiment(service, "default", "demo"), figure_named("history"), Choice())
-
-    assert service.asked == []
 
 
 def test_the_curve_of_an_ended_trial_is_read_once_and_that_of_a_running_one_each_time(service: CountingService) -> None:

@@ -40,14 +40,12 @@ def test_beyond_this_machine_it_has_the_names_that_others_use(tmp_path: Path, ho
     assert names_of(made.chain) == {"localhost", "127.0.0.1", "::1", socket.gethostname(), *further}
 
 
-def test_a_broken_certificate_is_replaced(tmp_path: Path) -> None:
+def test_a_broken_certificate_is_replaced_and_a_directory_that_takes_none_named(tmp_path: Path) -> None:
     first = kept_certificate(tmp_path, "localhost")
     first.chain.write_text("broken")
 
     assert kept_certificate(tmp_path, "localhost").authority != first.authority
 
-
-def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(TerminalError, match="cannot be kept"):
         kept_certificate(tmp_path / "none", "localhost")
 

@@ -135,7 +135,13 @@ def test_what_is_applied_is_owned_and_the_same_again_changes_nothing() -> None:
     assert applied(first, job(a=1), "a", "2027-01-01T00:00:00Z", force=False, is_keyed=True) == first
 
 
-def test_a_field_of_another_manager_is_a_conflict_unless_it_has_the_value_already() -> None:
+def test_fields_that_others_own_are_conflicts_and_first_owners_known() -> None:
+    old = job(a=1, b=2)
+    with pytest.raises(ConflictsError):
+        apply(old, job(a=2))
+
+    assert set(managers(apply(old, job(a=1)))) == {BEFORE_FIRST, "a"}
+
     first = apply(None, job(a=1))
     shared = apply(first, job(a=1, b=2), "b")
     with pytest.raises(ConflictsError) as refused:
@@ -146,14 +152,6 @@ def test_a_field_of_another_manager_is_a_conflict_unless_it_has_the_value_alread
     assert refused.value.conflicts == (("a", ".spec.a"), ("b", ".spec.a"))
     assert forced["spec"] == {"a": 3, "b": 2}
     assert managers(forced) == {"b": {("f:spec", "f:b")}, "c": {("f:spec", "f:a")}}
-
-
-def test_what_was_there_before_the_first_apply_has_an_owner() -> None:
-    old = job(a=1, b=2)
-    with pytest.raises(ConflictsError):
-        apply(old, job(a=2))
-
-    assert set(managers(apply(old, job(a=1)))) == {BEFORE_FIRST, "a"}
 
 
 def test_elements_of_keyed_lists_have_owners_of_their_own() -> None:

@@ -268,23 +268,19 @@ def records_of(*chunks: bytes) -> tuple[list[bytes], RecordReader]:
     return [found for chunk in chunks for found in reader.feed(chunk)] + reader.finish(), reader
 
 
-def test_records_are_found_whole() -> None:
+def test_records_are_found_whole_and_waited_for() -> None:
     found, reader = records_of(b"".join(map(record, RECORDS)))
 
     assert found == RECORDS
     assert reader.notes.records == 3
     assert reader.notes.damages == 0
 
-
-def test_a_record_is_waited_for() -> None:
     reader, data = RecordReader(), record(b"whole")
 
     assert [found for at in range(len(data)) for found in reader.feed(data[at : at + 1])] == [b"whole"]
     assert reader.finish() == []
     assert reader.notes.missing_bytes == 0
 
-
-def test_a_record_that_is_never_completed_is_counted() -> None:
     found, reader = records_of(record(b"first") + record(b"second")[:-3])
 
     assert found == [b"first"]
@@ -390,14 +386,12 @@ def test_torch_writes_floats_and_tensors_with_and_without_descriptions() -> None
     assert curve(readings_of("tensorboardx/train", "described"), "described") == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
 
-def test_tensorflow_1_renames_what_is_taken() -> None:
+def test_other_writers_names_are_read_as_they_write_them() -> None:
     readings = readings_of("tensorflow1", "accuracy", "loss")
 
     assert curve(readings, "accuracy") == [(0, 0.5), (10, 0.6666667), (20, 0.75)]
     assert curve(readings, "loss") == [(0, 0.5), (10, 0.3333333), (20, 0.25)]
 
-
-def test_keras_says_how_an_epoch_ended() -> None:
     readings = readings_of("keras", "train/epoch_loss", "validation/epoch_loss", "epoch_accuracy")
 
     assert [step for step, _ in curve(readings, "train/epoch_loss")] == [0, 1, 2]

@@ -237,11 +237,16 @@ def test_a_filter_that_cannot_work_is_refused(filters: list[str], origins: list[
     assert [error.origin for error in caught.value.errors] == origins
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_a_pattern_that_sends_others_to_sleep_is_done_and_an_unknown_format_refused() -> None:
     with pytest.raises(InvalidError) as caught:
         parser_for("invalid", ["loss"])
 
     assert str(caught.value) == "source.fileSystemPath.format: unknown format 'invalid'; use TEXT or JSON"
+
+    # with n letters a backtracking engine tries 2 to the power of n ways
+    assert read("loss " + "a" * 50_000 + "!\nloss aaa=1", ["aaa"], [r"loss (?:(?:a+)+)$|loss ((?:a+)+)=(\d)"]) == [
+        "aaa=1"
+    ]
 
 
 def test_a_thousand_metrics_of_one_line_are_found_by_one_search() -> None:
@@ -254,10 +259,3 @@ def test_a_thousand_metrics_of_one_line_are_found_by_one_search() -> None:
     found = [f"{name}={number}" for number, name in enumerate(names)]
 
     assert read(" ".join(found), names) == found
-
-
-def test_a_pattern_that_sends_other_engines_to_sleep_is_done_at_once() -> None:
-    """With n letters a backtracking engine tries 2 to the power of n ways."""
-    assert read("loss " + "a" * 50_000 + "!\nloss aaa=1", ["aaa"], [r"loss (?:(?:a+)+)$|loss ((?:a+)+)=(\d)"]) == [
-        "aaa=1"
-    ]

@@ -257,7 +257,7 @@ def test_forty_followers_leave_the_server_answering(http: httpx.Client, service:
     assert answer.status_code == 200
 
 
-def test_events_and_algorithms_are_listed(http: httpx.Client) -> None:
+def test_deleting_answers_with_nothing_and_algorithms_are_listed(http: httpx.Client) -> None:
     events = http.get(f"{DEMO}/events").json()["items"]
     algorithms = http.get("/api/v1/algorithms").json()["items"]
 
@@ -265,8 +265,6 @@ def test_events_and_algorithms_are_listed(http: httpx.Client) -> None:
     assert [a["name"] for a in algorithms] == ["random", "house-special", "medianstop"]
     assert algorithms[1]["settings"] is None
 
-
-def test_deleting_answers_with_nothing(http: httpx.Client) -> None:
     assert http.delete(DEMO).status_code == 204
     assert http.get(DEMO).status_code == 404
 
@@ -349,7 +347,7 @@ def test_the_description_of_a_body_is_the_experiment_with_its_fields(http: httpx
     assert "x-kind" not in str(described)
 
 
-def test_readiness_and_counts_are_those_of_the_pages_given() -> None:
+def test_readiness_and_counts_are_those_of_the_pages_given(http: httpx.Client) -> None:
     pages = {
         "/readyz": lambda: (503, "application/json", b'{"database": false}'),
         "/metrics": lambda: (200, "text/plain", b"katib_trials_current 1"),
@@ -360,7 +358,5 @@ def test_readiness_and_counts_are_those_of_the_pages_given() -> None:
     assert (ready.status_code, ready.json()) == (503, {"database": False})
     assert counts.text == "katib_trials_current 1"
 
-
-def test_a_server_that_counts_nothing_says_so(http: httpx.Client) -> None:
     assert http.get("/readyz").status_code == 200
     assert http.get("/metrics").json()["reason"] == "NotFound"

@@ -34,12 +34,10 @@ def printed(capsys: pytest.CaptureFixture[str], **metrics: Any) -> list[tuple[st
     return [(log.name, log.value, log.step) for log in TextParser(["loss", "accuracy", "step"]).feed(text)]
 
 
-def test_a_printed_report_is_read_with_its_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_printed_report_is_read_with_its_step_and_others_words_stay(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, loss=0.25, accuracy=1, step=4) == [("loss", "0.25", 4), ("accuracy", "1.0", 4)]
     assert printed(capsys, loss=0.25) == [("loss", "0.25", None)]
 
-
-def test_a_step_that_another_program_prints_stays_a_word_like_others() -> None:
     parser = TextParser(["loss", "step"])
 
     assert parser.feed(b"step=7 loss=1\n") == [MetricLog(ZERO_TIME, "step", "7"), MetricLog(ZERO_TIME, "loss", "1")]

@@ -118,7 +118,7 @@ def test_otherwise_in_text_that_is_only_yaml_when_filled_is_part_of_the_syntax()
     assert compile_template(given, text, MOMENTUM).render([], "a", "n")["spec"]["parallelism"] == 3
 
 
-def test_only_the_innermost_element_is_left_out() -> None:
+def test_only_the_innermost_element_is_left_out_and_nothing_that_is_always_there() -> None:
     body = job("a")
     body["spec"]["steps"] = [{"name": "one", "run": ["x", "${trialParameters.momentum}"]}, [["${trialParameters.lr}"]]]
     given = template(body, "lr momentum")
@@ -126,8 +126,6 @@ def test_only_the_innermost_element_is_left_out() -> None:
 
     assert obj["spec"]["steps"] == [{"name": "one", "run": ["x"]}, [["1"]]]
 
-
-def test_a_parameter_that_is_always_there_is_still_missed() -> None:
     with pytest.raises(InvalidError, match='the assignment has no parameter "lr"'):
         compile_template(template(FULL, "optimizer lr momentum"), None, MOMENTUM).render(
             assign(optimizer="adam"), "a", "default"

@@ -99,21 +99,19 @@ def test_no_value_can_break_the_object(value: str) -> None:
     assert render_args("<${trialParameters.x}>", value=value) == [f"<{value}>"]
 
 
-def test_a_value_that_looks_like_another_placeholder_is_not_replaced_again() -> None:
-    template = inline(job("${trialParameters.a}", "${trialParameters.b}"), {"a": "a", "b": "b"})
-
-    obj = render(template, None, assign(a="${trialParameters.b}", b="${trialParameters.a}"), "t", "n")
-
-    assert container_of(obj)["args"] == ["${trialParameters.b}", "${trialParameters.a}"]
-
-
-def test_a_placeholder_may_stand_in_a_key() -> None:
+def test_a_placeholder_stands_in_keys_and_its_value_is_not_replaced_again() -> None:
     spec = job("x")
     spec["metadata"] = {"labels": {"team-${trialParameters.x}": "a"}}
 
     obj = render(inline(spec, {"x": "x"}), None, assign(x="7"), "t", "n")
 
     assert obj["metadata"] == {"labels": {"team-7": "a"}, "name": "t", "namespace": "n"}
+
+    template = inline(job("${trialParameters.a}", "${trialParameters.b}"), {"a": "a", "b": "b"})
+
+    obj = render(template, None, assign(a="${trialParameters.b}", b="${trialParameters.a}"), "t", "n")
+
+    assert container_of(obj)["args"] == ["${trialParameters.b}", "${trialParameters.a}"]
 
 
 def test_an_architecture_fits_into_shell_quotes() -> None:
@@ -439,9 +437,16 @@ def test_a_trial_costs_little_to_render() -> None:
     assert mean_seconds < 0.001
 
 
-def test_a_template_without_source_is_not_found() -> None:
+def test_what_is_no_template_is_refused() -> None:
     with pytest.raises(InvalidError):
         compile_template(TrialTemplate())
+
+    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+
+    with pytest.raises(InvalidError) as error:
+        render(in_config_map({}), "\n".join(["a0: &a0 [x]", *levels]), [], "t", "n")
+
+    assert origins(error) == ["template-not-an-object"]
 
 
 def test_checks_see_the_placeholders_of_flow_text() -> None:
@@ -450,12 +455,3 @@ def test_checks_see_the_placeholders_of_flow_text() -> None:
     _, source = prepare(in_config_map({"n": "n"}), text)
 
     assert source["spec"] == {"parallelism": "$<trialParams.n>"}
-
-
-def test_aliases_that_explode_are_refused() -> None:
-    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-
-    with pytest.raises(InvalidError) as error:
-        render(in_config_map({}), "\n".join(["a0: &a0 [x]", *levels]), [], "t", "n")
-
-    assert origins(error) == ["template-not-an-object"]

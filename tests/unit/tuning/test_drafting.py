@@ -95,7 +95,7 @@ def words_of(template: CommandTemplate) -> list[str]:
     return words
 
 
-def test_names_in_braces_become_placeholders_of_the_template() -> None:
+def test_values_reach_the_program_by_placeholders_and_environment() -> None:
     template = a_template("python", "train.py", "--lr={lr}", "{trial}", "{{lr}}", "${HOME}", '{"a": 1}')
 
     assert words_of(template) == [
@@ -104,16 +104,12 @@ def test_names_in_braces_become_placeholders_of_the_template() -> None:
     ]
     assert template.notes == ("the command does not name {optimizer}: it is in $KATIB_PARAM_OPTIMIZER only",)
 
-
-def test_one_argument_with_blanks_is_a_line_for_the_shell() -> None:
     assert words_of(a_template("./train.sh {lr} | tail -1")) == [
         "sh",
         "-c",
         "./train.sh ${trialParameters.lr} | tail -1",
     ]
 
-
-def test_each_value_is_in_the_environment() -> None:
     (container,) = pod_of(a_template("train"))["spec"]["containers"]
 
     assert container["env"] == [
@@ -208,14 +204,12 @@ def test_an_experiment_is_named_after_the_script(command: list[str], name: str) 
     assert name_of_command(command) == name
 
 
-def test_names_are_numbered_behind_all_that_are_taken() -> None:
+def test_names_are_numbered_and_the_newest_experiment_is_the_one_made_last() -> None:
     taken = ["train", "train-3", "train-x", "other"]
 
     assert next_name("train", taken) == "train-4"
     assert next_name("new", taken) == "new"
 
-
-def test_the_newest_experiment_of_a_program_is_that_which_was_made_last() -> None:
     made = [Experiment(metadata=ObjectMeta(name=name)) for name in ("train-3", "train-1", "train", "train-x", "other")]
 
     assert latest("train", made) == made[2]

@@ -127,7 +127,7 @@ def test_the_states_and_places_of_a_pod_are_read() -> None:
     assert place_words(pod_of(RUNNING)) == "node-7"
 
 
-def test_what_a_pod_waits_for_is_said() -> None:
+def test_what_a_pod_waits_for_is_said_and_running_ones_counted() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "message": "waits for 2 cpu"}
 
     assert waiting_words(pod_of(conditions=[unscheduled])) == "waits for 2 cpu"
@@ -136,8 +136,6 @@ def test_what_a_pod_waits_for_is_said() -> None:
         == "no such image"
     )
 
-
-def test_running_replicas_are_counted_for_trials_with_several() -> None:
     gang = [make_pod("g-0", "gang", replica="master-0"), make_pod("g-1", "gang", replica="worker-0", code=1)]
 
     assert replica_counts([*gang, make_pod("s-0", "single")]) == {"gang": "1/2"}

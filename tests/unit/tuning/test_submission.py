@@ -84,7 +84,7 @@ def test_the_service_of_an_experiment_without_an_algorithm_is_that_of_the_defaul
     assert admitted.experiment.spec.algorithm.algorithm_name == "auto"
 
 
-def test_errors_of_the_home_come_together_with_all_others() -> None:
+def test_errors_of_the_home_and_of_the_job_come_together() -> None:
     world = World(NotingHome(("File",)))
     world.home.found = [TOO_LARGE]
 
@@ -94,8 +94,6 @@ def test_errors_of_the_home_come_together_with_all_others() -> None:
         "collector-not-offered",
     ]
 
-
-def test_a_job_has_to_have_the_structure_of_one() -> None:
     template = a_template()
     template["trialSpec"]["spec"]["templte"] = {}
 

@@ -275,7 +275,7 @@ def test_trials_without_a_value_can_be_asked_for(text: str) -> None:
     assert "absent" in condition.words
 
 
-def test_tags_and_notes_are_searched_and_favourites_filtered() -> None:
+def test_tags_fronts_and_other_columns_order_and_filter() -> None:
     marks = {"trial-2": Marks(("Candidate",), favourite=True), "trial-4": Marks(notes="the candidate\nof May")}
     table = replace(make_table([5.0, 4.0, 3.0, 2.0]), marks=marks)
 
@@ -286,8 +286,6 @@ def test_tags_and_notes_are_searched_and_favourites_filtered() -> None:
     assert found(TableQuery(where=("favourite=yes",))) == ["trial-2"]
     assert page_of(table, TableQuery(text="may")).rows[0].marks == marks["trial-4"]
 
-
-def test_the_front_of_several_objectives_is_marked_and_filtered() -> None:
     objectives = (Objective("loss", maximize=False), Objective("speed", maximize=True))
     more = {"speed": [1.0, 5.0, 4.0, 9.0]}
     table = make_table([1.0, 2.0, 3.0, 0.5], more=more, objectives=objectives, feasible=[True, True, True, False])

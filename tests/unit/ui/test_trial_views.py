@@ -87,7 +87,7 @@ def test_metrics_and_failures_are_named_by_what_says_most() -> None:
     assert metric_names(trial, ["speed", "loss"]) == ["loss", "accuracy", "speed"]
 
 
-def test_the_containers_of_a_user_come_before_the_collector() -> None:
+def test_events_come_newest_first_and_users_containers_before_the_collector() -> None:
     pod = make_pod("demo-1-a", "demo-1", replica="worker-1", code=3)
     pod["spec"]["containers"].insert(0, {"name": "metrics-logger-and-collector"})
     [row] = replica_rows([pod])
@@ -95,8 +95,6 @@ def test_the_containers_of_a_user_come_before_the_collector() -> None:
     assert (row["name"], row["state"], row["exit"]) == ("worker-1", "Error", "3")
     assert row["containers"] == ["main", "metrics-logger-and-collector"]
 
-
-def test_events_come_newest_first_and_are_bounded() -> None:
     events = [
         RecordedEvent(START + timedelta(seconds=n), "Trial", "demo-1", n % 2 == 1, "Reason", str(n)) for n in range(300)
     ]

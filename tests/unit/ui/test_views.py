@@ -28,7 +28,7 @@ from tests.support.tuning import START, condition, make_experiment, make_pareto_
 NOW = START + timedelta(seconds=100)
 
 
-def test_what_is_copied_is_read_back_as_it_was() -> None:
+def test_what_is_copied_keeps_its_numbers_and_its_choices() -> None:
     values = {"lr": 0.001, "layers": 3, "optimizer": 'it\'s a "test"\n', "when": "no"}
     copies = copies_of(values)
 
@@ -38,8 +38,6 @@ def test_what_is_copied_is_read_back_as_it_was() -> None:
     assert shlex.split(copies["Command line"])[0] == "--lr=0.001"
     assert len(shlex.split(copies["Command line"])) == len(values)
 
-
-def test_numbers_are_numbers_and_choices_are_text() -> None:
     experiment = make_experiment()
     kinds = {"lr": "double", "layers": "int", "size": "discrete", "width": "categorical"}
     experiment = patched(
@@ -222,7 +220,7 @@ def test_too_many_names_are_refused_and_one_has_no_comparison() -> None:
     assert why_no_history(both).startswith("a minimizes loss, but b maximizes loss")
 
 
-def test_experiments_show_what_differs_and_which_is_better() -> None:
+def test_experiments_and_trials_stand_side_by_side() -> None:
     found = rows(experiment_groups([with_best("a", "0.5", lr="1"), with_best("b", "0.25", lr="2", layers="3")]))
 
     assert texts(found["Best value"]) == ["0.5", "0.25"]
@@ -232,8 +230,6 @@ def test_experiments_show_what_differs_and_which_is_better() -> None:
     assert texts(found["Best layers"]) == ["-", "3"]
     assert found["Best trial"].cells[1].link == "trials/default/b-1"
 
-
-def test_trials_show_their_parameters_side_by_side() -> None:
     trials = [make_trial("a", DONE, loss="0.5", x="1"), make_trial("b", DONE, loss="nan", x="1", y="<b>")]
     found = rows(trial_groups(trials))
 
