@@ -14,7 +14,7 @@ import click
 
 from katib.cli import options
 from katib.errors import invalid
-from katib.tuning.batch_scripts import Batch, batch_of, option_words
+from katib.tuning.batch_scripts import Batch, batch_of
 from katib.tuning.config_files import values_of_config
 from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
 from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
@@ -98,7 +98,7 @@ def init(
     job = None
     if file_of_job := job_file_of(command):
         job = read_job(*options.read_file(file_of_job))
-    batch = batch_of(command) or Batch(tuple(command), {})
+    batch = batch_of(command) or Batch(tuple(command))
     command = list(batch.command)
     configs = {} if job else _configs_of(command)
     found = [] if parameters else options_of_job(job) if job else [*_options_of(command), *_options_of_configs(configs)]
@@ -116,9 +116,7 @@ def init(
         template = job_template(job, file_of_job, space, Metrics())
     else:
         names = [str(parameter["name"]) for parameter in space]
-        template = command_template(
-            _with_placeholders(command, names, configs), space, Metrics(), slurm_options=option_words(batch.options)
-        )
+        template = command_template(_with_placeholders(command, names, configs), space, Metrics(), batch=batch)
     for note in template.notes:
         click.echo(f"note: {note}", err=True)
     _write(file, draft(template.name, search, space, template.template))

@@ -251,24 +251,23 @@ def _template(
     if file := job_file_of(command):
         text, name = options.read_file(file)
         return job_template(read_job(text, name), name, space, source, timeout_seconds=timeout)
-    batch = batch_of(command) or Batch(command, {})
+    batch = batch_of(command) or Batch(command)
     in_slurm = slurm is not None or server is not None
     if batch.submits and not in_slurm:
         cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
         raise invalid("command", cause, remedy, "batch-script")
     replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
-    kept = tuple(option_words({name: text for name, text in batch.options.items() if name not in replaced}))
-    made = command_template(batch.command, space, source, timeout_seconds=timeout, slurm_options=kept)
-    return replace(made, notes=(*_batch_notes(kept, batch.left_out, counts=in_slurm), *made.notes))
+    batch = replace(batch, options={name: text for name, text in batch.options.items() if name not in replaced})
+    made = command_template(batch.command, space, source, timeout_seconds=timeout, batch=batch)
+    return replace(made, notes=(*_batch_notes(batch, counts=in_slurm), *made.notes))
 
 
-def _batch_notes(kept: Sequence[str], left_out: Sequence[str], *, counts: bool) -> Iterator[str]:
+def _batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
     """Yield what becomes of the options of a batch script."""
-    if kept:
-        words = ", ".join(kept)
+    if words := ", ".join(option_words(batch.options)):
         yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
-    if left_out and counts:
-        yield f"{', '.join(left_out)} of the batch script: left out, as each trial has its own"
+    if batch.left_out and counts:
+        yield f"{', '.join(batch.left_out)} of the batch script: left out, as each trial has its own"
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:

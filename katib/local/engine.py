@@ -42,8 +42,7 @@ from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits, of_slurm
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
-from katib.local.containers.choice import NOTE_FILE, removal_script
-from katib.local.containers.runtime import Runtime
+from katib.local.containers.choice import NOTE_FILE, Runtime, removal_script
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents
 from katib.local.jobs.controller import JobController
@@ -200,7 +199,17 @@ class Engine:
                 DEFAULT_NAMESPACE,
             )
             self._caches.experiments.add_handler(self._experiment_changed)
-            self.objects = self._object_home()
+            self.objects = ObjectHome(
+                self._store,
+                self._ended.written(),
+                self._object_admission,
+                STATUS_KINDS,
+                self.service,
+                self._files,
+                self._events.newest,
+                shipped_documents(),
+                spec_structures(),
+            )
             self._open = stack.pop_all()
         return self
 
@@ -518,19 +527,6 @@ class Engine:
     def _object_admission(self) -> ObjectAdmission:
         stored, home = StoredObjects(self._store), LocalHome(self._host, self._prewarm)
         return ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find)
-
-    def _object_home(self) -> ObjectHome:
-        return ObjectHome(
-            self._store,
-            self._ended.written(),
-            self._object_admission,
-            STATUS_KINDS,
-            self.service,
-            self._files,
-            self._events.newest,
-            shipped_documents(),
-            spec_structures(),
-        )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
         if kind == TRIAL:

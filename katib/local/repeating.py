@@ -215,7 +215,16 @@ class Repeats:
         names = {Key.of(trial).name for trial in listed}
         waiting = waiting_assignments(suggestion, names)
         known = {assignment.name for assignment in waiting}
-        again = tuple(_assignment_of(trial) for trial in trials if trial.name not in known)
+        again = [
+            TrialAssignment(
+                name=trial.name,
+                parameter_assignments=trial.spec.parameter_assignments,
+                early_stopping_rules=trial.spec.early_stopping_rules,
+                labels=trial.spec.labels,
+            )
+            for trial in trials
+            if trial.name not in known
+        ]
         status = structs.replace(suggestion.status, suggestions=(*again, *waiting))
         self._store.update_status(with_status(suggestion, status))
         for trial in trials:
@@ -232,15 +241,6 @@ class Repeats:
                 conditions = without_condition(suggestion.status.conditions, *over)
                 status = structs.replace(suggestion.status, conditions=restarting(conditions, self._clock.now()))
                 self._store.update_status(with_status(suggestion, status))
-
-
-def _assignment_of(trial: Trial) -> TrialAssignment:
-    return TrialAssignment(
-        name=trial.name,
-        parameter_assignments=trial.spec.parameter_assignments,
-        early_stopping_rules=trial.spec.early_stopping_rules,
-        labels=trial.spec.labels,
-    )
 
 
 def _renamed(found: Object, name: str, owners: list[dict[str, Any]] | None = None) -> dict[str, Any]:

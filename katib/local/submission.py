@@ -18,7 +18,7 @@ from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, Part, containers_of, mapping
-from katib.local.jobs.jobset.trainjob_rules import check_runtime
+from katib.local.jobs.jobset.rules import check_runtime
 from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, check_pod_labels
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named

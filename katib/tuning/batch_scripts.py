@@ -10,7 +10,7 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -44,6 +44,9 @@ _ALONE: Final = frozenset(
 )
 """Long options without a value, or with one behind `=` only."""
 
+_UNDERSTOOD: Final = frozenset({"ntasks", "chdir", "export"})
+"""Those of them that have an effect on the template of a trial."""
+
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _DIRECTIVE: Final = "#SBATCH"
 _MOST_CHARACTERS: Final = 65_536  # of what may be a large program
@@ -59,12 +62,16 @@ class Batch:
         options: Of its job, by long name; empty values for those without one.
         left_out: Names of further options that it has.
         submits: Whether the command is one of `sbatch`.
+        environment: Variables that `--export` sets.
+        directory: Where it runs by `--chdir`; empty: where it is submitted.
     """
 
     command: tuple[str, ...]
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     submits: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
 
 
 def batch_of(command: Sequence[str]) -> Batch | None:
@@ -95,7 +102,10 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     if _TASK_NUMBER.search(text or ""):
         cause = f"{name} picks its values by $SLURM_ARRAY_TASK_ID, which no trial has"
         raise invalid("command", cause, f"let it take them as arguments, as `{name} {{lr}}`", "batch-script")
-    return _batch((*(shell or _interpreter(text or "")), *words), {**directives, **given}, submits=submits)
+    found = {**directives, **given}
+    if "chdir" in found:
+        words[0] = str(Path(name).absolute())
+    return _batch((*(shell or _interpreter(text or "")), *words), found, submits=submits)
 
 
 def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:
@@ -103,7 +113,15 @@ def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool)
     kept = {name: value for name, value in found.items() if name not in SET_BY_US}
     if found.get("ntasks", "1") != "1":
         kept["ntasks"] = found["ntasks"]
-    return Batch(command, kept, tuple(name for name in found if name not in kept and name != "ntasks"), submits)
+    exported = (part.partition("=") for part in found.get("export", "").split(","))
+    return Batch(
+        command,
+        kept,
+        tuple(name for name in found if name not in kept and name not in _UNDERSTOOD),
+        submits,
+        {name: value for name, equals, value in exported if equals},
+        str(Path(found["chdir"]).absolute()) if "chdir" in found else "",
+    )
 
 
 def _text(name: str) -> str | None:

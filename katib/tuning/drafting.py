@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
@@ -19,6 +19,7 @@ from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.errors import invalid
+from katib.tuning.batch_scripts import Batch, option_words
 from katib.tuning.config_files import filled_config, read_config
 
 Json = dict[str, Any]
@@ -275,16 +276,16 @@ def command_template(
     metrics: Metrics,
     *,
     timeout_seconds: int | None = None,
-    slurm_options: Iterable[str] = (),
+    batch: Batch | None = None,
 ) -> CommandTemplate:
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
     `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
     passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. Options of Slurm's `sbatch`, such as
-    `mem={size}G`, count where trials are its jobs. `{config:FILE}` is the path of a copy of a file with values in place
-    of its own, see `filled_config`.
+    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. The options of a command of Slurm,
+    such as `mem={size}G`, count where trials are its jobs. `{config:FILE}` is the path of a copy of a file with values
+    in place of its own, see `filled_config`.
 
     Raises:
         InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
@@ -316,8 +317,8 @@ def command_template(
         files.texts[_PARAMETERS_NAME] = _parameters_text(parameters)
     pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     annotations = files.mount(pod)
-    if options := [_filled(option, known, used, metrics) for option in slurm_options]:
-        annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(options)
+    if batch is not None:
+        _add_batch(batch, container, annotations, lambda text: _filled(text, known, used, metrics))
     if annotations:
         pod["metadata"] = {"annotations": annotations}
     job: Json = {"backoffLimit": 0, "template": pod}
@@ -330,6 +331,15 @@ def command_template(
     }
     unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
     return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def _add_batch(batch: Batch, container: Json, annotations: Json, filled: Callable[[str], str]) -> None:
+    """Add what a command of Slurm says of its job."""
+    container["env"] += [{"name": name, "value": filled(value)} for name, value in batch.environment.items()]
+    if batch.directory:
+        container["workingDir"] = batch.directory
+    if batch.options:
+        annotations[SLURM_OPTIONS_ANNOTATION] = shlex.join(map(filled, option_words(batch.options)))
 
 
 def unnamed_note(name: str) -> str:

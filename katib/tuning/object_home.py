@@ -95,7 +95,7 @@ class ObjectHome:
             moment where one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
-        structures: By kind of job, the fields of its spec as `katib.local.jobs.structure` writes them.
+        structures: By kind of job, the fields of its spec as `katib.local.findings` writes them.
     """
 
     objects: SlicedObjects

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.containers.choice import owner_of
-from katib.local.containers.runtime import OWNER_LABEL
+from katib.local.containers.choice import OWNER_LABEL, owner_of
 from katib.local.processes import proc
 from tests.support import podman
 from tests.support.cli import KATIB, environment, katib, katib_json

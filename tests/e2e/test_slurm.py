@@ -144,10 +144,12 @@ def test_metrics_are_scraped_at_the_nodes(
 
 
 def test_a_batch_script_is_tuned_with_its_options_and_its_tasks(tmp_path: Path, cluster: SlurmCluster) -> None:
-    script = "#!/bin/bash\n#SBATCH -t 7 --array=0-3\nsrun sh -c 'echo loss=$1 of $SLURM_NTASKS' - $1\n"
+    script = "#!/bin/bash\n#SBATCH -t 7 --array=0-3 --chdir=sub\nsrun sh -c 'echo loss=$LR of $SLURM_NTASKS in $PWD'\n"
     (tmp_path / "train.sbatch").write_text(script + 'squeue -h -j "$SLURM_JOB_ID" -o %l\n')
+    (tmp_path / "sub").mkdir()
+    words = ("sbatch", "-n2", "--export=ALL,LR={lr}", "train.sbatch")
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm"]
-    done = katib("tune", *line, "--", "sbatch", "-n2", "train.sbatch", "{lr}", cwd=tmp_path, **cluster.environment)
+    done = katib("tune", *line, "--", *words, cwd=tmp_path, **cluster.environment)
 
     assert done.returncode == 0, done.stderr
     assert "note: each trial is a job with time=7, ntasks=2" in done.stderr
@@ -155,7 +157,7 @@ def test_a_batch_script_is_tuned_with_its_options_and_its_tasks(tmp_path: Path, 
     for log in (tmp_path / ".katib/trials").rglob("*.log"):
         first, second, limit = log.read_text().split("\n")[:3]
         assert first == second
-        assert (first.endswith(" of 2"), limit) == (True, "7:00")
+        assert (first.endswith(f" of 2 in {tmp_path}/sub"), limit) == (True, "7:00")
 
 
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.jobset.jobset import JOB_SET
-from katib.local.jobs.jobset.trainjob import TRAIN_JOB
+from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.prepare import job_directory
-from katib.local.jobs.replicated.frameworks import TFJob
+from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.local.jobs.replicated.mpijob import MPIOperatorJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.runtime.objects import Kind
 from katib.stores.memory import MemoryStore
 from tests.support import podman

@@ -10,9 +10,8 @@ from typing import Any
 
 from katib.errors import NotFoundError
 from katib.local.jobs.conditions import end_of
-from katib.local.jobs.jobset.jobset import JOB_SET
+from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.local.jobs.jobset.runtimes import RUNTIME
-from katib.local.jobs.jobset.trainjob import TRAIN_JOB
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.prepare import job_directory
 from katib.runtime.objects import Key, Kind, Object

@@ -10,9 +10,8 @@ import pytest
 
 from katib.errors import KatibError
 from katib.local.admission import check_job
-from katib.local.jobs.replicated.frameworks import PaddleJob, TFJob
+from katib.local.jobs.replicated.frameworks import PaddleJob, PyTorchJob, TFJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.runtime.objects import Object
 from tests.support.admission import HOST, a_job
 from tests.support.api_server import ApiServer

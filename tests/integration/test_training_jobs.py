@@ -21,8 +21,7 @@ from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.prepare import job_directory
-from katib.local.jobs.replicated.frameworks import TFJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.objects import read_note
 from katib.local.processes.proc import is_running

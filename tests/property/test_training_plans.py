@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.records import Phase

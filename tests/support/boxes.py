@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from katib.local.containers import Choice, choose
-from katib.local.containers.choice import owner_of
-from katib.local.containers.runtime import OWNER_LABEL
+from katib.local.containers.choice import OWNER_LABEL, owner_of
 from tests.support import podman
 from tests.support.local_jobs import PRIMARY, Home, home
 from tests.support.runtimes import Installed

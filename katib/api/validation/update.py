@@ -111,7 +111,7 @@ def _ending(old: Experiment) -> str:
 
 def _check_budget(old: Experiment, new: Experiment) -> Iterator[FieldError]:
     limit, trials = new.spec.max_trial_count, old.status.trials
-    if limit is not None and limit <= trials:
+    if limit is not None and 0 < limit <= trials:  # that 0 is not positive is said already
         cause = f"{limit} leaves no trial to run, {trials} exist"
         yield FieldError("spec.maxTrialCount", cause, f"use more than {trials}", "update-max-trials")
 

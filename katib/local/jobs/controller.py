@@ -46,9 +46,9 @@ from katib.local.jobs.run import JobRun, RunNote, Standing, decoded, is_plain
 from katib.local.pods.images import HOST_NETWORK, execute
 from katib.local.pods.log_file import Peek
 from katib.local.pods.loop import Loop
-from katib.local.pods.machine_pods import MachinePods
 from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
+from katib.local.pods.pod import MachinePods
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import PREEMPTED, PodRecord
 from katib.local.pods.tokens import Tokens

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from katib.local.findings import Structure
 from katib.local.jobs.batch.job import BatchJob
-from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.jobset import JobSet, TrainJob
 from katib.local.jobs.jobset.rules import JOB_SET_SPEC, RUNTIME_SPEC, TRAIN_JOB_SPEC
 from katib.local.jobs.jobset.runtimes import RUNTIME_KINDS
-from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.rules import spec_structure
-from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]

@@ -47,6 +47,7 @@ def test_counts_of_a_running_experiment_may_change(counts: dict[str, int]) -> No
 def test_changed_counts_keep_their_own_rules_and_a_budget_may_be_lifted() -> None:
     assert rules_of(stored(trials=10), maxTrialCount=None) == []
 
+    assert rules_of(stored(trials=7), maxTrialCount=0) == [("spec.maxTrialCount", "max-trials-not-positive")]
     assert rules_of(stored(), parallelTrialCount=11) == [("spec.parallelTrialCount", "parallel-above-max")]
     assert rules_of(stored(), maxFailedTrialCount=-1) == [("spec.maxFailedTrialCount", "max-failed-negative")]
 

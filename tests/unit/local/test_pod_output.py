@@ -74,24 +74,20 @@ def test_a_log_is_cut_at_line_ends_and_only_its_newest_files_are_kept(tmp_path: 
     assert len(list(tmp_path.glob("main.log*"))) == len(list(tmp_path.glob("main.times.*"))) == 3
 
 
-def test_large_chunks_are_cut_between_lines(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100, max_files=3))
-    log.open()
-    log.write(numbered(3))
-    log.write(numbered(1000, 3))
-    log.close()
+def test_large_chunks_are_cut_between_lines_and_a_line_longer_than_a_file_goes_on_in_the_next_one(
+    tmp_path: Path,
+) -> None:
+    logs = [LogFile(tmp_path / name, LogLimits(max_bytes=100, max_files=n)) for name, n in (("many", 3), ("long", 5))]
+    for log, chunks in zip(logs, ([numbered(3), numbered(1000, 3)], [b"a\n" + b"x" * 250 + b"\n"]), strict=True):
+        log.open()
+        for chunk in chunks:
+            log.write(chunk)
+        log.close()
+    many, long = ([part.read_bytes() for part in log_parts(tmp_path / name)] for name in ("many", "long"))
 
-    assert [part.read_bytes()[-1:] for part in log_parts(tmp_path / "main.log")] == [b"\n"] * 3
-    assert b"".join(p.read_bytes() for p in log_parts(tmp_path / "main.log")) == numbered(1003)[-12 * (8 + 8 + 3) :]
-
-
-def test_a_line_longer_than_a_file_goes_on_in_the_next_one(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100, max_files=5))
-    log.open()
-    log.write(b"a\n" + b"x" * 250 + b"\n")
-    log.close()
-
-    assert [len(part.read_bytes()) for part in log_parts(tmp_path / "main.log")] == [2, 100, 100, 51]
+    assert [part[-1:] for part in many] == [b"\n"] * 3
+    assert b"".join(many) == numbered(1003)[-12 * (8 + 8 + 3) :]
+    assert list(map(len, long)) == [2, 100, 100, 51]
 
 
 def test_the_end_of_a_log_is_read_across_its_files(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from katib.api.types import Experiment
 from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import nothing_stored
+from katib.local.jobs.replicated.frameworks import PyTorchJob
 from katib.local.jobs.replicated.mpijob import MPIJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.submission import LocalHome
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.submission import Gate, StoredObjects

@@ -9,6 +9,7 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.tuning.batch_scripts import Batch, batch_of
+from katib.tuning.drafting import Metrics, command_template, parse_parameter
 
 SCRIPT = """#!/bin/bash -l
 #SBATCH --array=0-5%2 -p gpu
@@ -52,6 +53,24 @@ def test_a_batch_script_is_a_command_and_its_options(
     expected = Batch(command, options, left_out, submits=line.startswith(("sbatch ", "/usr/bin/sbatch ")))
 
     assert batch_of(line.split()) == batch_of([line]) == expected
+
+
+def test_variables_and_the_directory_of_a_job_are_those_of_its_container(tmp_path: Path) -> None:
+    batch = batch_of(["sbatch", "-D", "sub", "--export=ALL,LR={lr},MODE=a", "plain.sh"])
+    space = [parse_parameter("lr=1..3")]
+
+    assert batch is not None
+    assert (batch.command, batch.left_out) == (("sh", str(tmp_path / "plain.sh")), ())
+
+    made = command_template(batch.command, space, Metrics(), batch=batch)
+    (container,) = made.template["trialSpec"]["spec"]["template"]["spec"]["containers"]
+
+    assert made.notes == ()
+    assert container["workingDir"] == str(tmp_path / "sub")
+    assert container["env"][1:] == [
+        {"name": "LR", "value": "${trialParameters.lr}"},
+        {"name": "MODE", "value": "a"},
+    ]
 
 
 @pytest.mark.parametrize("line", ["sh plain.sh", "python train.py", "missing.sh", "sh -c 'echo loss=1'"])

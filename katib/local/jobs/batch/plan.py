@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
-from katib.local.jobs.batch.counts import PodCounts
-from katib.local.jobs.batch.spec import UNLIMITED, JobSpec, format_indexes
+from katib.local.jobs.batch.spec import UNLIMITED, JobSpec, PodCounts, format_indexes
 from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,

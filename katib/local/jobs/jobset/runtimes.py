@@ -15,10 +15,10 @@ from katib.errors import FieldError
 from katib.local.findings import mapping, mapping_at, text
 from katib.runtime.objects import Key, Kind, Object
 
-API_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
+TRAINER_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
 GROUP: Final = "trainer.kubeflow.org"
-RUNTIME = Kind(API_VERSION, "TrainingRuntime")
-CLUSTER_RUNTIME = Kind(API_VERSION, "ClusterTrainingRuntime")
+RUNTIME = Kind(TRAINER_VERSION, "TrainingRuntime")
+CLUSTER_RUNTIME = Kind(TRAINER_VERSION, "ClusterTrainingRuntime")
 RUNTIME_KINDS: Final = {kind.kind: kind for kind in (CLUSTER_RUNTIME, RUNTIME)}
 
 SHIPPED: Final = ("torch-distributed", "jax-distributed", "xgboost-distributed", "deepspeed-distributed")

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
 from katib.api.wording import shown
-from katib.local.findings import Part, containers_of, mapping, mapping_at, texts
+from katib.local.findings import Part, Structure, containers_of, mapping, mapping_at, structure, texts
 from katib.local.jobs.kind import NewPod, names_in_domain, with_resources_of
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
@@ -31,7 +31,6 @@ from katib.local.jobs.replicated.training_kind import (
     Roles,
     pod_name,
 )
-from katib.local.jobs.structure import Structure, structure
 from katib.runtime.objects import Kind, Object
 
 LAUNCHER: Final = "launcher"

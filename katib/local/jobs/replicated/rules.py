@@ -8,10 +8,9 @@ from typing import Final
 
 from katib.api.wording import did_you_mean, shown
 from katib.errors import invalid
-from katib.local.findings import Part
+from katib.local.findings import ANY_NAME, Part, Structure, check_structure, structure
 from katib.local.jobs.replicated.spec import OPERATOR, UNLIMITED_FAILURES
 from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.jobs.structure import ANY_NAME, Structure, check_structure, structure
 from katib.templates import has_placeholder
 
 MAX_LABEL: Final = 63

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-from katib.local.findings import Part
+from katib.local.findings import Part, Structure
 from katib.local.jobs.kind import Address, LabelValues, NewPod, Wiring, container_names
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
-from katib.local.jobs.structure import Structure
 from katib.runtime.objects import Kind, Object
 
 WORKER: Final = "worker"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from katib.local.jobs.run import RunNote, decoded, is_plain
-from katib.local.pods.machine_pods import MachinePods, by_pod
+from katib.local.pods.pod import MachinePods, by_pod
 from katib.local.pods.tools import PodTools
 from katib.local.processes.connection import KeptProcess
 from katib.runtime.objects import Key, Kind
@@ -49,9 +49,11 @@ def pods(processes: Inherited) -> MachinePods:
     return MachinePods(cast("PodTools", SimpleNamespace(processes=processes)))
 
 
-def test_a_note_comes_back_as_it_was_left() -> None:
+def test_a_note_comes_back_as_it_was_left_and_one_that_cannot_be_read_is_none() -> None:
     assert decoded(NOTE.encode()) == NOTE
     assert (NOTE.key, NOTE.job_kind) == (Key("team", "demo-1"), Kind("batch/v1", "Job"))
+    unreadable = [b"", b"\xc1", msgspec.msgpack.encode({"uid": 1}), msgspec.msgpack.encode([1])]
+    assert list(map(decoded, unreadable)) == [None] * 4
 
 
 def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_default() -> None:
@@ -61,11 +63,6 @@ def test_fields_of_another_version_are_ignored_and_missing_ones_have_their_defau
 
     assert note is not None
     assert (note.uid, note.stopped) == ("u1", frozenset())
-
-
-@pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode({"uid": 1}), msgspec.msgpack.encode([1])])
-def test_a_note_that_cannot_be_read_is_none(data: bytes) -> None:
-    assert decoded(data) is None
 
 
 def test_programs_are_found_by_group_pod_and_container_the_oldest_first() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from katib.local.containers.arguments import Abilities, Program
-from katib.local.containers.runtime import Runtime
+from katib.local.containers.choice import Runtime
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.networks import NamedWiring, network_of
 from katib.local.pods.images import HOST_NETWORK

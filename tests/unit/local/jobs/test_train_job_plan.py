@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from katib.local.jobs.conditions import DOUBT_SECONDS
+from katib.local.jobs.jobset.jobset import TrainJob
 from katib.local.jobs.jobset.runtimes import CLUSTER_RUNTIME, RUNTIME, SHIPPED, shipped_runtime
-from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import Address, NewPod, PodStart
 from katib.local.pods.records import Phase
 from katib.runtime.objects import Key, Kind, Object

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from katib.local.admission import HostCapacity, check_job
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from tests.support.training_jobs import replica, training_job
 

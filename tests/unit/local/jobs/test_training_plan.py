@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from katib.local.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.plan import RENEWALS
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.records import Phase

@@ -10,9 +10,8 @@ import pytest
 from katib.errors import InvalidError
 from katib.local.jobs.kind import PodStart
 from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, TFJob, XGBoostJob
+from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from tests.support.training_jobs import ClusterWiring, replica, training_job, variables_of
 

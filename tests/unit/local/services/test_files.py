@@ -20,25 +20,17 @@ def log(tmp_path: Path) -> ServiceLog:
     return ServiceLog(tmp_path / "services", ServiceId("tpe"))
 
 
-def test_the_last_lines_are_those_of_the_newest_process(log: ServiceLog) -> None:
+@pytest.mark.parametrize(
+    ("printed", "lines"),
+    [(b"one\n\n  two\nthree\nfour", "two | three | four"), (b"", ""), (b"\xff\xfe done\n", "\ufffd\ufffd done")],
+    ids=["lines", "silence", "no text"],
+)
+def test_the_last_lines_are_those_of_the_newest_process(log: ServiceLog, printed: bytes, lines: str) -> None:
     _write(log, b"old words\n")
-    _write(log, b"one\n\n  two\nthree\nfour")
+    _write(log, printed)
 
-    assert log.last_lines() == "two | three | four"
+    assert log.last_lines() == lines
     assert log.path.read_bytes().startswith(b"old words\n")
-
-
-def test_a_silent_process_has_no_last_lines(log: ServiceLog) -> None:
-    _write(log, b"old words\n")
-    _write(log, b"")
-
-    assert log.last_lines() == ""
-
-
-def test_binary_junk_is_shown_as_far_as_it_is_text(log: ServiceLog) -> None:
-    _write(log, b"\xff\xfe done\n")
-
-    assert log.last_lines().endswith(" done")
 
 
 def test_a_long_output_costs_no_more_than_its_end(log: ServiceLog) -> None:

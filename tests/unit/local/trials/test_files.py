@@ -337,12 +337,18 @@ def gang_of() -> Trial:
     return patched(OF_MAIN, spec={"primaryPodLabels": {"role": "master"}})
 
 
-def test_of_several_replicas_the_primary_one_is_read_though_another_wrote_last(files: TrialFiles) -> None:
-    first = note(files, "demo-1-master-0", "Master", 0)
-    os.utime(first, (1, 1))
+@pytest.mark.parametrize(
+    ("replica", "expected"),
+    [("", b"Master-0\n"), ("worker-1", b"again\n"), ("demo-1-worker-1.2", b"again\n"), ("worker-0", b"Worker-0\n")],
+    ids=["the primary one though another wrote last", "by its role, the newest", "by its pod", "another"],
+)
+def test_of_several_replicas_one_is_read(files: TrialFiles, replica: str, expected: bytes) -> None:
+    for pod, role, index in (("master-0", "Master", 0), ("worker-1", "Worker", 1)):
+        os.utime(note(files, f"demo-1-{pod}", role, index), (1, 1))
     note(files, "demo-1-worker-0", "Worker", 0)
+    note(files, "demo-1-worker-1.2", "Worker", 1).write_bytes(b"again\n")
 
-    assert b"".join(files.read(gang_of())) == b"Master-0\n"
+    assert b"".join(files.read(gang_of(), Part(replica=replica))) == expected
 
 
 def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files: TrialFiles) -> None:
@@ -350,23 +356,6 @@ def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files
 
     with pytest.raises(NotFoundError, match='trial "demo-1" has no output: container "main" has not run here'):
         files.read(gang_of())
-
-
-@pytest.mark.parametrize("replica", ["worker-1", "demo-1-worker-1"])
-def test_a_replica_is_read_by_its_role_or_by_its_pod(files: TrialFiles, replica: str) -> None:
-    note(files, "demo-1-master-0", "Master", 0)
-    note(files, "demo-1-worker-1", "Worker", 1)
-
-    assert b"".join(files.read(gang_of(), Part(replica=replica))) == b"Worker-1\n"
-
-
-def test_of_a_replica_that_was_started_again_the_newest_is_read(files: TrialFiles) -> None:
-    old = note(files, "demo-1-worker-1", "Worker", 1)
-    os.utime(old, (1, 1))
-    again = note(files, "demo-1-worker-1.2", "Worker", 1)
-    again.write_bytes(b"again\n")
-
-    assert b"".join(files.read(gang_of(), Part(replica="worker-1"))) == b"again\n"
 
 
 def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialFiles) -> None:
