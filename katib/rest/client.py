@@ -416,7 +416,8 @@ class HttpTuningService:
                 "SSL_CERT_FILE"
             )
         if isinstance(error, httpx.ConnectError):
-            return UnavailableError(f"no server answers at {self._url}; start one with `katib serve`, or give --server")
+            remedy = "start it with `katib serve`, or check --server"
+            return UnavailableError(f"no server answers at {self._url}; {remedy}")
         if isinstance(error, httpx.TimeoutException):
             return UnavailableError(f"the server at {self._url} did not answer in time; try again")
         return UnavailableError(f"the connection to {self._url} was lost ({error}); try again")

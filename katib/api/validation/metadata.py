@@ -47,7 +47,9 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
 
 def _check_name(name: str) -> Iterator[FieldError]:
     if not _NAME.fullmatch(name):
-        yield FieldError("metadata.name", f"{shown(name)} is not a DNS label", _LETTERS, "name-format")
+        near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        such = f", such as {near}" if _NAME.fullmatch(near) else ""
+        yield FieldError("metadata.name", f"{shown(name)} is not a DNS label", f"{_LETTERS}{such}", "name-format")
     if len(name) > MAX_EXPERIMENT_NAME:
         cause = f"{shown(name)} has {len(name)} characters"
         yield FieldError("metadata.name", cause, f"use at most {MAX_EXPERIMENT_NAME}", "name-length")

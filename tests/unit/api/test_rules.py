@@ -642,7 +642,10 @@ LINES = {
     "name": (
         an_experiment(name="My_Demo"),
         'metadata.name: "My_Demo" is not a DNS label; ',
-        "use lower case letters, digits and hyphens, beginning with a letter and ending with a letter or digit",
+        (
+            "use lower case letters, digits and hyphens, beginning with a letter and ending with a letter or digit, "
+            "such as my-demo"
+        ),
     ),
     "filter": (
         a_filter("["),
