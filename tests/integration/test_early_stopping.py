@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from katib.local.engine import Engine
 from katib.rpc._generated import api_pb2 as pb
 from katib.tuning.reading import last_condition, objective_value, state_of
 from katib.tuning.service import TuningService
 from tests.integration.test_engine import NS, count, ended, submit
+from tests.support.engines import working
 from tests.support.experiments import an_experiment
 from tests.support.services import ScriptedEarlyStopping, serving
 from tests.support.waiting import eventually
@@ -36,28 +33,6 @@ def with_grace(raw: dict[str, Any], seconds: int = 1) -> dict[str, Any]:
     pod = raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
     pod["spec"]["terminationGracePeriodSeconds"] = seconds
     return raw
-
-
-@contextmanager
-def working(directory: Path, config: Path | None = None) -> Iterator[TuningService]:
-    with Engine(directory, config, own_process=False) as engine:
-        engine.start()
-        yield engine.service
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
-    """One engine for the tests that need none of their own."""
-    with working(tmp_path_factory.mktemp("shared")) as service:
-        yield service
-
-
-@pytest.fixture
-def service(shared: TuningService) -> Iterator[TuningService]:
-    """An engine at work, without experiments."""
-    yield shared
-    for experiment in shared.experiments():
-        shared.delete(NS, experiment.name)
 
 
 def test_hopeless_programs_are_stopped_while_they_run_and_make_room(service: TuningService, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +20,11 @@ from katib.local import open_engine, open_offline
 from katib.local.engine import Engine
 from katib.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
 from katib.tuning.service import Change, Submission, TuningService
+from tests.support.engines import working
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.waiting import eventually
 
 NS = "default"
-
-
-@contextmanager
-def working(directory: Path) -> Iterator[TuningService]:
-    with open_engine(directory) as engine:
-        engine.start()
-        yield engine.service
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
-    """One engine for the tests that need none of their own."""
-    with working(tmp_path_factory.mktemp("shared")) as service:
-        yield service
-
-
-@pytest.fixture
-def service(shared: TuningService) -> Iterator[TuningService]:
-    """An engine at work, without experiments."""
-    yield shared
-    for experiment in shared.experiments():
-        shared.delete(NS, experiment.name)
 
 
 def submit(service: TuningService, *documents: dict[str, Any], source: str = "demo.yaml") -> Submission:

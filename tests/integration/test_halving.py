@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,11 @@ import yaml
 from katib.api.checkpoints import parent_of
 from katib.api.types import Experiment
 from katib.errors import InvalidError
-from katib.local import open_engine
 from katib.local.processes.proc import descendants
 from katib.tuning.reading import assignments_of, is_completed, last_condition
 from katib.tuning.service import TuningService
 from tests.support.cli import a_server, katib_here
+from tests.support.engines import working
 from tests.support.experiments import a_double, a_template, an_experiment
 from tests.support.waiting import eventually
 
@@ -28,28 +26,6 @@ NS = "default"
 EPOCHS = {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9"}}
 COMMAND = "awk 'BEGIN {print \"loss=\" (${trialParameters.learningRate} - 0.05)^2 + 1 / ${trialParameters.epochs}}'"
 BRACKETS = {("0", "0"): 9, ("0", "1"): 3, ("0", "2"): 1, ("1", "0"): 5, ("1", "1"): 1, ("2", "0"): 3}
-
-
-@contextmanager
-def working(directory: Path) -> Iterator[TuningService]:
-    with open_engine(directory) as engine:
-        engine.start()
-        yield engine.service
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
-    """One engine for the tests that need none of their own."""
-    with working(tmp_path_factory.mktemp("shared")) as service:
-        yield service
-
-
-@pytest.fixture
-def service(shared: TuningService) -> Iterator[TuningService]:
-    """An engine at work, without experiments."""
-    yield shared
-    for experiment in shared.experiments():
-        shared.delete(NS, experiment.name)
 
 
 def a_halving(name: str = "demo", algorithm: str = "hyperband", command: str = COMMAND, **spec: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from katib.errors import KatibError, UnavailableError
 from katib.local.pods.images import ImageProcess
@@ -22,8 +22,21 @@ from katib.local.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
 from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import Exit, ProcessHandle
 
-if TYPE_CHECKING:
-    from katib.local.pods.pod import Pod
+
+class ContainerListener(Protocol):
+    """The pod of a container. Called on the loop."""
+
+    def process_started(self, container: str, handle: ProcessHandle) -> None:
+        """Take note that a process runs; its handle has a number that is new to the pod."""
+
+    def advance(self) -> None:
+        """Look at the container: a process of it started or ended, or nothing more comes."""
+
+    def output_read(self) -> None:
+        """Look at the monitor of the container: it has read something."""
+
+    def pulled(self, news: PullNews) -> None:
+        """Take note that the image has to be fetched, or that this has ended."""
 
 
 class Container:
@@ -47,7 +60,7 @@ class Container:
         tools: PodTools,
         log: LogFile,
         monitor: Monitor | None,
-        pod: Pod,
+        pod: ContainerListener,
         keep: Keep | None = None,
     ) -> None:
         self.plan = plan

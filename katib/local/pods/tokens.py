@@ -18,14 +18,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from katib.api.quantities import parse_quantity
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Object
-
-if TYPE_CHECKING:
-    from katib.local.pods.leases import LeaseTable
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 
@@ -174,6 +171,31 @@ def card_words(cards: Sequence[str], node: str = "") -> str:
     return f"on {' with '.join(filter(None, (node, named)))}" if node or named else ""
 
 
+class Table(Protocol):
+    """What all engines of this machine hold, as `leases.LeaseTable` knows it."""
+
+    def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
+        """Lease something, of these cards; or return why not."""
+
+    def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
+        """Lease what a pod has that went on without an engine."""
+
+    def give_back(self, lease: Lease) -> None:
+        """Return what was leased."""
+
+    def wait(self, holder: str, request: Request, since: float) -> None:
+        """Say what the first waiting pod asks for, every time that it looks again."""
+
+    def wait_no_more(self) -> None:
+        """Say that no pod waits."""
+
+    def flush(self) -> bool:
+        """Show the others what changed; return False when that has to be tried again."""
+
+    def held_elsewhere(self) -> frozenset[str]:
+        """Return the cards that other engines hold now."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """A pod, or a gang of them, in the queue; `since` is wall time, which engines compare."""
@@ -214,7 +236,7 @@ class Tokens:
     def __init__(
         self,
         capacity: Capacity,
-        table: LeaseTable | None = None,
+        table: Table | None = None,
         later: Callable[[float, Callable[[], None]], object] | None = None,
         clock: Clock | None = None,
     ) -> None:

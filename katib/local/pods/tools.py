@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from katib.local.pods.log_file import LogLimits, Peek
 from katib.local.pods.loop import Loop
+from katib.local.pods.objects import PodPlan
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Tokens
 from katib.local.processes.client import Processes
 from katib.runtime.clock import Clock, SteadyTime
 
-if TYPE_CHECKING:
-    from katib.local.pods.pod import Pod
-
 LEAST_SHARE = 0.1
 """Of the disk. A pod that printed less has not filled it, and ending it would free little."""
+
+
+class Evictable(Protocol):
+    """A pod, as far as its output is concerned.
+
+    Attributes:
+        plan: Of the pod.
+        evicted: Why it is being ended; empty while it is not.
+    """
+
+    plan: PodPlan
+    evicted: str
+
+    @property
+    def log_bytes(self) -> int:
+        """What its output takes on the disk."""
+
+    def evict(self, cause: str) -> None:
+        """End it for good."""
 
 
 class Evictions:
@@ -29,7 +46,7 @@ class Evictions:
     """
 
     def __init__(self) -> None:
-        self.running: dict[str, Pod] = {}
+        self.running: dict[str, Evictable] = {}
 
     def disk_full(self) -> None:
         """End the pod that has printed most, unless none printed much or one is being ended already."""

@@ -16,7 +16,7 @@ from katib.local.jobs.kind import (
 )
 from katib.local.jobs.replicated.plan import plan
 from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
-from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
+from katib.local.jobs.replicated.spec import replicas_by_type
 from katib.local.jobs.replicated.training_kind import (
     JOB_ROLE,
     REPLICA_INDEX,
@@ -24,6 +24,7 @@ from katib.local.jobs.replicated.training_kind import (
     Peers,
     TrainingKind,
     before_the_run,
+    spec_of,
 )
 from katib.runtime.objects import Object
 
@@ -42,7 +43,7 @@ class ReplicatedJob(TrainingKind):
             InvalidError: The name of the job makes no name for this pod.
         """
         role, index = start.role, start.index or 0
-        spec = TrainingSpec.of(job, self)
+        spec = spec_of(job, self)
         replica, name = spec.roles[role], self.pod_name(job, role, index)
         check_pod_name(job["metadata"]["name"], name, self.kind.kind)
         template = self.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
@@ -86,7 +87,7 @@ class ReplicatedJob(TrainingKind):
         replicas = {type_.lower(): mapping(replica) for type_, (_, replica) in known.items()}
         roles = {role: (mapping(r.get("template")), self._count_up_to_two(role, r)) for role, r in replicas.items()}
         spec = {self.replicas_field: {role: {"replicas": count} for role, (_, count) in roles.items()}}
-        primary, found = self.primary(TrainingSpec.of({"spec": spec}, self)), []
+        primary, found = self.primary(spec_of({"spec": spec}, self)), []
         for role, (template, count) in self.as_run(roles).items():
             for index in range(count):
                 today = self.labels("", role, index, is_primary=(role, index) in primary)

@@ -44,7 +44,7 @@ from katib.local.jobs.conditions import (
 )
 from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES, Replicas, TrainingSpec
-from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels
+from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels, spec_of
 from katib.local.pods.records import Phase, PodRecord
 
 RENEWALS: Final = 2
@@ -105,7 +105,7 @@ def plan(kind: TrainingKind, observed: Observed) -> Plan:
         kind: Its kind.
         observed: The job as it is.
     """
-    spec = TrainingSpec.of(observed.job, kind)
+    spec = spec_of(observed.job, kind)
     if done := settled(observed, spec):
         return done
     return _Planning(kind, observed, spec).plan()

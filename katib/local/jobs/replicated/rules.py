@@ -9,8 +9,8 @@ from typing import Final
 from katib.api.wording import did_you_mean, shown
 from katib.errors import invalid
 from katib.local.findings import ANY_NAME, Part, Structure, check_structure, structure
-from katib.local.jobs.replicated.spec import OPERATOR, UNLIMITED_FAILURES
-from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES
+from katib.local.jobs.replicated.training_kind import OPERATOR, TrainingKind
 from katib.templates import has_placeholder
 
 MAX_LABEL: Final = 63

@@ -6,16 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from katib.local.jobs.conditions import going
 from katib.local.pods.records import Phase, PodRecord
-from katib.runtime.objects import Object
-
-if TYPE_CHECKING:
-    from katib.local.jobs.replicated.training_kind import TrainingKind
-
-OPERATOR = "kubeflow.org/training-operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +67,11 @@ class TrainingSpec:
         """Return whether a program that failed is started again in its pod; a limit of 0 allows no such try."""
         return self.roles[role].restart_policy == "OnFailure" and self.backoff_limit != 0
 
-    @classmethod
-    def of(cls, job: Object, kind: TrainingKind) -> TrainingSpec:
-        """Read the spec of a job that passed admission."""
-        spec: Mapping[str, Any] = job.get("spec") or {}
-        policy: Mapping[str, Any] = spec.get("runPolicy") or {}
-        given = replicas_by_type(spec.get(kind.replicas_field) or {}, kind.types)
-        roles = {type_.lower(): _replica_spec(type_, *given[type_], kind) for type_ in kind.types if type_ in given}
-        return cls(
-            roles=roles,
-            backoff_limit=_number(policy.get("backoffLimit")),
-            active_deadline_seconds=_number(policy.get("activeDeadlineSeconds")),
-            ttl_seconds_after_finished=_number(policy.get("ttlSecondsAfterFinished")),
-            suspend=policy.get("suspend") is True,
-            managed_elsewhere=policy.get("managedBy", OPERATOR) != OPERATOR,
-            fields=spec,
-        )
-
 
 def replicas_by_type(given: Mapping[str, Any], types: Sequence[str]) -> dict[str, tuple[str, Any]]:
     """Return for each known type how the user wrote it and what stands there; letter case does not count."""
     by_lower = {type_.lower(): type_ for type_ in types}
     return {by_lower[str(key).lower()]: (key, value) for key, value in given.items() if str(key).lower() in by_lower}
-
-
-def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], kind: TrainingKind) -> ReplicaSpec:
-    count = _number(replica.get("replicas"))
-    return ReplicaSpec(
-        type=type_,
-        key=key,
-        count=kind.default_replicas(type_.lower()) if count is None else count,
-        restart_policy=replica.get("restartPolicy") or kind.restart_policy,
-        template=replica.get("template") or {},
-    )
-
-
-def _number(value: object) -> int | None:
-    """Return a number; a value that a placeholder stood for may be text."""
-    return None if value is None else int(str(value))
 
 
 FIRST_RETRYABLE_CODE = 128

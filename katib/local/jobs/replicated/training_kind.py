@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from katib.local.findings import Part, Structure
 from katib.local.jobs.kind import Address, LabelValues, NewPod, Wiring, container_names
-from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.local.jobs.replicated.spec import Replicas, ReplicaSpec, TrainingSpec, replicas_by_type
 from katib.runtime.objects import Kind, Object
 
+OPERATOR: Final = "kubeflow.org/training-operator"
 WORKER: Final = "worker"
 
 Roles = Mapping[str, tuple[Mapping[str, Any], int]]
@@ -207,3 +208,35 @@ def before_the_run(labels: Mapping[str, str], indexes: range | None) -> dict[str
         elif name.endswith(("job-name", "job_name")):
             values[name] = None
     return values
+
+
+def spec_of(job: Object, kind: TrainingKind) -> TrainingSpec:
+    """Return the spec of a job that passed admission."""
+    spec: Mapping[str, Any] = job.get("spec") or {}
+    policy: Mapping[str, Any] = spec.get("runPolicy") or {}
+    given = replicas_by_type(spec.get(kind.replicas_field) or {}, kind.types)
+    return TrainingSpec(
+        roles={type_.lower(): _replica_spec(type_, *given[type_], kind) for type_ in kind.types if type_ in given},
+        backoff_limit=_number(policy.get("backoffLimit")),
+        active_deadline_seconds=_number(policy.get("activeDeadlineSeconds")),
+        ttl_seconds_after_finished=_number(policy.get("ttlSecondsAfterFinished")),
+        suspend=policy.get("suspend") is True,
+        managed_elsewhere=policy.get("managedBy", OPERATOR) != OPERATOR,
+        fields=spec,
+    )
+
+
+def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], kind: TrainingKind) -> ReplicaSpec:
+    count = _number(replica.get("replicas"))
+    return ReplicaSpec(
+        type=type_,
+        key=key,
+        count=kind.default_replicas(type_.lower()) if count is None else count,
+        restart_policy=replica.get("restartPolicy") or kind.restart_policy,
+        template=replica.get("template") or {},
+    )
+
+
+def _number(value: object) -> int | None:
+    """Return a number; a value that a placeholder stood for may be text."""
+    return None if value is None else int(str(value))
