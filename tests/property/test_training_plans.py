@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.jobs.replicated.training_kind import TrainingKind, spec_of
 from katib.local.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
@@ -45,7 +44,7 @@ def happen(training: Training, what: str, which: int) -> None:
         training.end(pod.name, 143)
     elif what == "verdict":
         training.change(pod.name, verdict="stopped early", stopping=True)
-    elif what == "restart" and TrainingSpec.of(training.job, training.kind).restarts_in_place(pod.role):
+    elif what == "restart" and spec_of(training.job, training.kind).restarts_in_place(pod.role):
         training.restart(pod.name)
     elif what == "in use":
         training.end(pod.name, 1, in_use=True)
@@ -63,7 +62,7 @@ EVENTS = st.tuples(
 @settings(max_examples=200, deadline=None)
 @given(jobs(), st.lists(EVENTS, min_size=1, max_size=12))
 def test_every_job_ends_and_never_has_more_pods_than_replicas(training: Training, events: list[Any]) -> None:
-    wanted = Counter(f"j-{role}-{i}" for role, i in TrainingSpec.of(training.job, training.kind).wanted)
+    wanted = Counter(f"j-{role}-{i}" for role, i in spec_of(training.job, training.kind).wanted)
     for number in range(ENOUGH):
         going = Counter(p.name for p in training.pods if not p.is_finished)
         assert going <= wanted

@@ -8,8 +8,7 @@ from typing import Any
 
 from katib.local.jobs.kind import Address, PodStart
 from katib.local.jobs.replicated.plan import plan
-from katib.local.jobs.replicated.spec import TrainingSpec
-from katib.local.jobs.replicated.training_kind import Peers, TrainingKind
+from katib.local.jobs.replicated.training_kind import Peers, TrainingKind, spec_of
 from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
 from tests.support.planned_jobs import PlannedJob
@@ -58,7 +57,7 @@ class ClusterWiring:
 
 def variables_of(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
     """Return the variables of a replica."""
-    peers = Peers(job, TrainingSpec.of(job, kind), kind.port, kind.container, wiring or ClusterWiring())
+    peers = Peers(job, spec_of(job, kind), kind.port, kind.container, wiring or ClusterWiring())
     return dict(kind.variables(peers, role, index))
 
 
