@@ -9,7 +9,7 @@ import sys
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 gc.disable()  # an import makes no garbage
-from suggestion_services.base.server import main  # noqa: E402
+from suggestion_services.server import main  # noqa: E402
 
 gc.freeze()
 gc.enable()

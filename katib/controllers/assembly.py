@@ -22,15 +22,15 @@ from katib.api.types.optimization import OptimizationJob
 from katib.controllers.caches import Caches
 from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler, Verdicts
 from katib.controllers.experiment.config_maps import TemplateConfigMaps
-from katib.controllers.experiment.ledger import experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
+from katib.controllers.job_caches import identity
 from katib.controllers.kinds import OPTIMIZATION_JOB, key_of
+from katib.controllers.ledger import experiment_of
 from katib.controllers.optimization_job.reconciler import OptimizationJobReconciler
 from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import SuggestionReconciler
 from katib.controllers.suggestion.states import is_closed
-from katib.controllers.trial.job_caches import identity
 from katib.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.controllers.cached_trial import TrialDecoder
-from katib.controllers.experiment.ledger import OrderOf, TrialLedger, experiment_of
+from katib.controllers.job_caches import JobCaches, identity
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
-from katib.controllers.trial.job_caches import JobCaches, identity
+from katib.controllers.ledger import OrderOf, TrialLedger, experiment_of
 from katib.runtime.cache import Values
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer

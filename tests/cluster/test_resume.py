@@ -28,7 +28,7 @@ from pathlib import Path
 
 import grpc
 from katib.rpc._generated import api_pb2 as pb, api_pb2_grpc, health_pb2_grpc
-from suggestion_services.base.server import HealthServicer
+from suggestion_services.server import HealthServicer
 
 KEPT = Path("/kept/count")
 

@@ -11,8 +11,8 @@ import pytest
 from katib.cluster.client import Connection, RequestInfo
 from katib.cluster.store import KubernetesStore
 from katib.controllers.experiment.config_maps import TemplateConfigMaps
+from katib.controllers.job_caches import identity
 from katib.controllers.kinds import CONFIG_MAP
-from katib.controllers.trial.job_caches import identity
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key

@@ -22,8 +22,8 @@ from katib.cluster.pods.reading import POD, TrialPods
 from katib.cluster.pods.refusals import Refusals
 from katib.cluster.pods.repair import PodRepair
 from katib.cluster.store import KubernetesStore
+from katib.controllers.job_caches import JobCaches
 from katib.controllers.kinds import TRIAL
-from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs
 from katib.errors import AlreadyExistsError, NotFoundError
 from katib.runtime.informer import Informer

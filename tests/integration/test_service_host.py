@@ -432,7 +432,7 @@ def test_a_process_that_never_listens_is_ended_and_named(hosts: Hosts) -> None:
 
 
 def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: Hosts) -> None:
-    hide = "import sys; sys.modules['skopt'] = None; from suggestion_services.base.server import main; sys.exit(main())"
+    hide = "import sys; sys.modules['skopt'] = None; from suggestion_services.server import main; sys.exit(main())"
     plan = ServicePlan(
         ServiceId("bayesianoptimization"),
         command=("{python}", "-c", hide, "--algorithm", "bayesianoptimization", "--address", "{address}"),

@@ -12,7 +12,7 @@ from katib.api.metrics import is_usable
 from katib.api.names import PAUSED, PAUSED_ANNOTATION
 from katib.api.pareto import dominates, hypervolume, reference_point
 from katib.api.types import ObjectiveSpec, Trial, TrialState
-from katib.controllers.experiment.ledger import TrialLedger
+from katib.controllers.ledger import TrialLedger
 from katib.runtime.objects import Key
 from tests.support.planning import KnownLedger, objective, readings, trial, two_objectives
 

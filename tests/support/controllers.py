@@ -28,10 +28,10 @@ from katib.api.types import (
 )
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
+from katib.controllers.job_caches import identity
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import GivenRules, PodWatcher, StopVerdict, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.job_caches import identity
 from katib.controllers.trial.observing import TrialLogs
 from katib.errors import ConflictError, KatibError, NotFoundError
 from katib.runtime.clock import Clock, SystemClock

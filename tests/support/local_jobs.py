@@ -11,7 +11,7 @@ from typing import Any
 
 from katib.api.names import TRIAL_LABEL
 from katib.backoff import Backoff
-from katib.controllers.trial.job_caches import JobCaches
+from katib.controllers.job_caches import JobCaches
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController

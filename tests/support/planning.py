@@ -27,8 +27,8 @@ from katib.api.types import (
     TrialSpec,
     TrialStatus,
 )
-from katib.controllers.experiment.ledger import OrderOf, TrialLedger
 from katib.controllers.kinds import key_of
+from katib.controllers.ledger import OrderOf, TrialLedger
 from katib.runtime.objects import Key
 from tests.support.experiments import an_experiment
 

@@ -15,8 +15,8 @@ import grpc
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.server import start_server
 from suggestion_services.base.servicer import EXHAUSTED_METADATA, WAITING_METADATA
+from suggestion_services.server import start_server
 
 PATIENCE_SECONDS = 60.0
 

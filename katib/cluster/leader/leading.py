@@ -33,7 +33,7 @@ from katib.cluster.services.objects import LogPlace
 from katib.controllers import retention
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
-from katib.controllers.experiment.ledger import creation_second
+from katib.controllers.ledger import creation_second
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.ports import EventRecorder, PodUpdate
 from katib.controllers.retention import Retention

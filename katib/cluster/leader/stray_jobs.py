@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from katib.controllers.job_caches import JobCaches
 from katib.controllers.kinds import TRIAL
-from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ExpiredError, UnavailableError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Controller, Result

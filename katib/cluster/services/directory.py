@@ -14,8 +14,8 @@ from katib.cluster.services.plan import DEPLOYMENT, SERVICE, SUGGESTION_LABEL, C
 from katib.cluster.services.served import ClusterTiming, Served, after_block, after_creation
 from katib.cluster.services.trouble import NO_TROUBLE
 from katib.cluster.services.watch import ServiceWatch
+from katib.controllers.job_caches import identity
 from katib.controllers.kinds import is_owned_by
-from katib.controllers.trial.job_caches import identity
 from katib.errors import TerminalError, UnavailableError
 from katib.rpc.clients import ServiceClient
 from katib.rpc.connection import Connection

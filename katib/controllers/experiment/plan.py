@@ -66,9 +66,9 @@ from katib.api.types import (
     TrialState,
 )
 from katib.api.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
-from katib.controllers.experiment.ledger import LOST, TrialCounts
-from katib.controllers.experiment.spending import Uses
+from katib.controllers.ledger import LOST, TrialCounts
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
+from katib.controllers.spending import Uses
 from katib.controllers.suggestion.replies import initial_trials_left
 from katib.controllers.suggestion.states import is_closed, is_exhausted, unavailable_cause
 

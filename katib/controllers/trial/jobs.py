@@ -11,9 +11,9 @@ from katib.api.job_kinds import is_suspended, known_kind, pod_retry_words, retry
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
+from katib.controllers.job_caches import JobCaches
 from katib.controllers.kinds import owner_entry
 from katib.controllers.ports import NO_UPDATE, PodUpdate
-from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore

@@ -25,7 +25,7 @@ from typing import Any
 from katib.api.job_kinds import is_suspended, retry_words
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
-from katib.controllers.trial.job_caches import JobCaches
+from katib.controllers.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import earliest, end_of

@@ -15,8 +15,8 @@ from katib.api.trials import objective_number, trial_state
 from katib.api.types import Trial, TrialState
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
 from katib.controllers.caches import Caches
-from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.ledger import creation_second
 from katib.controllers.ports import StopVerdict
 from katib.errors import ConflictError, NotFoundError, UnavailableError
 from katib.runtime.clock import Clock

@@ -14,8 +14,8 @@ from katib.api.conditions import find_condition
 from katib.api.types import Condition, Trial
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.config_maps import KEPT_SECONDS, MISSING_SECONDS, TemplateConfigMaps
+from katib.controllers.job_caches import identity
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
-from katib.controllers.trial.job_caches import identity
 from katib.errors import UnavailableError
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer

@@ -10,10 +10,10 @@ from msgspec import structs
 
 from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
 from katib.api.types import ParameterAssignment, Trial, TrialAssignment, TrialState
-from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
-from katib.controllers.experiment.spending import Uses
+from katib.controllers.ledger import TrialCounts
 from katib.controllers.settings import FINISH_ANNOTATION
+from katib.controllers.spending import Uses
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.states import EXHAUSTED
 from katib.runtime.objects import Key

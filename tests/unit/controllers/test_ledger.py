@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from katib.api.types import Trial, TrialState
-from katib.controllers.experiment.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
-from katib.controllers.experiment.pareto_set import SHOWN_TRIALS
+from katib.controllers.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
+from katib.controllers.pareto_set import SHOWN_TRIALS
 from katib.runtime.objects import Key
 from tests.support.planning import KnownLedger, objective, observed, readings, trial, two_objectives
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from katib.api.budgets import Budget
 from katib.api.names import HOLDS_ANNOTATION
 from katib.api.types import Trial
-from katib.controllers.experiment.spending import Spending, Uses
+from katib.controllers.spending import Spending, Uses
 from tests.support.planning import NOW, holding, trial
 
 GPUS = "gpu=2, trial=1"

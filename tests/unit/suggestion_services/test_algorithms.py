@@ -15,8 +15,8 @@ from katib.api.algorithms import AlgorithmInfo
 from katib.errors import NotFoundError
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
 from suggestion_services.base import Algorithm
-from suggestion_services.base.server import start_server
 from suggestion_services.early_stopping import StoppingAlgorithm
+from suggestion_services.server import start_server
 from tests.support.suggestion import Service, an_experiment
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "algorithms.md"

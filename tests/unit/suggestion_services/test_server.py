@@ -21,8 +21,8 @@ from katib.rpc import clients
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import Entry, find_entry
-from suggestion_services.base.server import _entries, _parser
 from suggestion_services.base.servicer import EXHAUSTED_METADATA
+from suggestion_services.server import _entries, _parser
 from tests.support.processes import Launch, signal_another_thread
 from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import Service, a_trial, an_experiment, served_here

@@ -17,7 +17,7 @@ from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.db_manager import serve_db_manager
 from suggestion_services.algorithms import ENTRIES, find_entry
-from suggestion_services.base.server import start_server
+from suggestion_services.server import start_server
 from tests.support.observations import MemoryObservationLog
 from tests.support.refusals import INVALID, refusal
 from tests.support.services import MemoryDBManager, serving

@@ -22,8 +22,8 @@ from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION, PAUSED_ANNOTATIO
 from katib.api.pareto import Point
 from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, metric_text, objective_costs, trial_state
 from katib.api.types import Trial, TrialState
-from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
-from katib.controllers.experiment.spending import Spending, Uses
+from katib.controllers.pareto_set import ParetoSet, ParetoSummary
+from katib.controllers.spending import Spending, Uses
 from katib.runtime.objects import Key
 
 LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
