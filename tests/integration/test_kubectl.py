@@ -213,7 +213,11 @@ def test_fields_are_applied_by_their_managers(kubectl: Kubectl) -> None:
         ("experiment", "demo", "-o=jsonpath={.spec.parameters[?(@.name=='lr')].feasibleSpace}"),
         ("experiment", "demo", "-o=jsonpath={.spec.parameters[-1]['name','parameterType']}{.nothing}{..image}"),
         ("trials", "--sort-by=.spec.parameterAssignments[0].value", "-o=name", "-l", "team in (a),!other"),
-        ("trials", "--sort-by={.metadata.name}", "-o=custom-columns=NAME:metadata.name,LR:.spec.parameterAssignments..value,NO:.no"),
+        (
+            "trials",
+            "--sort-by={.metadata.name}",
+            "-o=custom-columns=NAME:metadata.name,LR:..parameterAssignments..value,NO:.no",
+        ),
         ("trials", "-l", "katib.kubeflow.org/experiment=none", "-o", "name"),
         ("trials", "--field-selector", "metadata.name=none", "-o", "name"),
     ],
