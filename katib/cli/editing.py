@@ -83,8 +83,11 @@ def stop(name: str, target: options.Target) -> None:
         name = experiment_meant(service, namespace, name)
         experiment = service.edit(namespace, name, counts={}, stopped=True)
     active = active_count(experiment)
-    left = f"; {active} trial{'s' * (active != 1)} that run go on to their ends" if active else ""
-    click.echo(f"experiment/{name}: stopped after {completed_count(experiment)} trials{left}")
+    left = f"; {active} trials that run go on to their ends" if active else ""
+    if active == 1:
+        left = "; the trial that runs goes on to its end"
+    done = completed_count(experiment)
+    click.echo(f"experiment/{name}: stopped after {done} trial{'s' * (done != 1)}{left}")
 
 
 @click.command(epilog=options.examples("katib pause my-experiment-4fj2x1aa", "katib pause my-experiment -n team-a"))
