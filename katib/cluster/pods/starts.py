@@ -38,8 +38,8 @@ _SUMMARY = "Unable to attach or mount volumes"
 def start_failure(events: Iterable[Object]) -> str:
     """Return why a pod does not start, in the words of its events; empty where there is none."""
     dated = [(time_of_event(event, "lastTimestamp"), " ".join(str(event.get("message")).split())) for event in events]
-    told = [text for _, text in sorted(dated)]
-    return next((text for text in reversed(told) if not text.startswith(_SUMMARY)), told[-1] if told else "")
+    texts = [text for _, text in sorted(dated)]
+    return next((text for text in reversed(texts) if not text.startswith(_SUMMARY)), texts[-1] if texts else "")
 
 
 @dataclass(slots=True)
