@@ -87,18 +87,18 @@ class SlowStarts:
         self._watched = {uid: self._watched.get(uid) or _Watched(now + SETTLING_SECONDS) for uid in found}
         late = [uid for uid, watched in self._watched.items() if watched.due <= now]
         for namespace in {found[uid].namespace for uid in late}:
-            told = self._told_in(namespace)
+            events = self._events_in(namespace)
             for uid in late:
                 if found[uid].namespace == namespace:
-                    self._note(found[uid], self._watched[uid], start_failure(told.get(uid, ())))
+                    self._note(found[uid], self._watched[uid], start_failure(events.get(uid, ())))
 
-    def _told_in(self, namespace: str) -> dict[str, list[Object]]:
+    def _events_in(self, namespace: str) -> dict[str, list[Object]]:
         """Return the events of a namespace about pods that do not start, by the pod's uid."""
-        told: dict[str, list[Object]] = defaultdict(list)
+        found: dict[str, list[Object]] = defaultdict(list)
         for reason in START_FAILURES:
             for event in self.list_events(namespace, {"involvedObject.kind": "Pod", "reason": reason}):
-                told[str(event["involvedObject"].get("uid"))].append(event)
-        return told
+                found[str(event["involvedObject"].get("uid"))].append(event)
+        return found
 
     def _note(self, trial: Trial, watched: _Watched, words: str) -> None:
         watched.looks += 1
