@@ -80,7 +80,9 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     Raises:
         InvalidError: `sbatch` would not take it, or the script gets no values but reads the number of its task.
     """
-    words = deque(command[0].split() if len(command) == 1 else command)
+    words = deque(_words_of_line(command[0]) if len(command) == 1 else command)
+    if not words:
+        return None
     submits = PurePath(words[0]).name == "sbatch"
     if submits:
         words.popleft()
@@ -106,6 +108,16 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     if "chdir" in found:
         words[0] = str(Path(name).absolute())
     return _batch((*(shell or _interpreter(text or "")), *words), found, submits=submits)
+
+
+def _words_of_line(line: str) -> list[str]:
+    """Return the words of a line; none where it needs a shell, as for a pipe."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    try:
+        return [] if any(set(word) <= set("();<>|&") for word in lexer) else shlex.split(line)
+    except ValueError:
+        return []
 
 
 def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:

@@ -77,6 +77,13 @@ def test_the_number_of_a_task_may_have_another_use_where_values_are_arguments() 
     assert batch_of(["sbatch", "array.sh", "{lr}"]) is not None
 
 
+def test_a_line_for_the_shell_stays_one_and_its_quotes_count() -> None:
+    quoted = batch_of(["sbatch -t 5 --wrap='echo a | cat'"])
+
+    assert batch_of(["./train.sbatch {lr} | tail -1"]) is batch_of(["./train.sbatch 'open"]) is None
+    assert quoted == Batch(("sh", "-c", "echo a | cat"), {"time": "5"}, submits=True)
+
+
 @pytest.mark.parametrize("line", ["sh plain.sh", "python train.py", "missing.sh", "sh -c 'echo loss=1'"])
 def test_other_commands_are_none_of_slurm(line: str) -> None:
     assert batch_of(line.split()) is None
