@@ -116,7 +116,7 @@ def _scalars(text: str, source: str) -> Iterator[_Place]:
     """Yield the values of a YAML or JSON text that are neither lists nor maps."""
     try:
         documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         remedy = "correct it, or give the file another ending, so that its lines name = value count"
         raise invalid(source, one_line(error), remedy, "config-file") from error
     pending = deque(("", document) for document in documents)

@@ -21,6 +21,9 @@ _SUBMITTING: Final = frozenset({"apply", "create"})
 _LEADING: Final = ("Master", "Launcher", "Chief")
 """Replicas that print what comes out, of those kinds that have them."""
 
+_KEPT: Final = ("labels", "annotations")
+"""Of the metadata of a job, what its trials have, too."""
+
 _TRAINER_CONTAINER: Final = "node"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _OPTION: Final = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?\Z", re.DOTALL)
@@ -45,12 +48,15 @@ def read_job(text: str, source: str) -> Json:
         InvalidError: It holds none, or of a kind that is not known.
     """
     job = parse_one(text, source)
-    if not isinstance(job, dict) or not isinstance(job.get("spec"), dict):
+    if not isinstance(job, dict) or not isinstance(job.get("spec"), dict) or not isinstance(job.get("kind"), str):
         raise invalid(source, "it holds no job", f"give {either(KNOWN_KINDS)}", "job-file")
     if job.get("kind") in EXPERIMENTS:
         raise invalid(source, f"it is an {job['kind']}", f"run it with `katib run {source}`", "job-file")
     if wrong := misspelt_kind(job, source):
         raise InvalidError(wrong)
+    metadata = job.get("metadata") or {}
+    if not isinstance(metadata, dict) or any(not isinstance(metadata.get(key) or {}, dict) for key in _KEPT):
+        raise invalid(f"{source}.metadata", "it is malformed", "write names and texts, as name: train", "job-file")
     if known_kind(job) is None:
         raise invalid(f"{source}.kind", f"{job.get('kind')!r} is no job", f"give {either(KNOWN_KINDS)}", "job-file")
     return job
@@ -80,7 +86,8 @@ def job_template(
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
     made = _filled({name: job[name] for name in ("apiVersion", "kind", "spec") if name in job}, known, used)
-    metadata = {name: dict((job.get("metadata") or {}).get(name) or {}) for name in ("labels", "annotations")}
+    given = job.get("metadata") or {}
+    metadata = {name: dict(given.get(name) or {}) for name in _KEPT}
     metadata["annotations"].pop(_LAST_APPLIED, None)
     if kept := {name: _filled(values, known, used) for name, values in metadata.items() if values}:
         made["metadata"] = kept
@@ -96,13 +103,13 @@ def job_template(
             continue
         notes.append(unnamed_note(name))
         for container in containers:
-            container.setdefault("env", []).append({"name": variable, "value": known[name]})
+            container["env"] = [*(container.get("env") or []), {"name": variable, "value": known[name]}]
     template = {
         "primaryContainerName": _primary_container(made),
         "trialParameters": [{"name": name, "reference": name} for name in names],
         "trialSpec": made,
     }
-    name = str((job.get("metadata") or {}).get("name") or (job.get("metadata") or {}).get("generateName") or "")
+    name = str(given.get("name") or given.get("generateName") or "")
     return CommandTemplate(template, slug(name) or slug(PurePath(source).stem) or "tune", tuple(notes))
 
 
@@ -213,5 +220,6 @@ def _set_deadline(job: Json, seconds: int, source: str) -> None:
     if job["kind"] in ("TrainJob", "JobSet"):
         raise invalid("--timeout", f"a {job['kind']} has no deadline", f"leave it out, or change {source}", "job-file")
     if "runPolicy" in suspend_field(job):
-        place = place.setdefault("runPolicy", {})
+        place["runPolicy"] = dict(place.get("runPolicy") or {})
+        place = place["runPolicy"]
     place["activeDeadlineSeconds"] = seconds

@@ -62,6 +62,7 @@ def test_files_of_any_form_are_filled(name: str, text: str, made: str) -> None:
         ("a.yaml", CONF, "lr stands at optimizer.lr, data.lr; name the parameter by its path, or write {lr} in its"),
         ("a.ini", "lr = 1\nx.lr = 2", "a.ini: lr stands at line 1, line 2; write {lr} in its place"),
         ("a.yaml", "lr: [1", "a.yaml: "),
+        ("a.yaml", "[" * 2000, "a.yaml: "),
     ],
 )
 def test_a_value_without_one_place_is_refused(name: str, text: str, message: str) -> None:

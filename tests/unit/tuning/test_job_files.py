@@ -141,6 +141,9 @@ def test_a_file_of_a_job_is_a_command(command: list[str], file: str) -> None:
         ("{kind: Experiment, spec: {}}", "job.yaml: it is an Experiment; run it with `katib run job.yaml`"),
         ("{kind: Deployment, spec: {}}", "job.yaml.kind: 'Deployment' is no job; give Job, "),
         ("{kind: PytorchJob, spec: {}}", "job.yaml.kind: kind PytorchJob is not known; did you mean PyTorchJob"),
+        ("{kind: [Job], spec: {}}", "job.yaml: it holds no job; give Job, "),
+        ("{kind: Job, metadata: [x], spec: {}}", "job.yaml.metadata: it is malformed; write names and texts, as"),
+        ("{kind: Job, metadata: {labels: x}, spec: {}}", "job.yaml.metadata: it is malformed; write names and texts"),
         ("a: 1\n---\nb: 2", "job.yaml: it holds 2 documents; keep one of them"),
     ],
 )
@@ -149,6 +152,16 @@ def test_what_is_no_job_is_refused(text: str, message: str) -> None:
         read_job(text, "job.yaml")
 
     assert str(error.value).startswith(message)
+
+
+def test_empty_fields_are_as_absent_ones() -> None:
+    text = PYTORCH.replace("spec:", "spec:\n  runPolicy:", 1).replace("args: [--lr=0.1]", "args: , env: ", 1)
+    made = template(text, "lr=0.1..1.0", "n=1..2", timeout_seconds=9)
+    spec = made.template["trialSpec"]["spec"]
+    worker = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+
+    assert spec["runPolicy"] == {"activeDeadlineSeconds": 9}
+    assert worker["env"] == [{"name": "KATIB_PARAM_N", "value": "${trialParameters.n}"}]
 
 
 def test_a_kind_without_a_deadline_takes_no_timeout() -> None:
