@@ -140,7 +140,11 @@ def get(
         if watch:
             raise error
         if not ignore_not_found:
-            kinds = f'; "{words[0]}" is not a kind either: {LISTED}' if words == asked[0].names else ""
+            kinds = (
+                f'; "{words[0]}" is not a kind either: {LISTED}'
+                if words == asked[0].names and "/" not in words[0]
+                else ""
+            )
             failures.show(NotFoundError(f"{error}{kinds}"))
             code = code_of(error).exit_code
 

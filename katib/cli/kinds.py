@@ -32,17 +32,18 @@ def kind_of(word: str) -> str | None:
 
 
 def split_name(text: str) -> tuple[str, str] | None:
-    """Return kind and name of `exp/demo`; None where the text has no slash.
+    """Return kind and name of `exp/demo`, or of `a/demo`, which may be the title of a study; None without a slash.
 
     Raises:
-        click.UsageError: What stands before the slash is not a kind.
+        click.UsageError: There is no name.
     """
     word, slash, name = text.partition("/")
     if not slash:
         return None
-    if (kind := kind_of(word)) is None or not name or "/" in name:
+    if not name:
         raise _refused(f'"{text}" is not KIND/NAME; write it as experiment/my-experiment, with {LISTED}')
-    return kind, name
+    kind = kind_of(word)
+    return ("Experiment", text) if kind is None else (kind, name)
 
 
 def asked_for(words: Sequence[str]) -> list[Asked]:
@@ -79,7 +80,7 @@ def names_of(words: Sequence[str], *kinds: str) -> list[str]:
         kinds: Which the command takes.
 
     Raises:
-        click.UsageError: One is of another kind, or what stands before a slash is none.
+        click.UsageError: One is of another kind.
     """
     first = kind_of(words[0]) if len(words) > 1 and "/" not in words[1] else None
     named = [(first, word) if first else split_name(word) or (None, word) for word in words[1 if first else 0 :]]

@@ -13,13 +13,16 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from katib.errors import TerminalError
 from katib.local.processes.proc import read_stat
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +32,12 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 """What file systems answer that know no locks, as some of networks."""
 
 _OURS = " of this process"
+
+_LOOK_SECONDS = 0.2
+"""How often it is tried again to hold a directory that another process holds."""
+
+_UNSAID_SECONDS = 3.0
+"""Some hold it for a moment only."""
 
 _held: set[int] = set()
 
@@ -53,12 +62,54 @@ class Holder(NamedTuple):
         return None
 
 
+class HeldError(TerminalError):
+    """Another engine holds the data directory; `holder` is None in the moment before that is written down."""
+
+    def __init__(self, message: str, holder: Holder | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+def in_turn(attempt: Callable[[], T], say: Callable[[str], object], pause: Callable[[float], object] = time.sleep) -> T:
+    """Return what an attempt returns that holds a data directory; try again while another program holds it.
+
+    Args:
+        attempt: Enters an engine, as a rule.
+        say: Gets which program is waited for, once.
+        pause: Waits some seconds.
+
+    Raises:
+        HeldError: This process holds it, or one that waits for this process.
+    """
+    said, began = False, time.monotonic()
+    while True:
+        try:
+            return attempt()
+        except HeldError as error:
+            holder = error.holder
+            if holder is not None and _waits_for_us(holder.pid):
+                raise
+        if holder is not None and not said and time.monotonic() - began > _UNSAID_SECONDS:
+            say(f"waiting for {holder.command} (process {holder.pid})")
+            said = True
+        pause(_LOOK_SECONDS)
+
+
+def _waits_for_us(pid: int) -> bool:
+    """Return whether a process is this one or one that it descends from: a trial may search as well."""
+    ours = os.getpid()
+    while ours != pid and (stat := read_stat(ours)) is not None and stat.parent > 0:
+        ours = stat.parent
+    return ours == pid
+
+
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
     """Hold a data directory.
 
     Raises:
-        TerminalError: Another engine holds it, of this process or another.
+        HeldError: Another engine holds it, of this process or another.
+        TerminalError: The file of the lock cannot be opened.
     """
     path = directory / LOCK_FILE
     try:
@@ -112,7 +163,7 @@ def _lock(descriptor: int, directory: Path) -> None:
             holder = _OURS if found.pid == os.getpid() else f" (process {found.pid}: {found.command})"
         remedy = "wait for its katib.tune, or close() the experiment that opened it" if holder == _OURS else "end it"
         cause = f"another engine{holder} is at work in {directory}"
-        raise TerminalError(f"{cause}; {remedy}, or choose another directory") from None
+        raise HeldError(f"{cause}; {remedy}, or choose another directory", found) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

@@ -2,7 +2,8 @@
 
 Theory of operation. Every request has an id and is sent again when its answer is lost, so that nothing is lost or
 doubled. While this program evaluates a trial, a thread gives signs of life; when the program ends, or forgets the
-trial, the lease of the trial ends, and another program gets it.
+trial, the lease of the trial ends, and another program gets it. Where the engine is that of another program, and that
+one ends, a program that is left has the next engine.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
 from katib.api.types import Experiment as StoredExperiment
 from katib.api.types import Trial
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
-from katib.sdk.homes import Place
+from katib.errors import KatibError
+from katib.sdk.homes import Home, Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.reading import assignments_of, is_completed, last_condition
@@ -37,11 +37,6 @@ _SIGNS_OF_LIFE = 3
 
 _LOOK_SECONDS = 20.0
 """How long one request for a trial waits."""
-
-_PATIENCE_SECONDS = 120.0
-"""How long a service that does not answer is tried again: long enough for its restart."""
-
-_RETRIES = Backoff(0.05, 5.0)
 
 
 class StopTrial(Exception):  # noqa: N818 - it is no error: the trial is to end here
@@ -207,22 +202,20 @@ class Experiment:
 
     def __init__(
         self,
-        service: TuningService,
+        home: Home,
         stored: StoredExperiment,
         value: Callable[[str, str], Any],
         place: Place,
-        opened: ExitStack,
         *,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self.name = stored.name
         objective = stored.spec.objective
         self.objective = objective.objective_metric_name if objective is not None else ""
-        self._service = service
+        self._home = home
         self._namespace = stored.namespace
         self._value = value
         self._place = place
-        self._opened = opened
         self._lease_seconds = lease_seconds
         self._client = f"{platform.node()}-{os.getpid()}"
         self._changed = threading.Condition()
@@ -305,7 +298,8 @@ class Experiment:
 
     def result(self) -> TuneResult:
         """Return what the experiment has found so far."""
-        return read_result(self._service, self._stored(), self._value, self._place)
+        stored = self._stored()
+        return self._home.call(lambda service: read_result(service, stored, self._value, self._place))
 
     def close(self) -> None:
         """Give no more signs of life, and close what was opened for this experiment. Closing twice is fine."""
@@ -315,7 +309,7 @@ class Experiment:
         heart = self._heart
         if heart is not None and heart is not threading.current_thread():
             heart.join()
-        self._opened.close()
+        self._home.close()
 
     def __enter__(self) -> Self:
         return self
@@ -330,18 +324,10 @@ class Experiment:
 
             raise missing_attribute("Experiment", name, self)
 
-    def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = _PATIENCE_SECONDS) -> R:
+    def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float | None = None) -> R:
         """Return the answer to a request; one that may be lost is sent again."""
-        deadline, failures = time.monotonic() + patience_seconds, 0
-        while True:
-            try:
-                return request(self._service, self._namespace)
-            except UnavailableError:
-                failures += 1
-                pause = _RETRIES.pause_seconds(failures)
-                if time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
+        patience = {} if patience_seconds is None else {"patience_seconds": patience_seconds}
+        return self._home.call(lambda service: request(service, self._namespace), **patience)
 
     def trial_ended(self, trial: AskedTrial) -> None:
         """Note that a trial is not under way any more."""

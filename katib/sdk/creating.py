@@ -10,15 +10,16 @@ from typing import Any
 
 from katib.api.names import LOST_LEASES_ANNOTATION
 from katib.api.types import API_VERSION
+from katib.api.types import Experiment as StoredExperiment
 from katib.errors import InvalidError
 from katib.sdk.asking import LEASE_SECONDS, Experiment
 from katib.sdk.homes import Place, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, search_spec, without_none
-from katib.tuning.argument_words import in_arguments
+from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
-from katib.tuning.service import DEFAULT_NAMESPACE, Json
+from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
 
 
 @takes_its_arguments
@@ -44,6 +45,7 @@ def create(
     warm_start: Sequence[str] = (),
     lease_seconds: float = LEASE_SECONDS,
     lost: str = "ask-again",
+    restart: bool = False,
     data_dir: str | Path | None = None,
     server: str | None = None,
     namespace: str = DEFAULT_NAMESPACE,
@@ -71,6 +73,7 @@ def create(
         warm_start: Names of earlier experiments of the same place to learn from.
         lease_seconds: How long a program that gives no sign of life keeps its trial.
         lost: What becomes of the trial of a program that is lost: `ask-again` or `fail`.
+        restart: Begin again where there is one of this name, which is kept under a name with a number.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
         server: The URL of a server that keeps it instead.
         namespace: Of the experiment.
@@ -96,7 +99,7 @@ def create(
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
-    arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel}
+    arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel, "restart": restart}
     check_arguments(parameters, arguments, takes_constants=False)
     place = Place(data_dir, server, namespace)
     spec = search_spec(parameters, **search)
@@ -115,17 +118,22 @@ def create(
             "resumePolicy": "FromVolume",
         },
     }
-    with ExitStack() as opened:
-        service = opened.enter_context(open_home(place))
+
+    def submit(service: TuningService) -> StoredExperiment:
+        submission = (
+            service.run(text, source=name, namespace=namespace, choice=Choice(restart=True)).submission
+            if restart
+            else service.submit(text, source=name, namespace=namespace)
+        )
+        return submission.experiment
+
+    text = json.dumps(document)
+    with ExitStack() as opened, python_words():
+        home = open_home(place)
+        opened.callback(home.close)
         try:
-            stored = service.submit(json.dumps(document), source=name, namespace=namespace).experiment
+            stored = home.first_call(submit)
         except InvalidError as error:
             raise in_arguments(error, arguments) from None
-        return Experiment(
-            service,
-            stored,
-            lambda key, text: parameters[key].value(text),
-            place,
-            opened.pop_all(),
-            lease_seconds=lease_seconds,
-        )
+        opened.pop_all()
+    return Experiment(home, stored, lambda key, text: parameters[key].value(text), place, lease_seconds=lease_seconds)

@@ -1,25 +1,38 @@
-"""Where experiments are kept: on a server, in a data directory that is only read, or in an engine of this process.
+"""Where experiments are kept: on a server, in a data directory that is only read, or in an engine.
 
 One engine works in a data directory, so all experiments of this process that are there share it. It ends when the last
-of them is closed, and with the process.
+of them is closed, and with the process. Other programs are its guests meanwhile, by its door; when it has ended, one of
+them has the next engine.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from katib.backoff import Backoff
 from katib.errors import UnavailableError, invalid
 from katib.tuning.argument_words import python_words
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
+R = TypeVar("R")
+
 DEFAULT_SERVER = "http://127.0.0.1:8765"
 """Where `katib serve` listens by default."""
+
+_PATIENCE_SECONDS = 120.0
+"""How long a service that does not answer is tried again: long enough for its restart."""
+
+_RETRIES = Backoff(0.05, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,56 @@ class Place:
     data_dir: str | Path | None = None
     server: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+
+
+class Home:
+    """What runs experiments whose trials this program evaluates. Thread-safe; close it after its last use.
+
+    Args:
+        service: The way to it.
+        opened: What is closed with it.
+        host: The place to look for the next home where this is the engine of another program, and ends with that one.
+    """
+
+    def __init__(self, service: TuningService, opened: ExitStack, host: Place | None = None) -> None:
+        self.service = service
+        self.host = host
+        self._opened = opened
+        self._moving = threading.Lock()
+        self._closed = False
+
+    def call(self, request: Callable[[TuningService], R], *, patience_seconds: float = _PATIENCE_SECONDS) -> R:
+        """Return the answer to a request; one that may be lost is sent again."""
+        deadline, failures = time.monotonic() + patience_seconds, 0
+        while True:
+            service = self.service
+            try:
+                return request(service)
+            except UnavailableError:
+                if patience_seconds:
+                    self._move_from(service)
+                failures += 1
+                pause = _RETRIES.pause_seconds(failures)
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+
+    def first_call(self, request: Callable[[TuningService], R]) -> R:
+        """Return the answer to a request; it is sent again to the next home only: another service may never answer."""
+        return self.call(request, patience_seconds=_PATIENCE_SECONDS if self.host is not None else 0.0)
+
+    def close(self) -> None:
+        """Close what was opened. Closing twice is fine."""
+        self._closed = True
+        self._opened.close()
+
+    def _move_from(self, service: TuningService) -> None:
+        """Open the next home where the program may have ended that had this one; it may be this program's now."""
+        with self._moving:
+            if self.host is not None and self.service is service and not self._closed:
+                found = open_home(self.host)
+                self._opened.callback(found.close)
+                self.service, self.host = found.service, found.host
 
 
 @dataclass(slots=True)
@@ -94,16 +157,15 @@ def _opened(place: Place) -> Iterator[TuningService]:
     yield open_offline(directory)
 
 
-@contextmanager
-def open_home(place: Place) -> Iterator[TuningService]:
+def open_home(place: Place) -> Home:
     """Open what runs experiments whose trials this program evaluates.
 
     A server or a data directory that was named; else the server of $KATIB_SERVER; else the one that runs in the data
-    directory, or the default server of this account; else an engine of this process.
+    directory, or the default server of this account; else the engine of the data directory: of this process, or of
+    another program that has one there.
 
     Raises:
         InvalidError: Both were named.
-        TerminalError: Another program works in the data directory.
         UnavailableError: No server answers.
     """
     from katib.rest.notes import account_directory, note_of, running_servers
@@ -116,8 +178,16 @@ def open_home(place: Place) -> Iterator[TuningService]:
             note = note_of(DEFAULT_SERVER, account_directory())
         if note is not None:
             server, token = note.url, token or note.token
-    with python_words(), _engine_of(directory) if server is None else _client(server, token) as service:
-        yield service
+    with python_words(), ExitStack() as opened:
+        if server is not None:
+            return Home(opened.enter_context(_client(server, token)), opened.pop_all())
+        return _home_in(directory, Place(directory, namespace=place.namespace))
+
+
+def say_what_is_waited_for(directory: Path, waiting: str) -> None:
+    """Print that a program works in a data directory, and how not to wait for it."""
+    ways = "data_dir= with another one searches at once, and so do many programs beside one `katib serve`"
+    sys.stderr.write(f"{waiting}, which works in {directory}; {ways}\n")
 
 
 def _named(place: Place) -> tuple[Path, str | None, str | None]:
@@ -128,10 +198,31 @@ def _named(place: Place) -> tuple[Path, str | None, str | None]:
     return Path(place.data_dir or os.environ.get("KATIB_HOME") or ".katib"), server, os.environ.get("KATIB_TOKEN")
 
 
-def _client(server: str, token: str | None) -> AbstractContextManager[TuningService]:
+def _client(server: str, token: str | None = None, *, socket: str = "") -> AbstractContextManager[TuningService]:
     from katib.rest.client import HttpTuningService
 
-    return HttpTuningService(server, token)
+    return HttpTuningService(server, token, socket=socket)
+
+
+def _home_in(directory: Path, place: Place) -> Home:
+    """Open the engine of this process in a data directory, or the one that another program has there."""
+    from katib.local.claims import HeldError, in_turn
+    from katib.rest.door import reached_door
+    from katib.rest.notes import running_servers
+
+    def attempt() -> Home:
+        with ExitStack() as opened:
+            try:
+                return Home(opened.enter_context(_engine_of(directory)), opened.pop_all())
+            except HeldError:
+                if (note := next(iter(running_servers(directory)), None)) is not None:
+                    return Home(opened.enter_context(_client(note.url, note.token)), opened.pop_all())
+                door = opened.enter_context(reached_door(directory))
+                if door is None:
+                    raise
+                return Home(opened.enter_context(_client("http://localhost", socket=door)), opened.pop_all(), place)
+
+    return in_turn(attempt, partial(say_what_is_waited_for, directory))
 
 
 @contextmanager
@@ -151,10 +242,12 @@ def _enter(directory: Path) -> _Shared:
         shared = _engines.by_directory.get(directory)
         if shared is None:
             from katib.local import open_engine
+            from katib.rest.door import open_door
 
             with ExitStack() as stack:
                 engine = stack.enter_context(open_engine(data_dir=directory, own_process=False))
                 engine.start()
+                stack.enter_context(open_door(engine.service, directory))
                 shared = _Shared(engine.service, stack.pop_all())
             _engines.by_directory[directory] = shared
             if len(_engines.by_directory) == 1:

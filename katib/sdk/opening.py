@@ -26,15 +26,13 @@ class OpenedExperiment(TuneResult):
 
         Args:
             lease_seconds: How long a program that gives no sign of life keeps its trial.
-
-        Raises:
-            TerminalError: Another program that is not a server works in its data directory.
         """
         with ExitStack() as opened:
-            service = opened.enter_context(open_home(self.place))
-            stored = service.get(Experiment, self.place.namespace, self.name)
-            value = _reader(stored)
-            return AskedExperiment(service, stored, value, self.place, opened.pop_all(), lease_seconds=lease_seconds)
+            home = open_home(self.place)
+            opened.callback(home.close)
+            stored = home.first_call(lambda service: service.get(Experiment, self.place.namespace, self.name))
+            opened.pop_all()
+        return AskedExperiment(home, stored, _reader(stored), self.place, lease_seconds=lease_seconds)
 
 
 def open_experiment(

@@ -15,20 +15,20 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
-from katib.errors import InvalidError, KatibError, NotFoundError, TerminalError, invalid
+from katib.errors import InvalidError, KatibError, NotFoundError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
-from katib.local.claims import holder_of
+from katib.local.claims import in_turn
 from katib.rest.door import open_door
-from katib.rest.notes import running_servers
+from katib.rest.notes import Note, running_servers
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
-from katib.sdk.homes import Place
+from katib.sdk.homes import Home, Place, say_what_is_waited_for
 from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments
@@ -42,6 +42,9 @@ from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.repeating import ended_without_value
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
+
+if TYPE_CHECKING:
+    from katib.local.engine import Engine
 
 _CONTAINER = "function"
 _LEASE_SECONDS = 6.0
@@ -108,7 +111,7 @@ def tune(
             `max_trials` is raised, with the function as it is by then. The failed trials of one that failed
             run again; any other that has ended is returned as it is.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`. Where `katib serve` works in it, that
-            server runs the trials.
+            server runs the trials; while another program works in it, this one waits.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
             the function, and takes milliseconds to start. What trials print is shown here and not kept.
         checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
@@ -119,7 +122,7 @@ def tune(
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
-        TerminalError: Another program that is not a server works in the data directory.
+        TerminalError: This process works in the data directory already, such as by `katib.create`.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
@@ -237,20 +240,22 @@ def _submitted(
         file: Where trials find the function; written when the experiment is known to be valid, before they start.
         pickled: Its content.
     """
-    if (note := next(iter(running_servers(root)), None)) is not None:
-        from katib.rest.client import HttpTuningService
+    with ExitStack() as opened:
 
-        with HttpTuningService(note.url, note.token) as service:
-            running = _taken(service, experiment, arguments, file, pickled)
-            yield running._replace(url=note.url)
-        return
-    if (holder := holder_of(root)) is not None and holder.pid != os.getpid():
-        remedy = "pass another data_dir=, or start `katib serve` in its place, which runs the searches of many programs"
-        raise TerminalError(f"{holder.command} (process {holder.pid}) is at work in {root}; {remedy}")
-    with open_engine(data_dir=root, own_process=False) as engine:
-        running = _taken(engine.service, experiment, arguments, file, pickled)
-        engine.start()
-        with open_door(engine.service, root):
+        def open_() -> Note | Engine:
+            note = next(iter(running_servers(root)), None)
+            return note or opened.enter_context(open_engine(data_dir=root, own_process=False))
+
+        home = in_turn(open_, partial(say_what_is_waited_for, root))
+        if isinstance(home, Note):
+            from katib.rest.client import HttpTuningService
+
+            service = opened.enter_context(HttpTuningService(home.url, home.token))
+            yield _taken(service, experiment, arguments, file, pickled)._replace(url=home.url)
+            return
+        running = _taken(home.service, experiment, arguments, file, pickled)
+        home.start()
+        with open_door(home.service, root):
             yield running
 
 
@@ -345,11 +350,10 @@ def _evaluated(
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = Place(file.parent.parent)
     experiment = AskedExperiment(
-        service,
+        Home(service, ExitStack()),
         stored,
         lambda key, text: payload.parameters[key].value(text),
         place,
-        ExitStack(),
         lease_seconds=_LEASE_SECONDS,
     )
     followed: list[Experiment] = []

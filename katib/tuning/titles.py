@@ -14,10 +14,16 @@ def name_meant(service: TuningService, namespace: str, text: str) -> str:
     """Return the name of the experiment with a title; the text itself where it is no title, be it a name or not.
 
     What could only be a name costs no request.
+
+    Raises:
+        NotFoundError: There is no such title, and it cannot be a name.
     """
     name = name_of_title(text)
     if name != text:
         with suppress(NotFoundError):
             if service.get(Experiment, namespace, name).metadata.annotations.get(TITLE_ANNOTATION) == text:
                 return name
+    if "/" in text:
+        kinds = "experiments, trials, suggestions or pods"
+        raise NotFoundError(f'"{text}" is neither the title of a study nor KIND/NAME with {kinds}')
     return text

@@ -80,6 +80,26 @@ def test_the_same_program_with_a_larger_budget_goes_on(home: dict[str, Any]) -> 
     assert counts == [2, 0, 3]
 
 
+def test_all_of_it_again_keeps_what_was_found_under_a_name_with_a_number(home: dict[str, Any]) -> None:
+    with create(home, max_trials=2) as experiment:
+        for trial in experiment.ask_until_done():
+            trial.tell(7)
+    with pytest.raises(InvalidError, match=r"or restart=True: the old one is kept under a name with a number"):
+        create(home, direction="maximize")
+    for trials in (1, 3):
+        with create(home, max_trials=trials, direction="maximize", restart=True) as experiment:
+            for trial in experiment.ask_until_done():
+                trial.tell(8)
+
+    place = {key: value for key, value in home.items() if key in ("server", "data_dir")}
+    found = {name: katib.open(name, **place) for name in ("mine", "mine-1", "mine-2")}
+    assert {name: (len(one.trials), one.best.value) for name, one in found.items()} == {
+        "mine": (3, 8),
+        "mine-1": (2, 7),
+        "mine-2": (1, 8),
+    }
+
+
 def test_values_have_the_types_of_the_space(home: dict[str, Any]) -> None:
     choice = (1, 2)
     space = {"n": katib.search.int(1, 3), "any": katib.search.categorical([choice]), "x": katib.search.double(0, 1)}
@@ -374,6 +394,43 @@ def test_a_wrong_token_neither_gets_a_trial_nor_ends_one(tmp_path: Path) -> None
                 with pytest.raises(ForbiddenError):
                     call()
         assert engine.service.get(Trial, "default", name).status.completion_time is None
+
+
+WORKER = """
+import sys, time
+import katib
+
+experiment = katib.create(
+    "mine", {"x": katib.search.double(-1, 1)}, algorithm="random", max_trials=6, parallel=2, lease_seconds=2,
+    data_dir=sys.argv[1],
+)
+for trial in experiment.ask_until_done():
+    print(trial.name, flush=True)
+    time.sleep(float(sys.argv[2]))
+    trial.tell(trial.parameters["x"])
+print(len(experiment.result().trials))
+experiment.close()
+"""
+
+
+@pytest.mark.parametrize("leaves", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_programs_share_an_experiment_without_a_server_and_one_goes_on_for_the_other(
+    tmp_path: Path, leaves: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", WORKER, str(tmp_path / "data")]
+    pipe, env = subprocess.PIPE, environment()
+    with subprocess.Popen([*command, "600"], env=env, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as one:
+        assert one.stdout is not None
+        first = one.stdout.readline()
+        with subprocess.Popen([*command, "0.5"], env=env, stdout=pipe, text=True) as two:
+            assert two.stdout is not None
+            second = two.stdout.readline()  # while the other one works
+            one.send_signal(leaves)
+            *names, count = two.stdout.read().splitlines()
+
+    assert (two.returncode, count) == (0, "6")
+    assert {first.strip(), second.strip()} <= {second.strip(), *names}
+    assert len(names) == 5
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 
 import katib
 from katib.api.types import Trial
-from katib.errors import InvalidError, TerminalError
+from katib.errors import InvalidError
 from katib.local import open_offline
 from katib.local.claims import holder_of
 from katib.sdk import TrialResult
@@ -399,18 +399,24 @@ def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(
         assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
 
 
-def test_beside_a_search_of_the_directory_it_says_how_to_share(tmp_path: Path, launch: Launch) -> None:
+def test_beside_a_search_of_the_directory_it_waits_and_says_so(
+    tmp_path: Path, launch: Launch, tune: Callable[..., katib.TuneResult], capsys: pytest.CaptureFixture[str]
+) -> None:
     other = script(
         launch,
         tmp_path,
-        "import katib, time; katib.tune(lambda x: time.sleep(600), {'x': katib.search.double(0, 1)}, data_dir='..')",
+        "import katib, time; katib.tune(lambda x: time.sleep(5), {'x': katib.search.double(0, 1)}, data_dir='..', "
+        "max_trials=1)",
     )
     eventually(lambda: holder_of(tmp_path) is not None)
 
-    words = rf"^script.py \(process {other.pid}\) is at work in .*; pass another data_dir=, or start `katib serve`"
-    with pytest.raises(TerminalError, match=words):
-        katib.tune(lambda x: x, X, data_dir=tmp_path)
-    other.kill()
+    result = tune(lambda x: x, X)
+
+    assert other.poll() is not None or holder_of(tmp_path) is None
+    assert len(values(result.trials)) == 3
+    said = capsys.readouterr().err
+    words = rf"waiting for script.py \(process {other.pid}\), which works in .*; data_dir= with .*\n"
+    assert re.fullmatch(words, said), said
 
 
 @pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])

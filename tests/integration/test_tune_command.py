@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from katib.local.claims import holder_of
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
+from tests.support.processes import Launch
+from tests.support.waiting import eventually
 
 TRAIN = """
 import json, sys
@@ -65,6 +69,24 @@ def test_a_place_that_takes_no_trials_is_named_and_the_run_goes_on(directory: Pa
     assert len(list((directory / "runs").iterdir())) == 3
     assert wrong.returncode == 2
     assert '"wandb" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]' in wrong.stderr
+
+
+def test_beside_a_run_of_the_directory_a_line_waits_until_ctrl_c_or_its_turn(directory: Path, launch: Launch) -> None:
+    line = "tune -p lr=0..1:double --minimize loss --trials 1"
+    slow = [*KATIB, *line.split(), "--name", "slow", "--", "sh", "-c", "sleep 8; echo loss={lr}"]
+    other = launch(slow, cwd=directory, env=environment(), stdout=subprocess.DEVNULL)
+    eventually(lambda: holder_of(directory / ".katib") is not None)
+    words = rf"note: waiting for .*tune \(process {other.pid}\), which works in .katib; --data-dir with .*\n"
+
+    second = [*KATIB, *line.split(), "--name", "second", "--", "echo", "loss={lr}"]
+    waiting = launch(second, cwd=directory, env=environment(), stderr=subprocess.PIPE, text=True)
+    assert waiting.stderr is not None
+    assert re.fullmatch(words, waiting.stderr.readline())
+    waiting.send_signal(signal.SIGINT)
+    assert (waiting.wait(), waiting.stderr.read().strip()) == (130, "")
+
+    done = katib_here(*second[len(KATIB) :], cwd=directory)
+    assert (done.returncode, other.wait()) == (0, 0), done.stderr
 
 
 def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_the_next_one(directory: Path) -> None:

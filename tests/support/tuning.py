@@ -344,7 +344,9 @@ class MemoryTuningService(ObjectTuningService):
             stored = self.store.get(kind, key)
         except NotFoundError:
             metadata = {
-                name: obj["metadata"][name] for name in ("name", "namespace", "labels") if name in obj["metadata"]
+                name: obj["metadata"][name]
+                for name in ("name", "namespace", "labels", "annotations")
+                if name in obj["metadata"]
             }
             if experiment := metadata.get("labels", {}).get(EXPERIMENT_LABEL):
                 with suppress(NotFoundError):

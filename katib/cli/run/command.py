@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,6 +151,10 @@ def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[st
     return with_earlier_experiments(file, learn_from) if learn_from else file
 
 
+class _ServerStartedError(Exception):
+    """A server works now in the data directory that was waited for."""
+
+
 def run_here(wanted: again.Wanted, here: again.Here) -> int:
     """Run an experiment on this machine, to its end; return the exit code."""
     directory, data = here.directory, here.option
@@ -174,6 +180,8 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
         return _run_in(engine, wanted, directory, data)
     except InvalidError as error:
         return again.wrong(error, wanted.file.source)
+    except _ServerStartedError:
+        return run_here(wanted, here)
 
 
 def run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
@@ -192,10 +200,24 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
     from katib.cli.run.following import Interrupt, Run
+    from katib.local.claims import in_turn
 
     interrupt = Interrupt()
+
+    def pause(seconds: float) -> None:
+        time.sleep(seconds)
+        if interrupt.requested:
+            raise KeyboardInterrupt
+        if running_servers(directory):
+            raise _ServerStartedError
+
+    def say(waiting: str) -> None:
+        ways = "--data-dir with another one runs it at once, and `katib serve` runs many at once"
+        wanted.note(f"{waiting}, which works in {directory}; {ways}")
+
     admitted = again.admitted_first(engine, wanted, directory)
-    with engine:
+    with ExitStack() as opened:
+        in_turn(partial(opened.enter_context, engine), say, pause)
         submitted = again.submit_to(engine, wanted, admitted, may_ask=wanted.may_ask)
         submission = submitted.submission
         if submission is None:

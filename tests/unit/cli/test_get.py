@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from katib.api.names import TITLE_ANNOTATION, name_of_title
 from katib.cli.jsonpath import read_path, read_template
 from katib.errors import InvalidError
 from katib.rest.server import Server
@@ -160,6 +161,15 @@ def test_several_names_and_kinds_are_shown(katib: Katib, played: MemoryTuningSer
     assert katib("get", "ghost", "--ignore-not-found") == (0, "", "")
 
 
+def test_the_title_of_a_study_may_have_slashes(katib: Katib, played: MemoryTuningService) -> None:
+    name = name_of_title("team/mine")
+    annotations = {TITLE_ANNOTATION: "team/mine"}
+    played.put(patched(make_experiment(name, condition("Created")), metadata={"annotations": annotations}))
+
+    for words in (("get", "team/mine"), ("get", "exp/team/mine"), ("describe", "team/mine")):
+        assert name in katib(*words).out
+
+
 def test_one_object_is_the_root_of_a_template_and_several_are_its_items(
     katib: Katib, played: MemoryTuningService
 ) -> None:
@@ -176,7 +186,11 @@ def test_one_object_is_the_root_of_a_template_and_several_are_its_items(
         ),
         (("nodes", "a"), '"nodes" is not a kind; use experiments, trials, suggestions or pods'),
         (("exp/demo", "other"), "give a kind and names, or KIND/NAME each time, not both: exp/demo other"),
-        (("node/a",), '"node/a" is not KIND/NAME; write it as experiment/my-experiment'),
+        (("exp/",), '"exp/" is not KIND/NAME; write it as experiment/my-experiment'),
+        (
+            ("node/a",),
+            '"node/a" is neither the title of a study nor KIND/NAME with experiments, trials, suggestions or',
+        ),
         (("demo", "-A"), "names have no meaning beside --all-namespaces; give their namespace with -n"),
         (("demo", "-l", "a=b"), "names have no meaning beside --selector and --field-selector; leave one out"),
         (("exp,trials", "-w"), "--watch shows objects of one kind; leave the others out"),

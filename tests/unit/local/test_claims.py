@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from katib.errors import TerminalError
-from katib.local.claims import claimed
+from katib.local import claims
+from katib.local.claims import HeldError, claimed, in_turn
 from tests.support.processes import Launch
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from katib.local.claims import claimed
+from katib.local import claims
+from katib.local.claims import HeldError, claimed, in_turn
 with claimed(Path(sys.argv[1])):
     {then}
     print("held", flush=True)
@@ -66,6 +70,40 @@ def test_the_process_that_holds_a_directory_is_named_with_its_command(tmp_path: 
             claimed(tmp_path).__enter__()
     finally:
         end(holder)
+
+
+def test_a_turn_is_waited_for_and_said_once(tmp_path: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_UNSAID_SECONDS", 0.0)
+    holder, said, pauses = hold(launch, tmp_path), [], 0
+
+    def pause(_seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            end(holder)
+
+    with in_turn(lambda: _entered(tmp_path), said.append, pause):
+        pass
+
+    assert pauses == 3
+    assert said == [f"waiting for -c {tmp_path} (process {holder.pid})"]
+
+
+def test_a_program_never_waits_for_itself_or_for_one_that_started_it(tmp_path: Path) -> None:
+    with claimed(tmp_path):
+        with pytest.raises(HeldError):
+            in_turn(lambda: _entered(tmp_path), str)
+        if (child := os.fork()) == 0:
+            with contextlib.suppress(HeldError):
+                in_turn(lambda: _entered(tmp_path), str)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0  # it ended
+
+
+def _entered(directory: Path) -> ExitStack:
+    with ExitStack() as opened:
+        opened.enter_context(claimed(directory))
+        return opened.pop_all()
 
 
 def test_an_owner_that_crashed_does_not_block(tmp_path: Path, launch: Launch) -> None:
