@@ -36,14 +36,26 @@ class OnceEach(logging.Filter):
         return not sentence or record.created - last > _FORGOTTEN_SECONDS
 
 
+class _Sentences(logging.Formatter):
+    """Writes the sentence that a record carries in place of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return sentence_of(record) or super().format(record)
+
+
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Have a program that sets up no logging of its own show each sentence once."""
+    """Have a program that sets up no logging of its own show sentences, each once."""
     handler, once = logging.lastResort, OnceEach()
-    if handler is not None:
-        handler.addFilter(once)
+    if handler is None:
+        yield
+        return
+    before = handler.formatter
+    handler.addFilter(once)
+    handler.setFormatter(_Sentences())
     try:
         yield
     finally:
-        if handler is not None:
-            handler.removeFilter(once)
+        handler.removeFilter(once)
+        handler.setFormatter(before)

@@ -40,7 +40,7 @@ from katib.sentences import said_once
 from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
-from katib.tuning.repeating import ended_without_value
+from katib.tuning.repeating import company_of, ended_without_value
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ def tune(
         except KeyboardInterrupt:
             if verbose:
                 again = f"the same call with name={name!r}"
-                is_elsewhere = data_dir or os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER")
-                at = f" --data-dir {shlex.quote(str(root))}" if is_elsewhere else ""
+                at = _option_of(root)
                 goes_on = f"the server at {url} goes on; `katib stop {name}{at}` stops it, and {again} watches it again"
                 kept = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
                 sys.stderr.write(f"{goes_on if url else kept}\n")
@@ -217,7 +216,7 @@ class _Running(NamedTuple):
         experiment: As stored.
         url: Where the server listens; empty for an engine.
         had_ended: Whether it had ended before and is left as it is.
-        notes: What to say about one that was there before, a sentence each.
+        notes: What to say about one that was there before, and of those that run beside it, a sentence each.
     """
 
     service: TuningService
@@ -255,8 +254,9 @@ def _submitted(
             return
         running = _taken(home.service, experiment, arguments, file, pickled)
         home.start()
+        notes = (*running.notes, *company_of(home.service, running.experiment, _option_of(root)))
         with open_door(home.service, root):
-            yield running
+            yield running._replace(notes=notes)
 
 
 def _taken(
@@ -305,6 +305,13 @@ def _run(service: TuningService, document: str, name: str, *, restart: bool) -> 
     if outcome.ways is not None and any(change.startswith("spec.") for change in outcome.ways.changes):
         service.submit(document, source=name)  # refuses it field by field
     return outcome
+
+
+def _option_of(root: Path) -> str:
+    """Return the option with which commands find a data directory, after a blank; empty where they find it without."""
+    is_default = root == Path(os.environ.get("KATIB_HOME") or ".katib")
+    is_found = is_default and not os.environ.get("KATIB_CONTEXT") and not os.environ.get("KATIB_SERVER")
+    return "" if is_found else f" --data-dir {shlex.quote(str(root))}"
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:

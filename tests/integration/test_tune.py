@@ -419,6 +419,22 @@ def test_beside_a_search_of_the_directory_it_waits_and_says_so(
     assert re.fullmatch(words, said), said
 
 
+def test_a_search_that_was_left_and_goes_on_beside_another_is_named(tmp_path: Path, launch: Launch) -> None:
+    space = "{'x': katib.search.double(0, 1)}"
+    text = f"import katib, time; katib.tune(lambda x: time.sleep(%d) or x, {space}, max_trials=1)"
+    left = script(launch, tmp_path, text % 600, PYTHONUNBUFFERED="1")
+    assert left.stdout is not None
+    name = next(line.split()[1] for line in left.stdout if " started" in line).rpartition("-")[0]
+    left.kill()
+    left.communicate()
+
+    output, _ = script(launch, tmp_path, text % 2).communicate(timeout=180)
+
+    note = f"unfinished experiments of this data directory go on beside it, while it runs: {name}; "
+    assert f"{note}`katib delete {name}` removes it\n" in output
+    assert re.search(rf"^{name}-\w+ was cut off and is started again$", output, re.MULTILINE)
+
+
 @pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
 def test_beside_a_server_of_the_directory_that_server_runs_it(
     tmp_path: Path, preload: list[str] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

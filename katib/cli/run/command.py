@@ -29,7 +29,7 @@ from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
 from katib.rest.door import open_door
 from katib.rest.notes import running_servers
-from katib.tuning.reading import is_completed
+from katib.tuning.repeating import company_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, TuningService
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         experiment = submission.experiment
         survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
         notices = [n for n in submission.notices if not (wanted.drafted and n.startswith("spec.trialTemplate"))]
-        wanted.note(*submitted.notes, *notices, *_company(engine.service, experiment))
+        wanted.note(*submitted.notes, *notices, *company_of(engine.service, experiment, data))
         run = Run(engine.service, experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
 
         def left(experiment: Experiment, _place: str) -> str:
@@ -328,11 +328,3 @@ def _end(
     if run.was_over and not wanted.quiet:
         click.echo(had_ended(experiment, where), err=wanted.form is not None)
     return code
-
-
-def _company(service: TuningService, experiment: Experiment) -> list[str]:
-    """Return a note when the data directory holds further unfinished experiments: they go on as well."""
-    others = [e.name for e in service.experiments() if not is_completed(e) and e.name != experiment.name]
-    if not others:
-        return []
-    return [f"unfinished experiments of this data directory go on beside it, while it runs: {', '.join(others)}"]
