@@ -28,7 +28,6 @@ from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.dependencies import Collection
 from katib.local.jobs.kind import Observed, Plan
-from katib.local.jobs.prepare import job_directory
 from katib.local.pods.log_file import LogLimits, log_parts
 from katib.local.pods.objects import read_note
 from katib.local.pods.records import Delays, PodRecord
@@ -475,14 +474,12 @@ class TestMonitors:
             assert 20_000 < len(kept) <= 30_000
             assert printed.endswith(kept)
 
-    def test_files_are_looked_at_while_the_container_runs_and_once_after(self, tmp_path: Path) -> None:
+    def test_files_are_looked_at_while_the_container_runs(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")))
             eventually(lambda: h.monitors.opened and h.monitors.opened[0].polls >= 2)
             (tmp_path / "go").touch()
             h.wait_for_end()
-
-            assert h.monitors.opened[0].polls >= 3
 
 
 class TestCommands:
@@ -649,7 +646,7 @@ class TestDisasters:
     ) -> None:
         store = MemoryStore({JOB})
         uid = store.create(job(shell("true")))["metadata"]["uid"]
-        note = job_directory(tmp_path / "trials", "ns", "j") / name
+        note = tmp_path / "trials" / "ns" / "j" / name
         note.parent.mkdir(parents=True)
         note.write_text(json.dumps({"uid": uid}) if name == "job.json" else f'{{"job": "{uid}"}}\n{{"proc')
 
