@@ -302,6 +302,14 @@ class TestPods:
             assert end["type"] == "Complete"
             assert not is_running(read_pid(tmp_path / "pid"))
 
+    def test_a_sidecar_that_waits_to_be_started_again_does_not_keep_its_pod(self, tmp_path: Path) -> None:
+        sidecar = shell(f"echo >>{tmp_path}/tries; exit 1", name="side", restartPolicy="Always")
+        with home(tmp_path, delays=Delays(restart=Backoff(60.0, 60.0))) as h:
+            script = f"while [ $(wc -l <{tmp_path}/tries) -lt 2 ]; do sleep 0.01; done; sleep 0.2"
+            end = h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))
+
+            assert end["type"] == "Complete"
+
     def test_several_containers_run_together_and_all_must_succeed(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             end = h.run(job(shell(f"touch {tmp_path}/a"), shell("exit 4", name="other"), backoffLimit=0))

@@ -231,6 +231,7 @@ class Pod:
             if not self._ending and not self._stopping:
                 self._ending = True
                 self._end_containers(open_, None)
+                self._tools.loop.call_soon(self.advance)  # one that waits to be started again is over already
             return
         if self._kill_timer is not None:
             self._kill_timer.cancel()
