@@ -241,15 +241,17 @@ class TrialLedger:
             account = self._accounts.get(experiment)
             if account is None:
                 return TrialCounts()
-            filled, names = {}, {}
+            filled, names, active = {}, {}, list[str]()
             for state, places in account.by_state.items():
                 if places:
-                    filled[state] = places
+                    filled[state] = len(places)
                     names[state] = tuple(map(_NAME, places[-LISTED_NAMES:]))
+            for state in ACTIVE:
+                active += map(_NAME, account.by_state.get(state, ()))
             counts = TrialCounts(
-                counts=dict(zip(filled, map(len, filled.values()), strict=True)),
+                counts=filled,
                 names=names,
-                active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
+                active=tuple(active),
                 paused=len(account.paused),
                 infeasible=len(account.infeasible),
                 uses=None if account.spending is None else account.spending.uses(),

@@ -278,7 +278,6 @@ class Database:
                 self._engines.forget_writer()
             writer.close()
 
-
     def _translate(self, error: BaseException) -> Exception:
         code = _primary_code(error)
         if code in _REMEDIES:

@@ -237,6 +237,10 @@ def _require_object(obj: Any) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
+    _require_metadata(metadata)
+
+
+def _require_metadata(metadata: Json) -> None:
     for name in ("labels", "annotations"):
         texts, path = metadata.get(name) or {}, f"metadata.{name}"
         if not isinstance(texts, dict):

@@ -170,16 +170,18 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
-    if ending is None and is_stopped(seen.experiment):
-        return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
-    if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
-        return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
-    away = _service_away(seen)
-    if ending is None and away:
-        message = f"Experiment waits for its algorithm: {away}"
-        return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
+    if is_stopped(seen.experiment):
+        return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
+    if seen.obstacle is not None and seen.obstacle.may_pass:
+        return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
+    suggestion = seen.suggestion
+    if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are wanted
+        away = unavailable_cause(suggestion.status.conditions)
+        if away:
+            message = f"Experiment waits for its algorithm: {away}"
+            return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
     return _go_on(seen, _running(status, seen))
 
 
@@ -264,14 +266,6 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
     type_, runs = ExperimentCondition.RUNNING, bool(seen.counts.active)
     conditions = set_condition(status.conditions, type_, reason, message, seen.now, holds=runs, restates=True)
     return structs.replace(status, conditions=conditions)
-
-
-def _service_away(seen: Observed) -> str:
-    """Return why assignments that are wanted do not come, where that may pass; empty otherwise."""
-    suggestion = seen.suggestion
-    if suggestion is None or suggestion.spec.requests <= suggestion.status.suggestion_count:
-        return ""
-    return unavailable_cause(suggestion.status.conditions)
 
 
 def is_stopped(experiment: Experiment) -> bool:
