@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from katib.api.metrics import MetricLog
-from katib.backoff import Backoff
-from katib.errors import InternalError, InvalidError, KatibError, UnavailableError
+from katib.errors import Backoff, InternalError, InvalidError, KatibError, UnavailableError
 
 MAX_BATCH = 5_000
 """Readings handed over at once: large enough to pay for a commit, small enough to be short."""

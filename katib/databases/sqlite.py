@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
 
-from katib.backoff import Backoff
-from katib.errors import InternalError, TerminalError, UnavailableError
+from katib.errors import Backoff, InternalError, TerminalError, UnavailableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -21,8 +21,8 @@ import pytest
 from katib.algorithm_services.config import ServicesConfig
 from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
+from katib.errors import Backoff
 from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION

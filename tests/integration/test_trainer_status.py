@@ -16,10 +16,10 @@ import pytest
 
 from katib.api.metrics import PROGRESS
 from katib.api.types import ObjectiveSpec
-from katib.certificates import issue
 from katib.cluster.injection import inject
 from katib.cluster.installation_key import write_keys
 from katib.errors import UnavailableError
+from katib.rest.certificates import issue
 from katib.rpc.credentials import SERVER_NAME, Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.tokens import Claims, Role, Tokens, trial_token

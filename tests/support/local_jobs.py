@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.names import TRIAL_LABEL
-from katib.backoff import Backoff
 from katib.controllers.job_caches import JobCaches
+from katib.errors import Backoff
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController

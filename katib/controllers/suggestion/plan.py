@@ -21,7 +21,6 @@ from msgspec import structs
 
 from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
-from katib.backoff import Backoff
 from katib.controllers.calls import SeenCall
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
@@ -34,7 +33,7 @@ from katib.controllers.suggestion.replies import (
     waiting_assignments,
     with_initial_trials,
 )
-from katib.errors import InvalidError, KatibError, UnavailableError
+from katib.errors import Backoff, InvalidError, KatibError, UnavailableError
 
 BACKOFF = Backoff(0.05, 15.0)
 

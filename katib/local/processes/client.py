@@ -23,8 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, UnavailableError
 from katib.local.processes import proc, wire
 from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
 from katib.local.processes.handle import Exit, ProcessHandle, spawn_error

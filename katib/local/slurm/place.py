@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from katib.errors import InvalidError, TerminalError
+from katib.files.whole_files import write_whole
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import KeptGroup, PodListener
@@ -34,7 +35,6 @@ from katib.local.slurm.script import (
 )
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
-from katib.whole_files import write_whole
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import PROGRESS, LogAccess, MetricLog
-from katib.certificates import issue
+from katib.rest.certificates import issue
 from katib.rest.status_server import StatusServer
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Tokens, trial_token
