@@ -99,7 +99,7 @@ def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -
 
 def missing_objective(objective: ObjectiveSpec | None, observation: Observation | None) -> str | None:
     """Return the first objective metric that was not read, be it as a number or as text; None when each was."""
-    for name in objective_names(objective):
+    for name in ("",) if objective is None else objective.objective_names:
         metric = None if observation is None else observation.metric(name)
         if metric is None or metric.latest in _NOTHING:
             return name

@@ -141,9 +141,9 @@ class Parser(ABC):
         has_cr = data.find(b"\r", start, stop) >= 0
         hits = [-1] * len(self._finds)  # of each search the next hit, once it is at or behind the start
         while True:
-            hits = [
-                find(data, start, stop) if hit < start else hit for find, hit in zip(self._finds, hits, strict=True)
-            ]
+            for place, find in enumerate(self._finds):
+                if hits[place] < start:
+                    hits[place] = find(data, start, stop)
             if (hit := min(hits, default=stop)) >= stop:
                 return
             begin = data.rfind(b"\n", start, hit) + 1 or start

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from msgspec import structs
 
@@ -123,7 +124,7 @@ class ExperimentReconciler:
         )
         plan = plan_experiment(seen)
         try:
-            trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
+            trials = list(map(partial(self._factory.make, experiment), plan.create_trials))
         except InvalidError as error:
             seen = replace(seen, obstacle=_obstacle_of(error))
             plan, trials = plan_experiment(seen), []
