@@ -50,16 +50,13 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start."""
 
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None, /) -> object:
         """Wait on a condition for at most this long."""
 
 
 class _SystemClock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
-        condition.wait(timeout_seconds)
+    monotonic = staticmethod(time.monotonic)
+    wait = staticmethod(threading.Condition.wait)
 
 
 @dataclass(slots=True)

@@ -103,7 +103,8 @@ class TrialDecoder:
     def _experiment_of(self, trial: Trial) -> _Known:
         """Return what is known of a trial's experiment; forget experiments that were not seen for long."""
         owner = trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
-        known = self._experiments[owner] = self._experiments.pop(owner, None) or _Known()
+        known = self._experiments.setdefault(owner, _Known())
+        self._experiments.move_to_end(owner)
         if len(self._experiments) > _REMEMBERED_EXPERIMENTS:
             self._experiments.popitem(last=False)
         return known

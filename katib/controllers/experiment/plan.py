@@ -283,7 +283,7 @@ def _ending(seen: Observed) -> Ending | None:
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and counts.count(*LOST) >= max(1, spec.max_failed_trial_count):
         return _failed("Experiment has failed because max failed count has reached")
-    if spec.max_trial_count is not None and counts.completed >= spec.max_trial_count:
+    if spec.max_trial_count is not None and counts.total - len(counts.active) >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
     if counts.lost and (first := _first_failures(seen)):
         return first

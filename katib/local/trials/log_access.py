@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from katib.algorithm_services.plan import ServiceId, ServicePlan
 from katib.api.metrics import LogAccess, ObservationLog
 from katib.local.services.files import SocketDirectory
-from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
+from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
 
 if TYPE_CHECKING:
     from katib.rest.status_server import StatusServer
@@ -77,7 +77,7 @@ class LogServers:
             pushes: Whether it is told where to push metrics.
         """
         found: dict[str, str] = {}
-        token = trial_token(self._tokens, "", trial_name)
+        token = self._tokens.token_of(Claims(Role.TRIAL, "", trial_name))
         if metrics or pushes:
             self._pushing.add(trial_name)
         if metrics:
