@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from katib.api.job_kinds import is_suspended, known_kind, pod_retry_words, retry_words
+from katib.api.job_kinds import is_suspended, known_kind, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -193,7 +193,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
-        retrying=retry_words(job) or pod_retry_words(trial.spec.run_spec or {}, job, update.last_failure),
+        retrying=retry_words(job, trial.spec.run_spec, update.last_failure),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),
