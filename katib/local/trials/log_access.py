@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from katib.algorithm_services.plan import ServiceId, ServicePlan
 from katib.api.metrics import LogAccess, ObservationLog
 from katib.local.services.files import SocketDirectory
-from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
+from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
 
 if TYPE_CHECKING:
     from katib.rest.status_server import StatusServer
@@ -76,7 +76,7 @@ class LogServers:
             metrics: What is stored of a status of Kubeflow Trainer; empty: it is not told where to post one.
             pushes: Whether it is told where to push metrics.
         """
-        token = trial_token(self._tokens, "", trial_name)
+        token = self._tokens.token_of(Claims(Role.TRIAL, "", trial_name))
         if metrics or pushes:
             self._pushing.add(trial_name)
         found = {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token} if pushes else {}
