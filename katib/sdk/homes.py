@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from katib.backoff import Backoff
-from katib.errors import UnavailableError, invalid
+from katib.errors import Backoff, UnavailableError, invalid
 from katib.tuning.argument_words import python_words
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
