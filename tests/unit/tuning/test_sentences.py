@@ -52,5 +52,5 @@ def test_a_program_without_logging_of_its_own_shows_it_once(
     once = capsys.readouterr().err.splitlines()
     fail(1)
 
-    assert once == [FULL, "Reconcile postponed: the database is locked"]
+    assert once == [FULL, "the database is locked"]
     assert len(capsys.readouterr().err.splitlines()) == 3
