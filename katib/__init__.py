@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from katib.version import __version__
+from katib.api.version import __version__
 
 if TYPE_CHECKING:
     from katib import callbacks

@@ -2,7 +2,8 @@
 
 The class tells the caller what to do next: fix the input, retry later, give up, or report a bug. A message is one
 line with three parts kept apart until it is rendered: the path of the field, the cause with the offending value, and
-the remedy. Every room may import this module; it imports nothing of ours.
+the remedy. What may be tried again waits for as long as a `Backoff` says. Every room may import this module; it
+imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -136,3 +137,35 @@ def code_of(error: BaseException) -> ErrorCode:
         if cls in ERROR_CODES:
             return ERROR_CODES[cls]
     return ERROR_CODES[InternalError]
+
+
+_MOST_STEPS = 64  # all pauses have reached their bound by then; keeps the power from overflowing
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait after failures in a row: a pure function of their number.
+
+    Attributes:
+        first_seconds: Pause after the first failure.
+        longest_seconds: Bound of every pause.
+        factor: By how much each further failure lengthens the pause.
+        jitter: Which share of a pause chance may take away, so that many clients do not come back together.
+    """
+
+    first_seconds: float
+    longest_seconds: float
+    factor: float = 2.0
+    jitter: float = 0.0
+
+    def pause_seconds(self, failures: int, chance: float = 0.0) -> float:
+        """Return how long to wait after this many failures in a row; 0 without a failure.
+
+        Args:
+            failures: How many there were.
+            chance: Random number in [0, 1]: how much of the jitter is taken away.
+        """
+        if failures < 1:
+            return 0.0
+        seconds = min(self.first_seconds * self.factor ** min(failures - 1, _MOST_STEPS), self.longest_seconds)
+        return seconds * (1.0 - self.jitter * chance)

@@ -75,7 +75,13 @@ class Collector:
             if (counts := self._counts.get(reading.name)) is not None:
                 taken.append(reading)
                 if unread:
-                    self._count(reading, counts)
+                    counts.readings += 1
+                    counts.last = reading.value
+                    if not counts.usable:
+                        counts.numbers += parse_value(reading.value) is not None
+                        counts.usable = is_usable(reading.value)
+                        if counts.usable:
+                            unread.discard(reading.name)
             if rules is not None and reading.name in watched:
                 rules.observe(reading)
                 self.verdict = rules.verdict
@@ -119,15 +125,6 @@ class Collector:
     def refused(self) -> str:
         """Return which values were not taken; empty when all were."""
         return "; ".join(filter(None, map(self._evidence.refused, self._counts)))
-
-    def _count(self, reading: MetricLog, counts: _ReadingCounts) -> None:
-        counts.readings += 1
-        counts.last = reading.value
-        if not counts.usable:
-            counts.usable = is_usable(reading.value)
-            counts.numbers += parse_value(reading.value) is not None
-            if counts.usable:
-                self._unread.discard(reading.name)
 
     def _others(self) -> str:
         found = [f"{quote(name)} read {counted(t.readings, 'time')}" for name, t in self._counts.items() if t.readings]

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from katib.api.metrics import MetricLog
-from katib.backoff import Backoff
-from katib.errors import InternalError, InvalidError, KatibError, UnavailableError
+from katib.errors import Backoff, InternalError, InvalidError, KatibError, UnavailableError
 
 MAX_BATCH = 5_000
 """Readings handed over at once: large enough to pay for a commit, small enough to be short."""
@@ -51,16 +50,13 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start."""
 
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None, /) -> object:
         """Wait on a condition for at most this long."""
 
 
 class _SystemClock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
-        condition.wait(timeout_seconds)
+    monotonic = staticmethod(time.monotonic)
+    wait = staticmethod(threading.Condition.wait)
 
 
 @dataclass(slots=True)
@@ -205,7 +201,10 @@ class Reporter:
                 return
 
     def _take(self) -> bool:
-        """Move a batch from the queue to what is under way; False when there is none and never will be."""
+        """Move a batch from the queue to what is under way; False when there is none and never will be.
+
+        A flush goes with the last readings of its trial.
+        """
         with self._changed:
             while not self._flushed and self._queued < self._max_batch:
                 left = None if self._due is None else self._due - self._clock.monotonic()
@@ -216,27 +215,21 @@ class Reporter:
                 self._clock.wait(self._changed, left)
             room = self._max_batch
             for name in dict.fromkeys([*self._flushed, *self._queue]):
-                room -= self._move(name, room)
+                entry = self._queue.pop(name)
+                self._flushed.pop(name, None)
+                if len(entry.logs) > room:
+                    self._queue[name] = _Trial(entry.logs[room:], entry.done)  # behind the others
+                    if entry.done:
+                        self._flushed[name] = None
+                    entry = _Trial(entry.logs[:room])
+                self._under_way[name] = entry
+                self._queued -= len(entry.logs)
+                room -= len(entry.logs)
                 if room <= 0:
                     break
             self._due = self._due if self._queued else None
             self._taken_at = self._clock.monotonic()
             return True
-
-    def _move(self, name: str, room: int) -> int:
-        """Put up to so many readings of a trial under way, with its flushes when these are all."""
-        entry = self._queue.pop(name)
-        self._flushed.pop(name, None)
-        if len(entry.logs) <= room:
-            self._under_way[name] = entry
-        else:
-            self._under_way[name] = _Trial(entry.logs[:room])
-            self._queue[name] = _Trial(entry.logs[room:], entry.done)  # behind the others
-            if entry.done:
-                self._flushed[name] = None
-        moved = len(self._under_way[name].logs)
-        self._queued -= moved
-        return moved
 
     def _settle(self) -> bool:
         """Store what is under way, however long it takes; False when the time to close was up before that."""

@@ -24,8 +24,7 @@ from pathlib import Path
 from katib.api.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
 from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
 from katib.api.types import UNAVAILABLE
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
 from metrics_collector.collector import Collector
 from metrics_collector.container_processes import other_containers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from katib.algorithm_services.plan import ServiceId, ServicePlan
-from katib.backoff import Backoff
+from katib.errors import Backoff
 
 User = tuple[str, str]
 """Namespace and name of an experiment."""

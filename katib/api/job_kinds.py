@@ -144,19 +144,19 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
     return bool(suspended_at(job) or _held_condition(job, "Suspended"))
 
 
-def retry_words(job: Mapping[str, Any]) -> str:
-    """Return what a job says of its failed tries. Only jobs on one machine say it."""
-    return str(_held_condition(job, "Retrying").get("message", ""))
+def retry_words(job: Mapping[str, Any], template: Mapping[str, Any] | None = None, failure: str = "") -> str:
+    """Return what is known of a job's failed tries; empty where that is nothing.
 
-
-def pod_retry_words(template: Mapping[str, Any], job: Mapping[str, Any], failure: str) -> str:
-    """Return the same of a Job of a cluster, whose controller only counts the pods that failed; empty for other kinds.
+    Jobs on one machine say it. The controller of a Job on a cluster only counts the pods that failed.
 
     Args:
-        template: The job as it was made.
         job: What is known of it now; its status counts.
+        template: The job as it was made.
         failure: How the container ended that failed last; empty while that is not known.
     """
+    if said := _held_condition(job, "Retrying").get("message"):
+        return str(said)
+    template = template or {}
     spec, failed = template.get("spec") or {}, (job.get("status") or {}).get("failed")
     if not failure or not failed or (template.get("apiVersion"), template.get("kind")) != ("batch/v1", "Job"):
         return ""

@@ -97,17 +97,13 @@ def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -
     return tuple(cost(term, float(text or 0)) for term, text in zip(objective.objectives, texts, strict=True))
 
 
-def is_available(objective: ObjectiveSpec | None, observation: Observation | None) -> bool:
-    """Return whether the objective metric, or each of several, was read at all, as a number or as text."""
-    return not missing_objectives(objective, observation)
-
-
-def missing_objectives(objective: ObjectiveSpec | None, observation: Observation | None) -> tuple[str, ...]:
-    """Return the names of the objective metrics that were not read."""
-    names = ("",) if objective is None else objective.objective_names
-    if objective is None or observation is None:
-        return names
-    return tuple(name for name in names if (m := observation.metric(name)) is None or m.latest in _NOTHING)
+def missing_objective(objective: ObjectiveSpec | None, observation: Observation | None) -> str | None:
+    """Return the first objective metric that was not read, be it as a number or as text; None when each was."""
+    for name in ("",) if objective is None else objective.objective_names:
+        metric = None if observation is None else observation.metric(name)
+        if metric is None or metric.latest in _NOTHING:
+            return name
+    return None
 
 
 def objective_names(objective: ObjectiveSpec | None) -> tuple[str, ...]:

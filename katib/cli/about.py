@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from katib.api.version import __version__
 from katib.cli import options
-from katib.version import __version__
 
 
 @click.command()

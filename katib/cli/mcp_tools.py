@@ -23,6 +23,7 @@ from mcp.types import ToolAnnotations
 
 from katib.api.names import EXPERIMENT_LABEL, WORKSPACE_ANNOTATION
 from katib.api.types import Experiment, Trial
+from katib.api.version import __version__
 from katib.cli import columns
 from katib.cli.explaining import diagnosis_lines, parameter_lines
 from katib.errors import KatibError, NotFoundError, one_line
@@ -44,7 +45,6 @@ from katib.tuning.reading import (
     typed_value,
 )
 from katib.tuning.service import Json, TrialOrder, TuningService
-from katib.version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -22,7 +22,7 @@ from katib.api.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRI
 from katib.cli.experiment_files import SUFFIXES, next_step
 from katib.cli.kinds import names_of
 from katib.errors import invalid
-from katib.sentences import SENTENCE, OnceEach, sentence_of
+from katib.tuning.sentences import SENTENCE, OnceEach, sentence_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,11 +13,11 @@ import click
 from katib.api.names import name_of_title
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
+from katib.files.whole_files import write_whole
 from katib.optuna_storage.server import line_to_copy
 from katib.rest.notes import Note, account_directory, running_servers
 from katib.rest.sessions import new_ticket
 from katib.tuning.service import DEFAULT_NAMESPACE
-from katib.whole_files import write_whole
 
 
 @click.command(

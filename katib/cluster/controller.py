@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from katib.api.types import Experiment
-from katib.certificates import CertificateSource, dns_names
 from katib.cluster.access.events import server_events
 from katib.cluster.admission.certificate_sources import CaBundle, CertificateFiles, CertificateSecret, Terms
 from katib.cluster.admission.reviews import Handler, Review, Verdict
@@ -40,6 +39,7 @@ from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TR
 from katib.controllers.metrics import check_page
 from katib.controllers.settings import ControllerSettings
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError, invalid
+from katib.rest.certificates import CertificateSource, dns_names
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.tokens import Claims, Role

@@ -12,8 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, UnavailableError
 
 T = TypeVar("T")
 

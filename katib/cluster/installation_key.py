@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from katib.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError, invalid
-from katib.pod_api import PodApi, server_of_pod
+from katib.rpc.pod_api import PodApi, server_of_pod
 from katib.rpc.tokens import MIN_KEY_BYTES, Tokens
 from katib.runtime.objects import Key, Kind, Object
 

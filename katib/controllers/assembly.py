@@ -142,8 +142,9 @@ def _optimization_jobs(
 
     def experiment_changed(event: InformerEvent[Experiment]) -> None:
         experiment = event.new or event.old
-        if experiment and OPTIMIZATION_JOB.kind in [owner.kind for owner in experiment.metadata.owner_references]:
-            queue.add(event.key)
+        for owner in experiment.metadata.owner_references if experiment is not None else ():
+            if owner.kind == OPTIMIZATION_JOB.kind:
+                queue.add(event.key)
 
     jobs.add_handler(lambda event: queue.add(event.key))
     experiments.add_handler(experiment_changed)
@@ -155,10 +156,16 @@ def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) ->
     experiments, suggestions, _, stopping = queues
 
     def experiment_changed(event: InformerEvent[Experiment]) -> None:
+        old, new = event.old, event.new
         experiments.add(event.key)
-        if not _only_status_changed(event):
-            suggestions.add(event.key)
-        if event.new is None or event.new.spec.early_stopping is not None:
+        if (
+            old is None
+            or new is None
+            or _all_but_revision(old.metadata) != _all_but_revision(new.metadata)
+            or old.spec != new.spec
+        ):
+            suggestions.add(event.key)  # of an experiment's status its controller reads nothing
+        if new is None or new.spec.early_stopping is not None:
             stopping.add(event.key)
 
     def suggestion_changed(event: InformerEvent[Suggestion]) -> None:
@@ -205,14 +212,6 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
     caches.trials.add_handler(trial_changed)
     # A job bears its trial's name; a foreign one is no trial's key and costs nothing.
     caches.jobs.add_handler(lambda event: trials.add(event.key))
-
-
-def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
-    """Return whether all else is as it was; the Suggestion controller reads nothing of an experiment's status."""
-    old, new = event.old, event.new
-    if old is None or new is None:
-        return False
-    return _all_but_revision(old.metadata) == _all_but_revision(new.metadata) and old.spec == new.spec
 
 
 _all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ if name != "resource_version"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct, json, structs
 
@@ -21,8 +21,6 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial, TrialState
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object
-
-V = TypeVar("V")
 
 _SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
 _REMEMBERED_EXPERIMENTS = 500
@@ -54,12 +52,18 @@ class PackedTrial(Struct, frozen=True, gc=False):
         return Trial.decode(json.decode(unpacked(self.data, self.sample)))
 
 
+class _Known(Struct):
+    """What the trials of one experiment are compared with: the last one that was read, and the text of one."""
+
+    last: Trial | None = None
+    sample: bytes = b""
+
+
 class TrialDecoder:
     """Decodes trials for a cache. Used by one thread."""
 
     def __init__(self) -> None:
-        self._last: OrderedDict[str, Trial] = OrderedDict()
-        self._samples: OrderedDict[str, bytes] = OrderedDict()
+        self._experiments: OrderedDict[str, _Known] = OrderedDict()
 
     def __call__(self, obj: Object) -> Trial:
         """Return the trial, sharing with the last one of its experiment what is equal.
@@ -70,7 +74,8 @@ class TrialDecoder:
         if known is not None and trial_state(known) is TrialState.PENDING:
             return known
         trial = Trial.decode(obj)
-        last = _exchange_last(self._last, _owner_of(trial), trial)
+        experiment = self._experiment_of(trial)
+        last, experiment.last = experiment.last, trial
         if last is not None:
             for name in _SHARED_FIELDS:
                 if getattr(last.spec, name) == getattr(trial.spec, name):
@@ -91,29 +96,24 @@ class TrialDecoder:
             text = json.encode(short)
         except UnicodeEncodeError:  # half a character in what a program printed
             return None
-        owner = _owner_of(trial)
-        if (sample := self._samples.get(owner)) is None:
-            _exchange_last(self._samples, owner, sample := text)
-        return PackedTrial(packed(text, sample), sample)
+        experiment = self._experiment_of(trial)
+        experiment.sample = experiment.sample or text
+        return PackedTrial(packed(text, experiment.sample), experiment.sample)
 
-
-def _owner_of(trial: Trial) -> str:
-    return trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
+    def _experiment_of(self, trial: Trial) -> _Known:
+        """Return what is known of a trial's experiment; forget experiments that were not seen for long."""
+        owner = trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
+        known = self._experiments.setdefault(owner, _Known())
+        self._experiments.move_to_end(owner)
+        if len(self._experiments) > _REMEMBERED_EXPERIMENTS:
+            self._experiments.popitem(last=False)
+        return known
 
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
     """Return what is kept of a job: its kind, and the queue that it names."""
     kept: dict[str, Any] = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", "")}
     return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
-
-
-def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:
-    """Put in a value for an experiment and return the one before it; forget experiments that were not seen for long."""
-    last = kept.pop(owner, None)
-    kept[owner] = value
-    if len(kept) > _REMEMBERED_EXPERIMENTS:
-        kept.popitem(last=False)
-    return last
 
 
 _exchange = structs.force_setattr

@@ -71,11 +71,6 @@ class TrialCounts:
         """Number of trials that exist."""
         return sum(self.counts.values())
 
-    @property
-    def completed(self) -> int:
-        """Number of trials that will not change their state any more."""
-        return self.total - len(self.active)
-
     def count(self, *states: TrialState) -> int:
         """Return the number of trials in any of these states."""
         total = 0
@@ -214,11 +209,20 @@ class TrialLedger:
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
-        if old is not None and new is not None and _counts_alike(old, new):
-            return
+        if old is not None and new is not None:
+            before, after = old.metadata, new.metadata
+            if (  # nothing changed that is counted of a trial that has not ended, as when it is Created
+                trial_state(old) is trial_state(new)
+                and trial_state(new) in ACTIVE
+                and before.labels == after.labels
+                and before.owner_references == after.owner_references
+                and HOLDS_ANNOTATION not in after.annotations
+                and HOLDS_ANNOTATION not in before.annotations
+                and (PAUSED_ANNOTATION in before.annotations) is (PAUSED_ANNOTATION in after.annotations)
+            ):
+                return
         with self._lock:
-            is_same = new is not None and old is not None and old.metadata.labels == new.metadata.labels
-            experiment, order = Key("", ""), None
+            order = None
             if old is not None:
                 experiment = experiment_of(old)
                 if (account := self._accounts.get(experiment)) is not None:
@@ -230,7 +234,7 @@ class TrialLedger:
                     order = self._order_of(new)
                 elif order is None:
                     order = next(self._counter)
-                experiment = experiment if is_same else experiment_of(new)
+                experiment = experiment_of(new)
                 if (account := self._accounts.get(experiment)) is None:
                     account = self._accounts[experiment] = _Account()
                 account.add(new, order)
@@ -241,15 +245,17 @@ class TrialLedger:
             account = self._accounts.get(experiment)
             if account is None:
                 return TrialCounts()
-            filled, names = {}, {}
+            filled, names, active = {}, {}, list[str]()
             for state, places in account.by_state.items():
                 if places:
-                    filled[state] = places
+                    filled[state] = len(places)
                     names[state] = tuple(map(_NAME, places[-LISTED_NAMES:]))
+            for state in ACTIVE:
+                active += map(_NAME, account.by_state.get(state, ()))
             counts = TrialCounts(
-                counts=dict(zip(filled, map(len, filled.values()), strict=True)),
+                counts=filled,
                 names=names,
-                active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
+                active=tuple(active),
                 paused=len(account.paused),
                 infeasible=len(account.infeasible),
                 uses=None if account.spending is None else account.spending.uses(),
@@ -286,20 +292,6 @@ class TrialLedger:
             for state in ACTIVE:
                 active += len(account.by_state.get(state, ()))
             return len(account.places) - active, active
-
-
-def _counts_alike(old: Trial, new: Trial) -> bool:
-    """Return whether nothing changed that is counted of a trial that has not ended, as when it is Created."""
-    before, after = old.metadata, new.metadata
-    return (
-        trial_state(old) is trial_state(new)
-        and trial_state(new) in ACTIVE
-        and before.labels == after.labels
-        and before.owner_references == after.owner_references
-        and HOLDS_ANNOTATION not in after.annotations
-        and HOLDS_ANNOTATION not in before.annotations
-        and (PAUSED_ANNOTATION in before.annotations) is (PAUSED_ANNOTATION in after.annotations)
-    )
 
 
 def experiment_of(trial: Trial) -> Key:

@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
 
-from katib.backoff import Backoff
-from katib.errors import InternalError, TerminalError, UnavailableError
+from katib.errors import Backoff, InternalError, TerminalError, UnavailableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -106,7 +105,7 @@ class Database:
             UnavailableError: The file cannot be read now.
             TerminalError: It is damaged, or no database.
         """
-        with self._translated():
+        try:
             try:
                 driver = self._readers.pop()
             except IndexError:
@@ -124,6 +123,8 @@ class Database:
                     self._readers.append(driver)
                 else:
                     driver.close()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
 
     @contextmanager
     def transaction(self, on_commit: Callable[[], None] | None = None) -> Iterator[sqlite3.Connection]:
@@ -164,8 +165,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Run a block on a snapshot on SQLAlchemy's connection; as `snapshot` otherwise."""
-        with self._translated(), self._sqlalchemy().reading() as connection:
-            yield connection
+        try:
+            with self._sqlalchemy().reading() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
 
     @contextmanager
     def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
@@ -272,13 +276,6 @@ class Database:
             if self._engines is not None:
                 self._engines.forget_writer()
             writer.close()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._translate(error) from error
 
     def _translate(self, error: BaseException) -> Exception:
         code = _primary_code(error)

@@ -13,7 +13,7 @@ from datetime import datetime
 from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_STOPPED, RETRYING_REASON, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE
-from katib.api.types import Experiment, OptimalTrial, Trial
+from katib.api.types import Experiment, Trial
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
 from katib.tuning.reading import (
@@ -195,16 +195,6 @@ class Progress:
         """
         return has_ended(self.experiment.status.conditions) and not awaits_restart(self.experiment)
 
-    @property
-    def best(self) -> OptimalTrial:
-        """The best trial so far as the experiment's status has it; without a name while there is none."""
-        return self.experiment.status.current_optimal_trial
-
-    @property
-    def best_value(self) -> str | None:
-        """The objective value of the best trial."""
-        return best_value(self.experiment)
-
     def seconds_left(self, elapsed_seconds: float) -> float | None:
         """Return the estimated time to the last trial at the pace so far; None without a pace or a limit."""
         done_now = self.done - self._ended_before
@@ -226,7 +216,11 @@ class Progress:
             if state == "Running" and before != "Running":
                 yield TrialStarted(trial, again=name in self._started)
                 self._started.add(name)
-            yield from self._observe_news(trial)
+            running = running_condition(trial)
+            news = _NEWS_BEGINS.sub("", running.message, count=1) if running.reason in _NEWS else ""
+            if news and news != self._news.get(name):
+                yield _NEWS[running.reason](trial, news)
+            self._news[name] = news
             return
         self.active.pop(name, None)
         self._started.discard(name)
@@ -260,25 +254,15 @@ class Progress:
         limits = (self.limit, self.experiment.spec.max_failed_trial_count)
         return max(1, min((limit for limit in limits if limit is not None), default=_ALIKE))
 
-    def _observe_news(self, trial: Trial) -> Iterator[Moment]:
-        running = running_condition(trial)
-        moment = _NEWS.get(running.reason)
-        if moment is None:
-            self._news.pop(trial.name, None)
-            return
-        message = _NEWS_BEGINS.sub("", running.message, count=1)
-        if message != self._news.get(trial.name):
-            self._news[trial.name] = message
-            yield moment(trial, message)
-
     def _observe_experiment(self, experiment: Experiment, change: str) -> Iterator[Moment]:
         self.deleted, self.experiment = change == "DELETED", experiment
-        found = next((c.message for c in self.experiment.status.conditions if c.reason in _OBSTACLES), "")
+        running = running_condition(experiment)
+        found = running.message if running.reason in _OBSTACLES else ""
         if found and found != self._obstacle:
-            yield ExperimentHeldUp(self.experiment, found.removeprefix("Experiment waits for "))
+            yield ExperimentHeldUp(experiment, found.removeprefix("Experiment waits for "))
         self._obstacle = found
-        name, value = self.best.best_trial_name, self.best_value
-        if has_several_objectives(self.experiment):
+        name, value = experiment.status.current_optimal_trial.best_trial_name, best_value(experiment)
+        if has_several_objectives(experiment):
             self._observe_pareto_set(name, value)
         elif name and name != self._best and value is not None:
             self._best = name

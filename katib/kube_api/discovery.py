@@ -9,8 +9,8 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from katib.api.version import __version__
 from katib.kube_api.resources import REVIEWS, Resource, group_versions
-from katib.version import __version__
 
 Json = dict[str, Any]
 Resources = Sequence[Resource]

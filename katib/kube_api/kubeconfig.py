@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from katib.errors import NotFoundError
+from katib.files.whole_files import write_whole
 from katib.tuning.service import DEFAULT_NAMESPACE
-from katib.whole_files import write_whole
 
 KUBECONFIG = "kubeconfig"
 _CONTEXT = "katib"

@@ -15,13 +15,13 @@ from typing import Any
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
+from katib.api.version import __version__
 from katib.kube_api import openapi_v2_wire
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
 from katib.stores.semantics import encode
 from katib.templates.job_schema import DESCRIPTIONS, job_schema
 from katib.tuning.replicas import POD
-from katib.version import __version__
 
 Json = dict[str, Any]
 

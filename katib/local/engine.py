@@ -486,8 +486,9 @@ class Engine:
         self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
-        for trial in self._monitors.followed(trial_names):
-            self._look_at_readings(trial)
+        for name in trial_names:
+            if (trial := self._monitors.followed.get(name)) is not None:
+                self._look_at_readings(trial)
 
     def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
         self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)

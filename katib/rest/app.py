@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.version import __version__
 from katib.controllers.metrics import Page
 from katib.errors import FieldError, KatibError, NotFoundError
 from katib.rest.compression import Compression
@@ -44,7 +45,6 @@ from katib.rest.turns import Turns
 from katib.rest.users import Gateway
 from katib.rest.visits import UI_PREFIX, Headers, PageRouter, ShowProblem, wants_page
 from katib.tuning.service import TuningService
-from katib.version import __version__
 
 _LONGEST_QUOTE = 100
 """Of what was sent is quoted so much: enough to recognize it."""

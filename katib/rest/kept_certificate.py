@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from katib.certificates import Certificate, is_sound, issue
 from katib.errors import TerminalError
+from katib.files.whole_files import write_whole
+from katib.rest.certificates import Certificate, is_sound, issue
 from katib.rest.server import is_loopback
-from katib.whole_files import write_whole
 
 _CHAIN, _KEY, _AUTHORITY = "kubernetes.crt", "kubernetes.key", "kubernetes-ca.crt"
 _LIFETIME = timedelta(days=3_650)

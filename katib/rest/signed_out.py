@@ -11,7 +11,7 @@ import logging
 import threading
 from pathlib import Path
 
-from katib.whole_files import write_whole
+from katib.files.whole_files import write_whole
 
 _log = logging.getLogger(__name__)
 

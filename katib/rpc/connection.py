@@ -76,7 +76,12 @@ class Connection:
 
         settle = partial(self._settle, future, result, on_error or self.fail)
         try:
-            known = self._open().unary_unary(method)
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                if self._channel is None:
+                    self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+                known = self._channel.unary_unary(method)
             if not self._waiter.take(partial(settle, partial(self._wait, known, request, timeout))):
                 pending = known.future(request, timeout=timeout)
                 pending.add_done_callback(lambda done: settle(partial(_outcome, done)))
@@ -91,14 +96,6 @@ class Connection:
         if channel is not None:
             channel.close()
         self._waiter.close()
-
-    def _open(self) -> grpc.Channel:
-        with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            if self._channel is None:
-                self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
-            return self._channel
 
     def _closed_error(self) -> UnavailableError:
         return UnavailableError(f"{self.peer}: the connection was closed")

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from katib.api.algorithms import Feature
 from katib.api.conditions import current_type, is_true
 from katib.api.metrics import MetricLog, format_timestamp, is_usable, parse_time
-from katib.api.trials import is_available, metric_text
+from katib.api.trials import metric_text, missing_objective
 from katib.api.types import (
     AlgorithmSpec,
     CollectorKind,
@@ -195,7 +195,7 @@ def is_sent(trial: Trial) -> bool:
     is_unmeasured = is_true(conditions, TrialCondition.EARLY_STOPPED) or (
         is_true(conditions, TrialCondition.SUCCEEDED) and trial.spec.metrics_collector.kind == CollectorKind.NONE
     )
-    return not is_unmeasured or is_available(trial.spec.objective, trial.status.observation)
+    return not is_unmeasured or missing_objective(trial.spec.objective, trial.status.observation) is None
 
 
 def trial_message(trial: Trial) -> pb.Trial:

@@ -78,10 +78,5 @@ class Tokens:
         return Claims(Role(role), namespace, trial)
 
 
-def trial_token(tokens: Tokens, namespace: str, trial: str) -> str:
-    """Return the token of a trial."""
-    return tokens.token_of(Claims(Role.TRIAL, namespace, trial))
-
-
 def _signature(key: bytes, text: str) -> str:
     return hmac.new(key, _PURPOSE + text.encode(errors="replace"), hashlib.sha256).hexdigest()

@@ -18,7 +18,7 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start that never run backwards."""
 
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None, /) -> object:
         """Wait on a condition, which the caller holds, until it is notified or the time is up; None waits forever.
 
         May also return early, as any wait on a condition: the caller looks again at what it waits for.
@@ -30,10 +30,7 @@ class SystemClock:
 
     now = staticmethod(partial(datetime.now, UTC))
     monotonic = staticmethod(time.monotonic)
-
-    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
-        """Wait on a condition for at most this long."""
-        condition.wait(timeout_seconds)
+    wait = staticmethod(threading.Condition.wait)
 
 
 class SteadyTime:

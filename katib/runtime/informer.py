@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from katib.backoff import Backoff
-from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
+from katib.errors import Backoff, ExpiredError, ForbiddenError, InternalError, UnavailableError
 from katib.runtime.cache import Entry, GroupedCache, GroupOf, Pack, Packer, Values
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent

@@ -177,8 +177,12 @@ class SharedThread:
                 self._pausing.add(current)
                 self._next_due = min(self._next_due, current.due)
             while not self._stopping:
-                if self._pausing and self._next_due <= self._clock.monotonic():
-                    self._wake_those_due()
+                if self._pausing and self._next_due <= (now := self._clock.monotonic()):
+                    for participant in tuple(self._pausing):
+                        if participant.due <= now:
+                            self._pausing.discard(participant)
+                            (self._reading if participant.first else self._deciding).setdefault(participant)
+                    self._next_due = min(map(_DUE, self._pausing), default=math.inf)
                 woken = self._reading or self._deciding
                 if woken:
                     self._current = next(iter(woken))
@@ -188,15 +192,6 @@ class SharedThread:
                 patience = self._next_due - self._clock.monotonic() if self._pausing else None
                 self._clock.wait(self._condition, patience)
             return None
-
-    def _wake_those_due(self) -> None:
-        """Wake those whose pause is over, and find when the next pause ends."""
-        now = self._clock.monotonic()
-        for participant in tuple(self._pausing):
-            if participant.due <= now:
-                self._pausing.discard(participant)
-                (self._reading if participant.first else self._deciding).setdefault(participant)
-        self._next_due = min(map(_DUE, self._pausing), default=math.inf)
 
     def _forget(self, participant: Participant) -> None:
         self._reading.pop(participant, None)

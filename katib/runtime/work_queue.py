@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from katib.backoff import Backoff
+from katib.errors import Backoff
 from katib.runtime.clock import Clock, SystemClock
 
 K = TypeVar("K", bound=Hashable)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeV
 
 from katib.api.types import Experiment as StoredExperiment
 from katib.api.types import Trial
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, UnavailableError
 from katib.sdk.homes import Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result

@@ -12,8 +12,8 @@ from typing import Any
 import cloudpickle
 
 from katib.errors import one_line
+from katib.files.whole_files import write_whole
 from katib.sdk.search import Parameter
-from katib.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import search_spec
 from katib.sdk.warm import warm_slots
-from katib.sentences import said_once
 from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.repeating import ended_without_value
+from katib.tuning.sentences import said_once
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
 
 _CONTAINER = "function"

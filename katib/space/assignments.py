@@ -27,13 +27,16 @@ def check_assignments(
     Services of other makers are given some room: another spelling of a number, a value between two steps (most of
     Katib's own services pass over the step), and for normal and logNormal a value beyond the bounds.
     """
-    specs = {spec.name: spec for spec in parameters}
-    counts = Counter(assignment.name for assignment in assignments)
-    absent: AbstractSet[str] = frozenset()
-    if conditional := [spec for spec in parameters if spec.when is not None]:
-        absent = _absent(specs, conditional, {assignment.name: assignment.value for assignment in assignments})
-    errors = [_missing(name) for name in specs if name not in counts and name not in absent]
-    if len(counts) < len(assignments):
+    specs, conditional = dict[str, ParameterSpec](), list[ParameterSpec]()
+    for spec in parameters:
+        specs[spec.name] = spec
+        if spec.when is not None:
+            conditional.append(spec)
+    values = {assignment.name: assignment.value for assignment in assignments}
+    absent = _absent(specs, conditional, values) if conditional else frozenset()
+    errors = [_missing(name) for name in specs if name not in values and name not in absent]
+    if len(values) < len(assignments):
+        counts = Counter(assignment.name for assignment in assignments)
         errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
     for i, assignment in enumerate(assignments):
         path = f"parameterAssignments[{i}]"

@@ -33,7 +33,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
 _UID = itemgetter("uid")
-_HEADER = ("apiVersion", "kind", "metadata")
+
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
 _checked = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
@@ -76,18 +76,13 @@ def _copied(value: Any, path: str) -> Any:
         raise invalid(path, f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
 
 
-def isolated(obj: Object, *fields: str) -> Json:
+def isolated(obj: Object) -> Json:
     """Return a deep copy made of JSON types only, checked to be an object that can be stored.
-
-    Args:
-        obj: The object.
-        fields: Where some are named, nothing is copied but these, and what says which object this is.
 
     Raises:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
     """
-    wanted = (*_HEADER, *fields)
-    copy: Json = _copied({name: obj[name] for name in wanted if name in obj} if fields else obj, "object")
+    copy: Json = _copied(obj, "object")
     _require_object(copy)
     return copy
 
@@ -242,25 +237,21 @@ def _require_object(obj: Any) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
+    _require_metadata(metadata)
+
+
+def _require_metadata(metadata: Json) -> None:
     for name in ("labels", "annotations"):
-        if texts := metadata.get(name):
-            _require_texts(texts, f"metadata.{name}")
+        texts, path = metadata.get(name) or {}, f"metadata.{name}"
+        if not isinstance(texts, dict):
+            raise invalid(path, f"a {type(texts).__name__}", "give a map of texts", "metadata-type")
+        for key, text in texts.items():
+            if not isinstance(text, str):
+                raise invalid(f"{path}[{key}]", f"{text!r} is no text", "put it in quotes", "metadata-type")
     finalizers = metadata.get("finalizers") or []
     if not isinstance(finalizers, list) or set(map(type, finalizers)) - {str}:
         raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
-    if references := metadata.get("ownerReferences"):
-        _require_owner_references(references)
-
-
-def _require_texts(texts: Any, path: str) -> None:
-    if not isinstance(texts, dict):
-        raise invalid(path, f"a {type(texts).__name__}", "give a map of texts", "metadata-type")
-    for key, text in texts.items():
-        if not isinstance(text, str):
-            raise invalid(f"{path}[{key}]", f"{text!r} is no text", "put it in quotes", "metadata-type")
-
-
-def _require_owner_references(references: Any) -> None:
+    references = metadata.get("ownerReferences") or []
     if not isinstance(references, list):
         raise invalid("metadata.ownerReferences", f"{references!r}", "give a list of references", "metadata-type")
     for index, reference in enumerate(references):

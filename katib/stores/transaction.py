@@ -83,20 +83,12 @@ class Transaction(Struct, frozen=True):
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj
 
-    def choose_name(self, kind: Kind, key: Key, obj: Json) -> None:
-        """Give a new object a free name where it brings none.
-
-        Raises:
-            AlreadyExistsError: The one that it brings is taken.
-        """
-        if key.name:
-            if self.rows.find(kind, key) is not None:
-                raise AlreadyExistsError(f"{semantics.describe(obj)}: exists; delete it or choose another name")
-            return
+    def free_name(self, kind: Kind, obj: Json) -> str:
+        """Return a name for a new object that brings none."""
         for _ in range(_NAME_TRIES):
-            obj["metadata"]["name"] = semantics.generated_name(obj)
-            if self.rows.find(kind, Key(key.namespace, obj["metadata"]["name"])) is None:
-                return
+            name = semantics.generated_name(obj)
+            if self.rows.find(kind, Key(obj["metadata"].get("namespace", ""), name)) is None:
+                return name
         raise AlreadyExistsError(f"{semantics.describe(obj)}: no free name found; choose another generateName")
 
     def replace(self, old: Object, new: Object) -> Object:
@@ -174,7 +166,10 @@ class TransactedStore(ABC):
         given = semantics.isolated(obj)
         kind, key = Kind.of(given), Key.of(given)
         with self._transaction() as transaction:
-            transaction.choose_name(kind, key, given)
+            if not key.name:
+                given["metadata"]["name"] = transaction.free_name(kind, given)
+            elif transaction.rows.find(kind, key) is not None:
+                raise AlreadyExistsError(f"{semantics.describe(given)}: exists; delete it or choose another name")
             uid = (semantics.given_uid(given) if kind in self._uid_kinds else "") or str(uuid.uuid4())
             has_status = kind in self._status_kinds and not whole
             new = semantics.created(given, uid, transaction.now, has_status=has_status)
@@ -190,7 +185,7 @@ class TransactedStore(ABC):
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields."""
-        return self._update(semantics.isolated(obj, "metadata"), semantics.require_patch(changes))
+        return self._update(semantics.isolated(obj), semantics.require_patch(changes))
 
     def _update(self, obj: Json, changes: Json | None = None) -> Object:
         """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
@@ -209,7 +204,7 @@ class TransactedStore(ABC):
 
     def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields and replace the status: `katib.runtime.objects.WholeWrites`."""
-        given, patch = semantics.isolated(obj, "status"), semantics.require_patch(changes)
+        given, patch = semantics.isolated(obj), semantics.require_patch(changes)
         with self._transaction() as transaction:
             old = transaction.existing(Kind.of(given), Key.of(given))
             status = {"status": given["status"]} if "status" in given else {}
@@ -219,7 +214,7 @@ class TransactedStore(ABC):
 
     def update_status(self, obj: Object) -> Object:
         """Replace the status."""
-        given = semantics.isolated(obj, "status")
+        given = semantics.isolated(obj)
         kind, key = Kind.of(given), Key.of(given)
         if kind not in self._status_kinds:
             raise InternalError(f"{semantics.describe(given)}: this kind has no separate status; use update")

@@ -77,7 +77,8 @@ class ConditionPath:
             value = value[0] if value else None
         if not isinstance(value, dict):
             return None
-        return Satisfied(_text(value.get("reason")), _text(value.get("message")))
+        reason, message = value.get("reason"), value.get("message")
+        return Satisfied(reason if isinstance(reason, str) else "", message if isinstance(message, str) else "")
 
 
 @lru_cache(maxsize=256)
@@ -307,7 +308,3 @@ def _is_like(text: str, pattern: str) -> bool:
         else:
             return False
     return all(rest == "*" for rest in tokens[token:])
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -141,17 +141,15 @@ def _own_names(node: Any) -> frozenset[str]:
 def fill(node: Any, values: Mapping[str, str]) -> Any:
     """Return a copy of a prepared tree with the values in its slots."""
     kind = type(node)
-    if kind is dict:
-        filled = dict(node)
-        for key, child in node.items():
-            if type(child) not in _SCALARS:
-                filled[key] = fill(child, values)
-        return filled
-    if kind is list:
-        return [child if type(child) in _SCALARS else fill(child, values) for child in node]
     if kind in _SCALARS:
         return node
-    return cast("Slot", node).fill(values)
+    if kind is not dict and kind is not list:
+        return cast("Slot", node).fill(values)
+    filled = node.copy()
+    for place, child in node.items() if kind is dict else enumerate(node):
+        if type(child) not in _SCALARS:
+            filled[place] = fill(child, values)
+    return filled
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))

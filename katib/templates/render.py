@@ -80,9 +80,10 @@ class CompiledTemplate:
         Raises:
             InvalidError: A reference has no assignment, an assignment no reference, or a value does not fit its field.
         """
-        given = {_label_reference(label): value for label, value in labels.items()}
-        values = self._values(assignments, {**given, "Name": trial_name, "Namespace": namespace})
-        obj = self.body(values)
+        trial = {"Name": trial_name, "Namespace": namespace}
+        for label, value in labels.items():
+            trial[_label_reference(label)] = value
+        obj = self.body(self._values(assignments, trial))
         if not isinstance(obj, dict):
             raise InvalidError([not_an_object(self.path, "it is not a mapping")])
         metadata = obj.get("metadata") or {}

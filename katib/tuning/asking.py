@@ -30,12 +30,11 @@ from katib.api.names import LEASE_ANNOTATION, OUTCOME_ANNOTATION
 from katib.api.trials import ACTIVE, objective_names, trial_state
 from katib.api.types import CollectorKind, Experiment, Trial
 from katib.api.wording import shown
-from katib.backoff import Backoff
 from katib.controllers.kinds import TRIAL, key_of, with_status
 from katib.controllers.trial.callers import CallersTrial, plan_callers_trial
 from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.plan import STOPPING_WORDS, is_stopping
-from katib.errors import FieldError, InvalidError, TerminalError, invalid
+from katib.errors import Backoff, FieldError, InvalidError, TerminalError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore, WholeWrites
 from katib.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving

@@ -14,8 +14,8 @@ from importlib.resources.abc import Traversable
 
 from fastapi import APIRouter, Request, Response
 
+from katib.api.version import __version__
 from katib.errors import NotFoundError
-from katib.version import __version__
 
 PLOTLY = "plotly.js"
 _YEAR_SECONDS = 31_536_000

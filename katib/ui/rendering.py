@@ -11,13 +11,13 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from katib.api.version import __version__
 from katib.rest.guard import is_signed_in
 from katib.rest.visits import UI_PREFIX
 from katib.tuning.reading import short
 from katib.ui.assets import assets_version
 from katib.ui.numbers import shown_number
 from katib.ui.views import progress_parts, progress_words
-from katib.version import __version__
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import numpy as np
 
 from katib.api.types import Experiment
+from katib.api.version import __version__
 from katib.api.yaml_text import dump_yaml
 from katib.figures.data import ExperimentData, measure_of
 from katib.figures.pictures import Picture
@@ -44,7 +45,6 @@ from katib.ui.assets import PLOTLY, read_asset
 from katib.ui.downloads import values_of
 from katib.ui.rendering import fragment
 from katib.ui.trial_columns import NAME, NUMBER, Group, columns_of, first_columns
-from katib.version import __version__
 
 SCRIPTS = ("parallel.js", "sketch.js", "figures.js", "report.js")
 """Modules of the page that become the one script of a file, each behind those that it imports from."""

@@ -94,22 +94,9 @@ class Parser(ABC):
 
     def feed(self, data: bytes) -> list[MetricLog]:
         """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
-        return [reading for line in self._cut(data) for reading in self._read(line)]
-
-    def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end."""
-        last = self._release() if self._pending_size else []
-        return [reading for line in last for reading in self._read(line)] if last else []
-
-    @abstractmethod
-    def _read(self, line: Line) -> Iterator[MetricLog]:
-        """Yield the readings of a line."""
-
-    def _cut(self, data: bytes) -> list[Line]:
-        """Return the candidate lines that end in this chunk."""
+        notes, readings, start = self.notes, list[MetricLog](), 0
         if not data:
-            return []
-        notes, lines, start = self.notes, list[Line](), 0
+            return readings
         notes.size_bytes += len(data)
         notes.lines += data.count(b"\n") - self._line_open
         self._line_open = not data.endswith(b"\n")
@@ -118,34 +105,47 @@ class Parser(ABC):
             end = _line_end(data, 0, len(data))
             self._hold(data, 0, end)
             if end == len(data):
-                return lines
-            lines += self._release()
+                return readings
+            readings += self.finish()
             start = end + 1
         last = max(data.rfind(b"\n", start), data.rfind(b"\r", start))
         if last >= start:
-            lines += self._scan(data, start, last)
+            for line in self._candidates(data, start, last):
+                readings += self._read(line)
             start = last + 1
         if start < len(data):
             self._hold(data, start, len(data))
-        return lines
+        return readings
+
+    def finish(self) -> list[MetricLog]:
+        """Return the readings of a last line without line end."""
+        if not self._pending_size:
+            return []
+        line = Line(bytes(self._pending), self._pending_size > self._limit)
+        self._pending.clear()
+        self._pending_size = 0
+        self.notes.long_lines += line.cut
+        return list(self._read(line)) if any(word in line.text for word in self._words) else []
+
+    @abstractmethod
+    def _read(self, line: Line) -> Iterator[MetricLog]:
+        """Yield the readings of a line."""
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
         room = max(0, self._limit - self._pending_size)
         self._pending += data[start : min(end, start + room)]
         self._pending_size += end - start
 
-    def _release(self) -> list[Line]:
-        text, cut = bytes(self._pending), self._pending_size > self._limit
-        self._pending.clear()
-        self._pending_size = 0
-        self.notes.long_lines += cut
-        return [Line(text, cut)] if any(word in text for word in self._words) else []
-
-    def _scan(self, data: bytes, start: int, stop: int) -> Iterator[Line]:
+    def _candidates(self, data: bytes, start: int, stop: int) -> Iterator[Line]:
         """Yield the candidates among the complete lines in data[start:stop]."""
         has_cr = data.find(b"\r", start, stop) >= 0
-        hits = [find(data, start, stop) for find in self._finds]
-        while (hit := min(hits, default=stop)) < stop:
+        hits = [-1] * len(self._finds)  # of each search the next hit, once it is at or behind the start
+        while True:
+            for place, find in enumerate(self._finds):
+                if hits[place] < start:
+                    hits[place] = find(data, start, stop)
+            if (hit := min(hits, default=stop)) >= stop:
+                return
             begin = data.rfind(b"\n", start, hit) + 1 or start
             if has_cr:
                 begin = data.rfind(b"\r", begin, hit) + 1 or begin
@@ -154,7 +154,6 @@ class Parser(ABC):
             self.notes.long_lines += cut
             yield Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
             start = end
-            hits = [find(data, end, stop) if hit < end else hit for find, hit in zip(self._finds, hits, strict=True)]
 
 
 def _line_end(data: bytes, start: int, stop: int) -> int:

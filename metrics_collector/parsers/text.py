@@ -112,7 +112,10 @@ class TextParser(Parser):
             if not is_taken:
                 self.notes.refuse(name, text, match.start())
                 continue
-            time = time or _time_of(line.text)
+            if time is None:
+                word, blank, _ = line.text[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
+                time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
+                time = time or ZERO_TIME
             yield MetricLog(time, name, value, step)
 
     def _matches(self, line: Line) -> Iterator[tuple[bytes, Any]]:
@@ -143,12 +146,6 @@ def clean_value(raw: bytes) -> str:
     """Return a value as it is kept; empty when it is none."""
     text = raw[: 4 * MAX_VALUE_LENGTH + 1].decode(errors="replace").strip()
     return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL keeps no NUL in text
-
-
-def _time_of(line: bytes) -> datetime:
-    word, blank, _ = line[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
-    time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
-    return time or ZERO_TIME
 
 
 def _step_of(line: bytes) -> int | None:

@@ -22,14 +22,14 @@ from katib.api.checkpoints import (
     unneeded,
 )
 from katib.api.names import trial_name
-from katib.checkpoint_folders import (
+from katib.errors import FieldError, NotFoundError, UnavailableError
+from katib.files.checkpoint_folders import (
     CheckpointError,
     CheckpointGoneError,
     has_remains,
     provide_checkpoint,
     remove_checkpoint,
 )
-from katib.errors import FieldError, NotFoundError, UnavailableError
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 
 DEFAULT_ROOT = "/opt/katib/data"

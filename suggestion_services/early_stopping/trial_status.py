@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from katib.backoff import Backoff
-from katib.errors import ConflictError, UnavailableError
-from katib.pod_api import SERVICE_ACCOUNT, PodApi, server_of_pod
+from katib.errors import Backoff, ConflictError, UnavailableError
+from katib.rpc.pod_api import SERVICE_ACCOUNT, PodApi, server_of_pod
 
 REASON = "TrialEarlyStopped"
 MESSAGE = "Trial is early stopped"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from katib.api.job_kinds import nested, suspend_field, value_at
+from katib.api.version import __version__
 from katib.cluster.pods.reading import COLLECTORS
-from katib.version import __version__
 from tests.support.operators import (
     Operator,
     install_kind,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.version import __version__
+from katib.api.version import __version__
 from tests.support.pod_cluster import (
     GONE_SECONDS,
     Json,

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from katib.certificates import Certificate, CertificateSource, authorities_in, issue
 from katib.cluster.admission.certificate_sources import MUTATING, SECRET, VALIDATING, CaBundle, CertificateSecret, Terms
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.cluster.store import KubernetesStore
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, KatibError, NotFoundError
+from katib.rest.certificates import Certificate, CertificateSource, authorities_in, issue
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind
 from katib.runtime.testing import VirtualClock

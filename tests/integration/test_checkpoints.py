@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from katib import checkpoint_folders
 from katib.api.decoding import decode_stored
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, Trial
-from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint, remove_checkpoint
+from katib.files import checkpoint_folders
+from katib.files.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint, remove_checkpoint
 from katib.local import open_engine
 from katib.tuning.reading import failure_of, is_completed, state_of
 from katib.tuning.service import TuningService

@@ -10,7 +10,6 @@ import pytest
 
 from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.local.jobs.replicated.mpijob import MPIOperatorJob
 from katib.runtime.objects import Kind
@@ -92,7 +91,7 @@ def an_object(kind: Kind, spec: dict[str, Any], name: str = "t") -> dict[str, An
 def calls(h: Home) -> dict[str, set[str]]:
     """Return by which name the hosts were called, and by whom."""
     found: dict[str, set[str]] = {}
-    for path in job_directory(h.root, "ns", "t").glob("*/*.log"):
+    for path in (h.root / "ns" / "t").glob("*/*.log"):
         for caller, word, name in (line.split() for line in path.read_text().splitlines() if " called " in line):
             assert word == "called"
             found.setdefault(name, set()).add(caller)

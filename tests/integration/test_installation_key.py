@@ -14,7 +14,7 @@ from katib.cluster.environment import await_answer
 from katib.cluster.installation_key import SECRET, SECRET_NAME, PodSecrets, ensure_keys, read_keys, write_keys
 from katib.cluster.store import KubernetesStore
 from katib.errors import ForbiddenError
-from katib.pod_api import PodApi
+from katib.rpc.pod_api import PodApi
 from katib.runtime.objects import Key
 from tests.support.api_server import ApiServer
 

@@ -13,7 +13,6 @@ from katib.local.jobs.conditions import end_of
 from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.local.jobs.jobset.runtimes import RUNTIME
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.prepare import job_directory
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from tests.support.local_jobs import Home, home
@@ -65,7 +64,7 @@ def end(h: Home, kind: Kind = TRAIN_JOB, name: str = "t") -> tuple[str, str]:
 
 def logs(h: Home, name: str = "t") -> dict[str, str]:
     """Return what each pod of a job printed, by its name without the random end."""
-    found = job_directory(h.root, "ns", name).glob("*/*.log")
+    found = (h.root / "ns" / name).glob("*/*.log")
     return {path.parent.name.rpartition("-")[0]: path.read_text() for path in sorted(found)}
 
 
@@ -108,7 +107,7 @@ def test_pods_of_a_jobset_say_how_often_their_index_failed(tmp_path: Path) -> No
     with trainer(tmp_path) as h:
         h.submit(jobset(job))
         assert end(h, JOB_SET) == ("Completed", "AllJobsCompleted")
-        printed = sorted(path.read_text().strip() for path in job_directory(h.root, "ns", "t").glob("*/*.log"))
+        printed = sorted(path.read_text().strip() for path in (h.root / "ns" / "t").glob("*/*.log"))
 
     assert printed == ["0", "1"]
 
@@ -121,7 +120,7 @@ def test_a_port_that_is_taken_is_changed_once(tmp_path: Path) -> None:
     with trainer(tmp_path) as h:
         h.submit(train_job(trainer={"command": ["sh", "-c", script]}))
         assert end(h) == ("Complete", "AllJobsCompleted")
-        printed = [path.read_text().split()[0] for path in job_directory(h.root, "ns", "t").glob("*/*.log")]
+        printed = [path.read_text().split()[0] for path in (h.root / "ns" / "t").glob("*/*.log")]
 
     assert len(set(printed)) == 2
 
@@ -172,7 +171,7 @@ def test_a_jobset_starts_again_and_ends_what_is_left(tmp_path: Path) -> None:
         )
         assert end(h, JOB_SET) == ("Completed", "AllJobsCompleted")
         status = h.store.get(JOB_SET, Key("ns", "t"))["status"]
-        directories = [path.name for path in job_directory(h.root, "ns", "t").glob("t-*")]
+        directories = [path.name for path in (h.root / "ns" / "t").glob("t-*")]
 
     assert (status["restarts"], status["terminalState"]) == (1, "Completed")
     assert len([name for name in directories if name.startswith("t-worker-0-0-")]) == 2

@@ -16,7 +16,7 @@ import pytest
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Tokens, trial_token
+from katib.rpc.tokens import Claims, Role, Tokens
 from tests.support.observations import MemoryObservationLog
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -47,7 +47,7 @@ class World:
     def start(self, code: str, *, trial: str = TRIAL, token_of: str = TRIAL, **variables: str) -> subprocess.Popen[str]:
         environment = {
             **{name: os.environ[name] for name in NAMES if name in os.environ},
-            **Credentials(trial_token(TOKENS, "", token_of)).variables,
+            **Credentials(TOKENS.token_of(Claims(Role.TRIAL, "", token_of))).variables,
             "KATIB_TRIAL_NAME": trial,
             "KATIB_DB_MANAGER_ADDRESS": self.address,
             **variables,
@@ -130,7 +130,7 @@ katib.report(loss=2)
 )
 def test_bytes_that_are_not_utf_8_are_refused_and_disturb_nobody(world: World, method: str) -> None:
     """Sent by hand: no library of Protocol Buffers writes such a text."""
-    token = Credentials(trial_token(TOKENS, "", TRIAL))
+    token = Credentials(TOKENS.token_of(Claims(Role.TRIAL, "", TRIAL)))
     bad = b"\x0a\x08" + TRIAL.encode()[:4] + b"\xff\xfe\xfd\xfc"
     with token.channel(world.address) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(f"/{method}", lambda data: data, lambda data: data)(

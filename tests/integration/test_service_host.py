@@ -21,8 +21,7 @@ from katib.algorithm_services.plan import ServiceId, ServicePlan
 from katib.algorithm_services.states import Timing
 from katib.api.configuration import read_configuration
 from katib.api.types import Experiment
-from katib.backoff import Backoff
-from katib.errors import InvalidError, TerminalError, UnavailableError
+from katib.errors import Backoff, InvalidError, TerminalError, UnavailableError
 from katib.local.processes.client import Processes
 from katib.local.services.host import ServiceHost
 from katib.rpc.clients import ServiceClient

@@ -16,13 +16,13 @@ import pytest
 
 from katib.api.metrics import PROGRESS
 from katib.api.types import ObjectiveSpec
-from katib.certificates import issue
 from katib.cluster.injection import inject
 from katib.cluster.installation_key import write_keys
 from katib.errors import UnavailableError
+from katib.rest.certificates import issue
 from katib.rpc.credentials import SERVER_NAME, Credentials
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Claims, Role, Tokens, trial_token
+from katib.rpc.tokens import Claims, Role, Tokens
 from tests.support.cli import KATIB, katib, katib_json
 from tests.support.pods import TRIAL, injected_trial, injection_settings, pod
 from tests.support.ports import free_port
@@ -136,7 +136,7 @@ def test_the_db_manager_of_a_cluster_takes_it_from_a_pod_as_the_webhook_makes_it
     options = ["--listen-address", log, "--status-address", status, "--key-file", str(tmp_path / "keys")]
     options += ["--tls-dir", str(tmp_path)] if tls else []
     trial = injected_trial(objective=ObjectiveSpec(type="minimize", objective_metric_name=metric))
-    handed = Credentials(trial_token(tokens, trial.namespace, TRIAL), authority)
+    handed = Credentials(tokens.token_of(Claims(Role.TRIAL, trial.namespace, TRIAL)), authority)
     injected = inject(pod("train"), trial, injection_settings(credentials=handed, status_address=status))
     controller = Credentials(tokens.token_of(Claims(Role.CONTROLLER, trial.namespace)), authority)
     server = subprocess.Popen([*KATIB, "db-manager", "--url", f"sqlite:///{tmp_path / 'log.db'}", *options])

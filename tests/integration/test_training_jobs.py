@@ -20,7 +20,6 @@ from katib.errors import NotFoundError
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.local.jobs.replicated.training_kind import TrainingKind
 from katib.local.pods.objects import read_note
@@ -158,7 +157,7 @@ class Machine:
 
     def log(self, pod: str, name: str = "j") -> str:
         """Return what a pod printed so far, nothing when it has not started."""
-        directory = job_directory(self.home.root, "n", name) / pod
+        directory = self.home.root / "n" / name / pod
         return "".join(path.read_text() for path in directory.glob("*.log"))
 
     def holds(self, type_: str) -> bool:
@@ -441,7 +440,7 @@ class TestRunPolicy:
             h.submit({**second, "metadata": {"name": key.name, "namespace": key.namespace}})
 
             eventually(lambda: end_of(h.store.get(JOB, key).get("status") or {}), "the second one to end")
-            (log,) = job_directory(h.root, *key).glob("*/*.log")
+            (log,) = h.root.joinpath(*key).glob("*/*.log")
             assert "j-master-0" not in log.read_text()
             eventually(lambda: not h.runner.runs(key), "it to be over")
 

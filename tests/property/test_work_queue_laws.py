@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from katib.backoff import Backoff
+from katib.errors import Backoff
 from katib.runtime.testing import VirtualClock
 from katib.runtime.work_queue import WorkQueue
 

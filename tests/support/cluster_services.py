@@ -25,7 +25,7 @@ import yaml
 
 from katib.api.configuration import read_configuration
 from katib.api.types import Experiment, Suggestion
-from katib.backoff import Backoff
+from katib.api.version import __version__
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.objects import LogPlace
@@ -44,11 +44,10 @@ from katib.cluster.services.plan import (
 from katib.cluster.services.served import ClusterTiming
 from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
-from katib.errors import ConflictError, KatibError, NotFoundError, TerminalError
+from katib.errors import Backoff, ConflictError, KatibError, NotFoundError, TerminalError
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
-from katib.version import __version__
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.names import TRIAL_LABEL
-from katib.backoff import Backoff
 from katib.controllers.job_caches import JobCaches
+from katib.errors import Backoff
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.dependencies import Collection, JobSettings, Machine, Provision
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.prepare import job_directory, trial_name
+from katib.local.jobs.prepare import trial_name
 from katib.local.pods.output import Monitor
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
@@ -194,7 +194,7 @@ class Home:
 
     def log_files(self, container: str = PRIMARY, name: str = "j") -> list[Path]:
         """Return the logs of a container, one per pod that the job had, oldest first."""
-        found = job_directory(self.root, "ns", name).glob(f"*/{container}.log")
+        found = (self.root / "ns" / name).glob(f"*/{container}.log")
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
     def update(self, change: Callable[[dict[str, Any]], None], name: str = "j") -> None:

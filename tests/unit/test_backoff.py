@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.backoff import Backoff
+from katib.errors import Backoff
 
 
 def test_pauses_double_up_to_their_bound() -> None:

@@ -99,7 +99,16 @@ class Run:
         threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
         with self._display() as display, self._logs() as logs:
             while not self._interrupt.requested and not self._is_over():
-                self._take(changes, display, logs)
+                try:
+                    change = changes.get(timeout=_WAIT_SECONDS)
+                except queue.Empty:
+                    change = None
+                if isinstance(change, Exception):
+                    raise change
+                for moment in () if change is None else self.progress.observe(change):
+                    display.tell(with_remedy(moment, self._service))
+                    if logs is not None and isinstance(moment, TrialEnded):
+                        logs.add(moment.trial)
                 display.tick()
 
     def _is_over(self) -> bool:
@@ -136,18 +145,6 @@ class Run:
             logs.close()
             while not problems.empty():
                 click.echo(f"note: --log-to: {problems.get()}; the same line again writes what is missing", err=True)
-
-    def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display, logs: LiveLogs | None) -> None:
-        try:
-            change = changes.get(timeout=_WAIT_SECONDS)
-        except queue.Empty:
-            return
-        if isinstance(change, Exception):
-            raise change
-        for moment in self.progress.observe(change):
-            display.tell(with_remedy(moment, self._service))
-            if logs is not None and isinstance(moment, TrialEnded):
-                logs.add(moment.trial)
 
     def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
         while True:

@@ -29,6 +29,7 @@ from katib.explaining.progress import (
     TrialRetried,
 )
 from katib.tuning.reading import (
+    best_value,
     budget_words,
     duration_of,
     format_duration,
@@ -126,7 +127,7 @@ class LiveTable:
             parts.append(Text(waiting, style="dim", no_wrap=True, overflow="ellipsis"))
         if has_several_objectives(progress.experiment):
             parts.extend(_pareto_set(progress))
-        elif progress.best_value is not None:
+        elif best_value(progress.experiment) is not None:
             parts.append(_best(progress))
         return Group(*parts)
 
@@ -179,11 +180,11 @@ def _waiting(progress: Progress) -> str:
 
 
 def _best(progress: Progress) -> RenderableType:
-    best = progress.best
+    best = progress.experiment.status.current_optimal_trial
     metric = metric_of(progress.experiment)
     values = " ".join(f"{a.name}={short(a.value)}" for a in best.parameter_assignments)
     text = Text("best so far  ", style="dim")
-    text.append(f"{metric}={short(progress.best_value or '')}", style="bold green")
+    text.append(f"{metric}={short(best_value(progress.experiment) or '')}", style="bold green")
     text.append(f"  {values}  ({best.best_trial_name})", style="default")
     return text
 

@@ -25,14 +25,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from katib.certificates import (
-    BACKDATE,
-    Certificate,
-    authorities_in,
-    is_sound,
-    issue,
-    signers_of,
-)
 from katib.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -41,6 +33,14 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
     invalid,
+)
+from katib.rest.certificates import (
+    BACKDATE,
+    Certificate,
+    authorities_in,
+    is_sound,
+    issue,
+    signers_of,
 )
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore

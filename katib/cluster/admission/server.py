@@ -11,10 +11,10 @@ from typing import Self
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from katib.certificates import Certificate, CertificateSource
 from katib.cluster.admission.reviews import Handler, Verdict, decode_review, encode_answer, refused
 from katib.errors import InvalidError, KatibError, TerminalError
 from katib.rest.blocking import TEXT, Answer, answered_by
+from katib.rest.certificates import Certificate, CertificateSource
 from katib.rest.listening import ServerThread, open_socket
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.periodic import Periodic

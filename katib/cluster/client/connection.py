@@ -17,13 +17,12 @@ import urllib3
 from kubernetes import client
 from kubernetes.config.config_exception import ConfigException
 
-from katib.backoff import Backoff
 from katib.cluster.client.answers import error_of
 from katib.cluster.client.configuration import Access, access
 from katib.cluster.client.discovery import Discovery
 from katib.cluster.client.requests import RequestInfo, request_info
 from katib.cluster.client.stream import Stream
-from katib.errors import ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
+from katib.errors import Backoff, ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 40.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import is_available
+from katib.api.trials import missing_objective
 from katib.api.types import Suggestion, Trial
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.injection.settings import collector_kind
@@ -72,7 +72,7 @@ class DbManagerTrialLogs(TrialLogs):
         objective = trial.spec.objective
         with _one_key():
             report = super().summarize(trial, from_status)
-            if objective is None or is_available(objective, report.observation):
+            if objective is None or missing_objective(objective, report.observation) is None:
                 return report
             return TrialReport(report.observation, self._client.within(trial.namespace).refusal_of(trial.name))
 

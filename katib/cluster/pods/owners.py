@@ -7,9 +7,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from katib.backoff import Backoff
 from katib.controllers.kinds import TRIAL
-from katib.errors import ForbiddenError, KindNotInstalledError, NotFoundError
+from katib.errors import Backoff, ForbiddenError, KindNotInstalledError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 

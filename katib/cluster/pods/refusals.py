@@ -20,12 +20,11 @@ from typing import Any
 from katib.api.job_kinds import is_suspended
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.backoff import Backoff
 from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import PodRefusal
-from katib.errors import ForbiddenError
+from katib.errors import Backoff, ForbiddenError
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.backoff import Backoff
 from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, time_of_event
 from katib.controllers.kinds import key_of
+from katib.errors import Backoff
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object

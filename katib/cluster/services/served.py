@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from katib.algorithm_services.states import User
-from katib.backoff import Backoff
 from katib.cluster.services.plan import ClusterPlan
 from katib.cluster.services.trouble import NO_TROUBLE, Trouble, is_available
+from katib.errors import Backoff
 from katib.runtime.objects import Key, Object
 
 

@@ -57,7 +57,7 @@ def to_patch(obj: Object, changes: Mapping[str, Any]) -> Json:
     Raises:
         InvalidError: It is not a patch, or the object does not say which revision it is based on.
     """
-    metadata = to_update(semantics.isolated(obj, "metadata"))["metadata"]
+    metadata = to_update(obj)["metadata"]
     patch = semantics.require_patch(changes)
     meant = {name: metadata[name] for name in ("uid", "resourceVersion") if name in metadata}
     return {**patch, "metadata": {**patch.get("metadata", {}), **meant}}

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from katib.api.conditions import is_true
 from katib.api.trials import trial_state
 from katib.api.types import CollectorKind, Experiment, ExperimentCondition, Suggestion, Trial, TrialState
-from katib.backoff import Backoff
 from katib.controllers.suggestion import states
 from katib.controllers.trial.plan import is_stopping
+from katib.errors import Backoff
 
 LOOK_SECONDS = 0.3
 """From an answer to the next question: a hopeless trial is to be stopped within a second of the reading."""

@@ -170,16 +170,18 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
-    if ending is None and is_stopped(seen.experiment):
-        return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
-    if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
-        return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
-    away = _service_away(seen)
-    if ending is None and away:
-        message = f"Experiment waits for its algorithm: {away}"
-        return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
+    if is_stopped(seen.experiment):
+        return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
+    if seen.obstacle is not None and seen.obstacle.may_pass:
+        return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
+    suggestion = seen.suggestion
+    if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are wanted
+        away = unavailable_cause(suggestion.status.conditions)
+        if away:
+            message = f"Experiment waits for its algorithm: {away}"
+            return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
     return _go_on(seen, _running(status, seen))
 
 
@@ -266,14 +268,6 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
     return structs.replace(status, conditions=conditions)
 
 
-def _service_away(seen: Observed) -> str:
-    """Return why assignments that are wanted do not come, where that may pass; empty otherwise."""
-    suggestion = seen.suggestion
-    if suggestion is None or suggestion.spec.requests <= suggestion.status.suggestion_count:
-        return ""
-    return unavailable_cause(suggestion.status.conditions)
-
-
 def is_stopped(experiment: Experiment) -> bool:
     """Return whether the user stopped an experiment."""
     return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
@@ -289,7 +283,7 @@ def _ending(seen: Observed) -> Ending | None:
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and counts.count(*LOST) >= max(1, spec.max_failed_trial_count):
         return _failed("Experiment has failed because max failed count has reached")
-    if spec.max_trial_count is not None and counts.completed >= spec.max_trial_count:
+    if spec.max_trial_count is not None and counts.total - len(counts.active) >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
     if counts.lost and (first := _first_failures(seen)):
         return first

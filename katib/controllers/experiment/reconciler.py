@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from msgspec import structs
 
@@ -123,7 +124,7 @@ class ExperimentReconciler:
         )
         plan = plan_experiment(seen)
         try:
-            trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
+            trials = list(map(partial(self._factory.make, experiment), plan.create_trials))
         except InvalidError as error:
             seen = replace(seen, obstacle=_obstacle_of(error))
             plan, trials = plan_experiment(seen), []
@@ -132,7 +133,10 @@ class ExperimentReconciler:
         if plan.status != experiment.status:
             self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
             self._written_at[experiment.metadata.uid] = self._clock.monotonic()
-            self._announce(experiment, plan)
+            last = plan.status.conditions[-1]
+            if last not in experiment.status.conditions:
+                warning = last.type == "Failed" or last.reason in (SERVICE_UNAVAILABLE, TEMPLATE_MISSING)
+                self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
         elif seconds_to_summary > 0:  # counts alone are written only so often, since nothing is decided by them
             result = Result(seconds_to_summary)
         if plan.again_after_seconds is not None:
@@ -209,12 +213,6 @@ class ExperimentReconciler:
         status = killed(trial.status, f"Trial is stopped: {end.message}", self._clock.now())
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
             self._store.update_status(with_status(trial, status))
-
-    def _announce(self, experiment: Experiment, plan: ExperimentPlan) -> None:
-        last = plan.status.conditions[-1]
-        if last not in experiment.status.conditions:
-            warning = last.type == "Failed" or last.reason in (SERVICE_UNAVAILABLE, TEMPLATE_MISSING)
-            self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
 
     def _let_go(self, experiment: Experiment) -> Result:
         self._factory.forget(experiment.metadata.uid)

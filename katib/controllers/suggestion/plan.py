@@ -21,7 +21,6 @@ from msgspec import structs
 
 from katib.api.conditions import Conditions, is_true, with_start, without_condition
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
-from katib.backoff import Backoff
 from katib.controllers.calls import SeenCall
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
@@ -34,7 +33,7 @@ from katib.controllers.suggestion.replies import (
     waiting_assignments,
     with_initial_trials,
 )
-from katib.errors import InvalidError, KatibError, UnavailableError
+from katib.errors import Backoff, InvalidError, KatibError, UnavailableError
 
 BACKOFF = Backoff(0.05, 15.0)
 
@@ -160,19 +159,10 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
     if status is not seen.suggestion.status:
         seen = replace(seen, suggestion=structs.replace(seen.suggestion, status=status))
-    if seen.failure:
-        return _given_up(status, seen.failure, now)
-    if not seen.is_ready:
-        return _waiting(seen, status, now)
+    if seen.failure or not seen.is_ready:
+        return _without_service(seen, status, now)
     if seen.streak is not None and seen.streak.next_try > moment:
         return Step(status, streak=seen.streak, retry_after_seconds=seen.streak.next_try - moment)
-    return _conversation(seen, settings, status, now, moment)
-
-
-def _conversation(
-    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
-) -> Step:
-    """Return the next step with a service that can be asked now."""
     is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
     purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
@@ -220,7 +210,9 @@ def _after_call(
         return _failed_once(seen, settings, status, error, now, moment)
 
 
-def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
+def _without_service(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
+    if seen.failure:
+        return _given_up(status, seen.failure, now)
     conditions = states.deployment_not_ready(status.conditions, seen.waiting_for, now)
     if not seen.waiting_for:
         return Step(_with(status, conditions), streak=seen.streak)

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from katib.api.types import EarlyStoppingRule, Experiment, Suggestion, SuggestionStatus, Trial
+from katib.api.types import EarlyStoppingRule, Experiment, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
 from katib.controllers.calls import PendingCalls, mapped, then
@@ -91,22 +91,6 @@ class SuggestionReconciler:
         if states.is_closed(suggestion.status.conditions):
             self._close(key, experiment)
             return Result()
-        return self._converse(key, experiment, suggestion)
-
-    def _close(self, key: Key, experiment: Experiment | None = None) -> None:
-        """End the conversation: no answer is wanted any more and the service may go idle.
-
-        A known experiment is released even if it was never served here: a controller before this one may have done so.
-        """
-        self._calls.finish(key)
-        self._patience.pop(key, None)
-        to_release = self._served.get(key, experiment)
-        if to_release is not None:
-            self._services.release(to_release)
-        self._earlier.forget(key)
-        self._served.pop(key, None)  # after the release, which is tried again if it fails
-
-    def _converse(self, key: Key, experiment: Experiment, suggestion: Suggestion) -> Result:
         served = self._served.get(key)
         if served is not None and served.metadata.uid != experiment.metadata.uid:
             self._close(key)  # what a deleted experiment of this name asked is not answered to the new one
@@ -141,6 +125,19 @@ class SuggestionReconciler:
             self._calls.finish(key)  # the next attempt asks again instead of stumbling over the same answer
             raise
         return self._take(key, seen, step, client, earlier.trials)
+
+    def _close(self, key: Key, experiment: Experiment | None = None) -> None:
+        """End the conversation: no answer is wanted any more and the service may go idle.
+
+        A known experiment is released even if it was never served here: a controller before this one may have done so.
+        """
+        self._calls.finish(key)
+        self._patience.pop(key, None)
+        to_release = self._served.get(key, experiment)
+        if to_release is not None:
+            self._services.release(to_release)
+        self._earlier.forget(key)
+        self._served.pop(key, None)  # after the release, which is tried again if it fails
 
     def _take(
         self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from msgspec import structs
 
@@ -34,6 +35,7 @@ from katib.controllers.ports import SuggestionsReply
 from katib.controllers.suggestion import states
 from katib.space import check_assignments
 
+_NAME = attrgetter("name")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -82,7 +84,7 @@ def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: C
     wanted = max(suggestion.spec.requests - status.suggestion_count, 0)
     chosen = suggestion.spec.initial_trials[given : given + wanted]
     waiting = waiting_assignments(suggestion, taken)
-    names = _UsedNames({a.name for a in waiting}, taken)
+    names = _UsedNames(set(map(_NAME, waiting)), taken)
     new: list[TrialAssignment] = []
     for i, trial in enumerate(chosen, status.suggestion_count):
         name = trial_name(experiment.namespace, experiment.name, i, names)
@@ -136,7 +138,7 @@ def accepted(
         conditions = without_condition(conditions, states.WAITING)
         conditions = states.exhausted(conditions, now) if reply.exhausted else conditions
     waiting = waiting_assignments(suggestion, taken)
-    names = _UsedNames({a.name for a in waiting}, taken)
+    names = _UsedNames(set(map(_NAME, waiting)), taken)
     new: list[TrialAssignment] = []
     for i, suggested in enumerate(reply.assignments):
         assignment = _assignment(experiment, suggested, asked.base + i, reply.rules, names)

@@ -23,7 +23,7 @@ from msgspec import structs
 from katib.api.conditions import find_condition, whole_second, with_start
 from katib.api.failure_text import TRIAL_HAS_FAILED
 from katib.api.leases import ENDLESS_SECONDS, LONG_AGO, Lease, Outcome, fails_when_lost, lease_of, outcome_of
-from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
+from katib.api.trials import ACTIVE, missing_objective, trial_state
 from katib.api.types import CollectorKind, Observation, Trial, TrialCondition, TrialStatus
 from katib.controllers.trial.plan import (
     STOPPING_REASON,
@@ -126,12 +126,12 @@ def _ended_by_caller(seen: CallersTrial, status: TrialStatus, outcome: Outcome) 
         cause = outcome.failure or "its caller says so"
         event = TrialEvent("TrialFailed", f"Trial {trial.name} has failed: {cause}")
         return _end(seen, status, TrialCondition.FAILED, "TrialFailed", f"{TRIAL_HAS_FAILED}: {cause}", event)
-    if is_available(trial.spec.objective, seen.observation):
+    if missing_objective(trial.spec.objective, seen.observation) is None:
         reason, message = "TrialSucceeded", "Trial has succeeded"
     elif trial.spec.metrics_collector.kind == CollectorKind.NONE:
         reason, message = UNMEASURED_REASON, "Trial has succeeded, without metrics: its collector is None"
     else:
-        name = next(iter(missing_objectives(trial.spec.objective, seen.observation)), "")
+        name = missing_objective(trial.spec.objective, seen.observation) or ""
         message = f'Metrics are not available: its caller ended it without "{name}"'
         event = TrialEvent("MetricsUnavailable", message, warning=True)
         return _end(seen, status, TrialCondition.METRICS_UNAVAILABLE, "MetricsUnavailable", message, event)

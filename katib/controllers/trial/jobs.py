@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from katib.api.job_kinds import is_suspended, known_kind, pod_retry_words, retry_words
+from katib.api.job_kinds import is_suspended, known_kind, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -62,6 +62,10 @@ class JobLook(NamedTuple):
 class Jobs:
     """Reads jobs.
 
+    Attributes:
+        tried: Uids of trials that may have a job whatever their status says: of earlier ones, and of those for which
+            one was created. `look` takes them out once the status says that there is one, or the trial has ended.
+
     Args:
         store: Asked for kinds without a cache.
         caches: Of the kinds that trials run as.
@@ -70,31 +74,32 @@ class Jobs:
     def __init__(self, store: ObjectStore, caches: JobCaches) -> None:
         self._store = store
         self._caches = caches
+        self.tried: set[str] = set()
 
-    def look(self, trial: Trial, *, is_due: bool = False) -> JobLook:
+    def look(self, trial: Trial) -> JobLook:
         """Return the job of a trial. A job of another owner does not count.
 
         A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
         no cache is asked for by its name, before anybody takes it for gone.
-
-        Args:
-            trial: The trial.
-            is_due: Whether there may be one, whatever the status says.
         """
+        uid, is_active = trial.metadata.uid, trial_state(trial) in ACTIVE
+        is_due = uid in self.tried or (is_active and had_job(trial))
         kind, key = place = job_place(trial)
         is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
         cache, strays = self._caches.synced(kind) if is_cached else None, self._caches.strays
         job = None if cache is None else cache.get(key)
         if job is not None:
             strays.discard(place)
-        elif check_job_kind(kind, ""):
-            return JobLook(None)
-        elif cache is None or is_due or place in strays or (trial_state(trial) in ACTIVE and had_job(trial)):
+        elif not check_job_kind(kind, "") and (cache is None or is_due or place in strays):
             job = self._live(kind, key)
             self._caches.follow(kind)
+        if not is_active:
+            self.tried.discard(uid)
         owners = () if job is None else job.get("metadata", {}).get("ownerReferences") or ()
         for owner in owners:
-            if owner.get("uid") == trial.metadata.uid:
+            if owner.get("uid") == uid:
+                if had_job(trial):
+                    self.tried.discard(uid)
                 return JobLook(job, is_followed=cache is not None, is_stray=place in strays)
         return JobLook(None, is_followed=cache is not None)
 
@@ -188,7 +193,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
-        retrying=retry_words(job) or pod_retry_words(trial.spec.run_spec or {}, job, update.last_failure),
+        retrying=retry_words(job, trial.spec.run_spec, update.last_failure),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
         suspended=is_suspended(job),

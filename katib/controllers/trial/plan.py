@@ -40,7 +40,7 @@ from katib.api.conditions import (
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE, RETRYING_REASON
-from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
+from katib.api.trials import ACTIVE, missing_objective, trial_state
 from katib.api.types import (
     CollectorKind,
     Condition,
@@ -51,6 +51,7 @@ from katib.api.types import (
     TrialStatus,
 )
 from katib.controllers.ports import PodRefusal, PodUpdate
+from katib.controllers.settings import ControllerSettings
 
 EARLY_STOPPED_REASON = "EarlyStopped"
 """Reason of a job's success condition when the collector's rules ended it."""
@@ -147,10 +148,7 @@ class Observed:
     is_ending: bool = False
     is_announced: bool = False
     may_lose_event: bool = False
-    metrics_timeout_seconds: float = 60.0
-    explanation_seconds: float = 0.0
-    refusal_patience_seconds: float = 60.0
-    passing_refusal_patience_seconds: float = 300.0
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
     now: datetime = field(kw_only=True)
 
 
@@ -302,7 +300,9 @@ def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
     """Wait for pods that are refused now, or end the trial when that takes too long or cannot help."""
     cause = f"no pod of its job can be created: {refusal.message}"
-    patience = seen.passing_refusal_patience_seconds if refusal.is_passing else seen.refusal_patience_seconds
+    patience = (
+        seen.settings.passing_refusal_patience_seconds if refusal.is_passing else seen.settings.refusal_patience_seconds
+    )
     left = (refusal.since + timedelta(seconds=patience) - seen.now).total_seconds()
     if left > 0 and not refusal.is_final:
         waiting = _with_news(seen, status, WAITING_REASON, cause, runs=False)
@@ -360,7 +360,7 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
         return _early_stopped(seen, status, judged.message)
     if job.uncollected is None and (job.collecting or job.incomplete):
         return _not_collected(seen, status, job)
-    if job.uncollected is None and is_available(seen.trial.spec.objective, seen.observation):
+    if job.uncollected is None and missing_objective(seen.trial.spec.objective, seen.observation) is None:
         reason, message = "TrialSucceeded", "Trial has succeeded"
     elif seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
         reason, message = UNMEASURED_REASON, "Trial has succeeded, without metrics: its collector is None"
@@ -376,7 +376,7 @@ def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPl
     """Wait for collectors that may still store readings, for as long as for metrics that are missing; then say so."""
     if job.incomplete:
         return _incomplete(seen, status, job.incomplete)
-    seconds = seen.metrics_timeout_seconds
+    seconds = seen.settings.metrics_timeout_seconds
     left = timedelta(seconds=seconds) - (seen.now - (job.ended_at or seen.now))
     if left > timedelta(0):
         return TrialPlan(status=status, again_after_seconds=left.total_seconds())
@@ -410,20 +410,20 @@ def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
     if job.metrics_report or seen.log_refusal:
         return job.metrics_report or _refusal(seen), 0.0
     objective = seen.trial.spec.objective
-    name = next(iter(missing_objectives(objective, seen.observation)), "")
+    name = missing_objective(objective, seen.observation) or ""
     pushed = seen.trial.spec.metrics_collector.kind == CollectorKind.PUSH
     waited = seen.now - (job.ended_at or seen.now)
     if seen.observation is not None:
         # The collector has reported; what it has to say of it may still be on its way.
-        left = timedelta(seconds=0.0 if pushed else seen.explanation_seconds) - waited
+        left = timedelta(seconds=0.0 if pushed else seen.settings.explanation_seconds) - waited
         if objective is not None and name not in ("", objective.objective_metric_name):
             return f'nothing reported "{name}"; each of several objectives needs a value', left.total_seconds()
         return f'"{name}" was reported, but never with a value', left.total_seconds()
     if pushed:
         remedy = "call katib.report, or Kubeflow's report_metrics, in the training code"
         return f'the job ended without reporting "{name}"; {remedy}', 0.0
-    left = timedelta(seconds=seen.metrics_timeout_seconds) - waited
-    cause = f'nothing reported "{name}" within {seen.metrics_timeout_seconds:g} s of the end of the job'
+    left = timedelta(seconds=seen.settings.metrics_timeout_seconds) - waited
+    cause = f'nothing reported "{name}" within {seen.settings.metrics_timeout_seconds:g} s of the end of the job'
     return cause, left.total_seconds()
 
 

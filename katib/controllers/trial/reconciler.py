@@ -17,7 +17,7 @@ from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
-from katib.controllers.trial.jobs import JobLook, Jobs, job_of, job_place, view_of
+from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
     JobView,
@@ -109,7 +109,7 @@ class TrialReconciler:
         self._deleted: dict[str, str] = {}
         self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
         self._closed: set[str] = set()
-        self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
+
         self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
 
@@ -136,7 +136,7 @@ class TrialReconciler:
         if self._is_first_list and event.new is not None and trial_state(event.new) in ACTIVE:
             self._is_first_list = not self._trials.has_synced()
             if self._is_first_list:
-                self._may_have_job.add(event.new.metadata.uid)
+                self._jobs.tried.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
@@ -160,43 +160,42 @@ class TrialReconciler:
         now = self._clock.now()
         if is_callers(trial):
             return self._follow_caller(trial, now)
-        found = self._look(trial)
+        uid, found = trial.metadata.uid, self._jobs.look(trial)
         job = found.job
-        if job is None and trial.metadata.uid in self._closed:
-            self._deleted.pop(trial.metadata.uid, None)
+        if job is None and uid in self._closed:
+            self._deleted.pop(uid, None)
             return DONE  # it has ended, and nothing is left to do
-        view = None if job is None else self._view(job, trial, now)
+        view = None
+        if job is not None:
+            update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
+            view = view_of(job, trial, self._seen_ended.get(uid, now), update)
+            if view.ended_at is not None and trial.status.completion_time is None:
+                self._seen_ended.setdefault(uid, now)
+            else:
+                self._seen_ended.pop(uid, None)
         posts = job is not None and "trainerStatus" in (job.get("status") or {})
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view, job if posts else None, now)
         if report is None:
             return DONE  # the answer wakes us
-        is_announced = (
-            job is None
-            and trial_state(trial) in ACTIVE
-            and trial.metadata.uid not in self._may_have_job
-            and found.is_followed
-        )
+        is_untried = job is None and trial_state(trial) in ACTIVE and uid not in self._jobs.tried
         plan = plan_trial(
             Observed(
                 trial,
                 view,
                 report.observation,
                 log_refusal=report.refusal,
-                verdict=self._verdicts.get(trial.metadata.uid, ""),
+                verdict=self._verdicts.get(uid, ""),
                 is_ending=is_ending,
-                is_announced=is_announced,
+                is_announced=is_untried and found.is_followed,
                 may_lose_event=self._may_lose_events,
-                metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
-                explanation_seconds=self._settings.explanation_seconds,
-                refusal_patience_seconds=self._settings.refusal_patience_seconds,
-                passing_refusal_patience_seconds=self._settings.passing_refusal_patience_seconds,
+                settings=self._settings,
                 now=now,
             )
         )
         result = self._apply(trial, plan, job)
         if plan.status.completion_time is not None or (view is not None and view.ended_at is not None):
-            self._status_taken.pop(trial.metadata.uid, None)
+            self._status_taken.pop(uid, None)
         elif job is not None and posts:
             self._take_status(trial, job, now)
         if takes_no_more_readings(plan.status, view):  # it is stored by now
@@ -234,23 +233,6 @@ class TrialReconciler:
         except UnavailableError:
             return _no_later(result, _CLOSE_RETRY_SECONDS)
         return result
-
-    def _look(self, trial: Trial) -> JobLook:
-        """Return what is found of the job; ask for one that may be there until the status says that there is one."""
-        is_due = trial.metadata.uid in self._may_have_job
-        found = self._jobs.look(trial, is_due=is_due)
-        if is_due and (trial_state(trial) not in ACTIVE or (found.job is not None and had_job(trial))):
-            self._may_have_job.discard(trial.metadata.uid)
-        return found
-
-    def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
-        update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
-        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), update)
-        if view.ended_at is not None and trial.status.completion_time is None:
-            self._seen_ended.setdefault(trial.metadata.uid, now)
-        else:
-            self._seen_ended.pop(trial.metadata.uid, None)
-        return view
 
     def _report(self, trial: Trial, view: JobView | None, job: Object | None, now: datetime) -> TrialReport | None:
         """Return what the log says where that matters; None while it is asked."""
@@ -306,7 +288,7 @@ class TrialReconciler:
             job = with_suspension(job, suspended=self._pods is not None and self._pods.has_queues())
         if self._settings.discards_before_start and not self._has_empty_log(trial):
             return False  # the answer wakes us
-        self._may_have_job.add(trial.metadata.uid)
+        self._jobs.tried.add(trial.metadata.uid)
         try:
             self._store.create(job)
         except AlreadyExistsError:
@@ -315,7 +297,7 @@ class TrialReconciler:
 
     def _has_empty_log(self, trial: Trial) -> bool:
         """Return whether the job may be created; False while readings under the trial's name are being removed."""
-        is_tried = trial.metadata.uid in self._may_have_job
+        is_tried = trial.metadata.uid in self._jobs.tried
         if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True
         return self._observations.ask(trial, self._logs.begin) is not None
@@ -350,7 +332,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = None if is_callers(trial) else self._look(trial).job
+            job = None if is_callers(trial) else self._jobs.look(trial).job
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
@@ -362,7 +344,7 @@ class TrialReconciler:
         self._seen_ended.pop(trial.metadata.uid, None)
         self._status_taken.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
-        self._may_have_job.discard(trial.metadata.uid)
+        self._jobs.tried.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

@@ -17,8 +17,7 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.trial import FrozenTrial, TrialState
 
-from katib.backoff import Backoff
-from katib.errors import KatibError, TerminalError, UnavailableError, code_of
+from katib.errors import Backoff, KatibError, TerminalError, UnavailableError, code_of
 from katib.optuna_storage.server import PORT, SOCKET, socket_path
 from katib.rest.client import HttpTuningService
 from katib.tuning.argument_words import python_words

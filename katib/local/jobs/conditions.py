@@ -79,9 +79,11 @@ def with_condition(
     conditions: Conditions, type_: str, *, holds: bool = True, reason: str, message: str, now: datetime
 ) -> Conditions:
     """Return the list with the condition set, the very same list when it already says so."""
-    status = str(holds)
+    status, others = str(holds), []
     for old in conditions:
-        if old["type"] == type_ and old["status"] == status and old["reason"] == reason:
+        if old["type"] != type_:
+            others.append(old)
+        elif old["status"] == status and old["reason"] == reason:
             return conditions
     moment = format_time(now)
     new = {
@@ -92,7 +94,7 @@ def with_condition(
         "lastProbeTime": moment,
         "lastTransitionTime": moment,
     }
-    return (*[c for c in conditions if c["type"] != type_], new)
+    return (*others, new)
 
 
 def with_suspension(
@@ -254,5 +256,6 @@ def failure(reason: str, message: str, pod: PodRecord | None = None, until: date
 
 def success(reason: str, message: str, pods: Iterable[PodRecord], until: datetime | None = None) -> Outcome:
     """Return the success of a job, with the remarks of its pods, such as a log that was cut short by a full disk."""
-    text = "; ".join([message, *[p.message for p in pods if p.message]])
-    return Outcome(success=True, reason=reason, message=text, until=until)
+    for pod in pods:
+        message += f"; {pod.message}" if pod.message else ""
+    return Outcome(success=True, reason=reason, message=message, until=until)

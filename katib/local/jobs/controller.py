@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from katib.api.job_kinds import is_suspended, retry_words
@@ -39,7 +40,6 @@ from katib.local.jobs.prepare import (
     begun_by,
     clear_directory,
     impossible_pod,
-    job_directory,
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, RunNote, Standing, decoded, is_plain
@@ -69,6 +69,8 @@ _STORING_SECONDS = 1.0
 is full, begins again at the next start, and its readings with it."""
 
 _TTL_RETRY_SECONDS = 1.0
+
+_RECORD = attrgetter("record")
 
 _log = logging.getLogger(__name__)
 
@@ -325,11 +327,11 @@ class JobController:
             return run
         keeps = self._place.keeps and run.network == HOST_NETWORK and self._machine.images is None
         run.is_kept = keeps and self._metrics.may_outlive(job)
-        earlier = begun_by(self._settings.root, job)
+        earlier = begun_by(run.directory)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
         keeps_checkpoint = cut_off and self._keeps_checkpoint(job)
         if keeps_checkpoint:
-            self._metrics.go_on(job, job_directory(self._settings.root, *Key.of(job)))
+            self._metrics.go_on(job, run.directory)
         elif cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
@@ -355,7 +357,8 @@ class JobController:
         elif network == HOST_NETWORK:
             wiring = LocalWiring(self._ports)
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
-        return JobRun(job, kind, wiring, network, has_several)
+        directory = self._settings.root.joinpath(*Key.of(job))
+        return JobRun(job, kind, wiring, directory, network, has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
@@ -381,7 +384,7 @@ class JobController:
     def _apply(self, key: Key, run: JobRun) -> Result:
         observed = Observed(
             job={**run.job, "status": run.status},
-            pods=run.records,
+            pods=tuple(map(_RECORD, run.pods)),
             moment=Moment(self._clock.now(), self._pods.steady.now()),
             delays=self._pods.delays,
             started_at=run.started_at,
@@ -403,12 +406,12 @@ class JobController:
         if decision.start and not self._stopping:
             self._start_pods(key, run, decision.start)
         self._keep(run)
-        wait = self._write(run, decision)
+        wait = self._write(run, observed, decision)
         if run.is_over and run.unwritten_since is None:
             if run.pods:
                 self._release(run)
             run.pods.clear()
-            self._objects.finish(key)
+            self._objects.changed(key, is_over=True)
         seconds = None
         if decision.wake_at is not None:  # never early: waking a moment before would plan the same again at once
             seconds = max(0.0, (decision.wake_at - self._pods.steady.now()).total_seconds()) + 0.001
@@ -432,9 +435,9 @@ class JobController:
         That one was suspended: where no folder of ours keeps a checkpoint, the program may keep one itself. Or it was
         preempted or lost, and there is such a folder.
         """
-        last = next(iter(run.records[-1:]), None)
-        if last is None or is_suspended({"status": run.status}) or self._keeps_checkpoint(run.job):
-            return last is not None
+        if not run.pods or is_suspended({"status": run.status}) or self._keeps_checkpoint(run.job):
+            return bool(run.pods)
+        last = run.pods[-1].record
         return last.reason == PREEMPTED and self._owner.provision(run.job).checkpoint is not None
 
     def _tell(self, run: JobRun) -> float | None:
@@ -474,7 +477,7 @@ class JobController:
         try:
             for start in starts:
                 if not run.pods and not pods:
-                    clear_directory(self._settings.root, run.job)
+                    clear_directory(run.directory)
                 pods.append(self._new_pod(key, run, self._prepare(run, start)))
         except UnavailableError as error:
             run.waiting = str(error)
@@ -484,11 +487,10 @@ class JobController:
                 pods.clear()
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
-            for gang in [pods] if pods and starts[0].role else [[pod] for pod in pods]:
-                start_gang = partial(self._place.start, gang)
-                has_network = run.network != HOST_NETWORK
-                self._loop.call_soon(partial(self._connect, run, gang, start_gang) if has_network else start_gang)
             if pods:
+                begin = partial(self._place.start, pods)
+                has_network = run.network != HOST_NETWORK
+                self._loop.call_soon(partial(self._connect, run, pods, begin) if has_network else begin)
                 self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[AnyPod], start: Callable[[], None]) -> None:
@@ -513,13 +515,10 @@ class JobController:
                 pod.refuse(f'network "{run.network}" cannot be made; see what "network create" of the runtime says')
 
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
-        tools = self._preparation
         try:
-            plan = prepare_pod(run.job, run.kind.pod(run.job, start, run.wiring), start, tools, run.network)
+            plan = prepare_pod(run, run.kind.pod(run.job, start, run.wiring), start, self._preparation)
         except InvalidError as error:
-            plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
-        if run.is_kept or (self._keeps_checkpoint(run.job) and self._machine.place is None):
-            plan = replace(plan, group=run.uid)  # what it prints is in its log then, however this engine ends
+            plan = impossible_pod(run, start, "; ".join(map(str, error.errors)))
         if run.has_several:
             plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
         begin_note(plan, run.uid)
@@ -564,7 +563,7 @@ class JobController:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, run: JobRun, decision: Plan) -> float | None:
+    def _write(self, run: JobRun, observed: Observed, decision: Plan) -> float | None:
         """Store the status if it changed and has settled; return in how many seconds to look again."""
         run.take_status(decision.status)
         if run.status == (run.job.get("status") or {}):
@@ -577,22 +576,22 @@ class JobController:
         if not run.is_over and left > 0:
             return left
         if run.is_over and not run.explanation_written:
-            texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
+            texts = list(dict.fromkeys(p.explanation for p in observed.pods if p.explanation))
             if texts:
                 self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
             run.explanation_written = True
-        self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
+        self._with_retry(run, lambda job: self._store.update_status({**job, "status": run.status}))
         run.unwritten_since, run.retrying = None, ""
         return None
 
     def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
-        def annotated(job: Object) -> Object:
+        def annotate(job: Object) -> Object:
             all_ = {**(job["metadata"].get("annotations") or {}), **annotations}
-            return {**job, "metadata": {**job["metadata"], "annotations": all_}}
+            return self._store.update({**job, "metadata": {**job["metadata"], "annotations": all_}})
 
-        self._with_retry(run, self._store.update, annotated)
+        self._with_retry(run, annotate)
 
-    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], change: Callable[[Object], Object]) -> None:
+    def _with_retry(self, run: JobRun, write: Callable[[Object], Object]) -> None:
         """Write a change of the job; when it was changed meanwhile, once more on what it is now.
 
         Raises:
@@ -600,10 +599,10 @@ class JobController:
             NotFoundError: It is gone.
         """
         try:
-            run.wrote(write(change(run.job)))
+            run.wrote(write(run.job))
         except ConflictError:
             fresh = self._store.get(run.kind.kind, Key.of(run.job))
             if fresh["metadata"]["uid"] != run.uid:
                 raise
             run.wrote(fresh)
-            run.wrote(write(change(fresh)))
+            run.wrote(write(fresh))

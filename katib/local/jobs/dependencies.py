@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from katib import checkpoint_folders
+from katib.files import checkpoint_folders
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.leases import LeaseTable

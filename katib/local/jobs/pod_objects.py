@@ -119,18 +119,12 @@ class PodObjects:
             self.changed(key)
         followed.pods.extend(pods)
 
-    def changed(self, key: Key) -> None:
-        """Have it written soon that a pod of a job has changed."""
-        followed = self._followed.get(key)
-        if followed is not None and self._clock.monotonic() >= followed.appears_at:
-            self._queue.add_after(key, CHANGE_SECONDS)
-
-    def finish(self, key: Key) -> None:
-        """Write the last of a job that is over, unless it is gone before its pods were worth a write."""
-        followed = self._followed.get(key)
-        if followed is not None:
-            followed.is_over = True
-            self.changed(key)
+    def changed(self, key: Key, *, is_over: bool = False) -> None:
+        """Have it written soon that a pod of a job has changed, or that the job is over and this is the last of it."""
+        if (followed := self._followed.get(key)) is not None:
+            followed.is_over = followed.is_over or is_over
+            if self._clock.monotonic() >= followed.appears_at:
+                self._queue.add_after(key, CHANGE_SECONDS)
 
     def forget(self, key: Key) -> None:
         """Write nothing more of a job that is gone: the objects of its pods went with it."""

@@ -14,7 +14,7 @@ import random
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
@@ -26,6 +26,7 @@ from katib.api.quantities import parse_quantity
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics, Provision, checkpoint_container
 from katib.local.jobs.kind import NewPod, PodStart
+from katib.local.jobs.run import JobRun
 from katib.local.pods.environment import (
     ContainerCommand,
     PodContext,
@@ -35,7 +36,7 @@ from katib.local.pods.environment import (
     expand,
     thread_variables,
 )
-from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount, Pull
+from katib.local.pods.images import ImageRun, Mount, Pull
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role, read_note
 from katib.local.pods.references import LocalObjects, PodIdentity, Volumes
 from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
@@ -64,14 +65,8 @@ class Preparation:
     metrics: PodMetrics
 
 
-def job_directory(root: Path, namespace: str, name: str) -> Path:
-    """Return where the pods of a job have their directories."""
-    return root / namespace / name
-
-
-def begun_by(root: Path, job: Object) -> str | None:
-    """Return the uid of the job that last began to run under this name; None when none did, or its files are gone."""
-    directory = job_directory(root, *Key.of(job))
+def begun_by(directory: Path) -> str | None:
+    """Return the uid of the job that last began to run here; None when none did, or its files are gone."""
     with contextlib.suppress(OSError, ValueError, LookupError):
         return str(json.loads((directory / _EARLIER_NOTE).read_text())["uid"])
     for pod in directory.glob("*/"):
@@ -80,13 +75,12 @@ def begun_by(root: Path, job: Object) -> str | None:
     return None
 
 
-def clear_directory(root: Path, job: Object) -> None:
+def clear_directory(directory: Path) -> None:
     """Remove what an earlier run or an older job of that name left.
 
     Raises:
         UnavailableError: The disk cannot be written.
     """
-    directory = job_directory(root, *Key.of(job))
     try:
         if directory.exists():
             shutil.rmtree(directory)
@@ -108,9 +102,7 @@ def trial_owner(job: Object) -> str | None:
     return None
 
 
-def prepare_pod(
-    job: Object, wanted: NewPod, start: PodStart, tools: Preparation, network: str = HOST_NETWORK
-) -> PodPlan:
+def prepare_pod(run: JobRun, wanted: NewPod, start: PodStart, tools: Preparation) -> PodPlan:
     """Create the directory of a new pod and resolve its commands. Reads ConfigMaps and Secrets from the store.
 
     A template that cannot run on this machine gives a plan whose `cannot_start` says why.
@@ -118,20 +110,23 @@ def prepare_pod(
     Raises:
         UnavailableError: The store or the disk cannot be used now.
     """
-    identity, provision = _identity(job, wanted), tools.owner.provision(job)
-    directory = wanted_directory = job_directory(tools.settings.root, *Key.of(job)) / identity.name
+    identity, provision = _identity(run.job, wanted), tools.owner.provision(run.job)
+    directory = wanted_directory = run.directory / identity.name
     numbers = itertools.count(2)
     while directory.exists():  # of an earlier pod of this name
         directory = wanted_directory.with_name(f"{identity.name}.{next(numbers)}")
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
-    spec = wanted.template.get("spec") or {}
+    spec, checkpoint = wanted.template.get("spec") or {}, provision.checkpoint
+    is_kept = run.is_kept or (checkpoint is not None and checkpoint.is_kept and tools.machine.place is None)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if wanted.files:
             _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.machine.capacity)
-        containers = _containers(job, wanted, identity, directory, tools, network, provision)
+        containers = _containers(run, wanted, identity, directory, tools, provision)
+        if checkpoint is not None:
+            containers = (checkpoint_container(checkpoint, run.directory), *containers)
     except OSError as error:
         raise UnavailableError(
             f"cannot create {directory}: {error.strerror}; free space or choose another directory"
@@ -155,18 +150,17 @@ def prepare_pod(
             container.get("name", ""): container.get("image", "")
             for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
         },
-        holder=f"experiment {provision.experiment}" if provision.experiment else f"job {Key.of(job).name}",
+        holder=f"experiment {provision.experiment}" if provision.experiment else f"job {Key.of(run.job).name}",
+        group=run.uid if is_kept else "",  # what it prints is in its log then, however this engine ends
         slots=wanted.slots,
     )
 
 
-def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparation) -> PodPlan:
+def impossible_pod(run: JobRun, start: PodStart, problem: str) -> PodPlan:
     """Return the plan of a pod that its kind cannot even describe, so that the job fails and says why."""
-    name = "-".join(
-        filter(None, (job["metadata"]["name"], start.role, "" if start.index is None else str(start.index)))
-    )
-    directory = job_directory(tools.settings.root, *Key.of(job)) / name
-    return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
+    index = "" if start.index is None else str(start.index)
+    name, uid = "-".join(filter(None, (run.job["metadata"]["name"], start.role, index))), str(uuid.uuid4())
+    return PodPlan(name, start.index, uid, {}, run.directory / name, (), 0.0, Request(), problem, role=start.role)
 
 
 def _write_files(files: Mapping[str, str], directory: Path) -> None:
@@ -209,23 +203,20 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
 
 
 def _containers(
-    job: Object,
-    wanted: NewPod,
-    identity: PodIdentity,
-    directory: Path,
-    tools: Preparation,
-    network: str,
-    provision: Provision,
+    run: JobRun, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation, provision: Provision
 ) -> tuple[ContainerPlan, ...]:
-    collection, (workspace, checkpoint, _) = tools.metrics.collection(job, identity.labels), provision
+    collection, (workspace, checkpoint, _) = tools.metrics.collection(run.job, identity.labels), provision
     objects = LocalObjects(tools.store, identity.namespace)
     capacity, in_images = tools.machine.capacity, tools.machine.runs_images
     any_user = tools.machine.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
-    _make_directories((directory, *further.values()), any_user=any_user)
-    trial = trial_name(job)
+    for target in (directory, *further.values()):
+        target.mkdir(parents=True, exist_ok=True)
+        if any_user:
+            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    trial = trial_name(run.job)
     ours = {
         **wanted.defaults,
         **collection.variables,
@@ -253,7 +244,7 @@ def _containers(
         workspace=workspace,
         paths=further,
         visible=tools.settings.visible,
-        network=network,
+        network=run.network,
         labels={"katib.namespace": identity.namespace, "katib.trial": trial, "katib.pod": identity.name},
     )
     plans: list[ContainerPlan] = []
@@ -285,16 +276,7 @@ def _containers(
             errors += error.errors
     if errors:
         raise InvalidError(errors)
-    if checkpoint is not None:
-        plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
-
-
-def _make_directories(directories: Iterable[Path], *, any_user: bool) -> None:
-    for target in directories:
-        target.mkdir(parents=True, exist_ok=True)
-        if any_user:
-            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
 
 
 def _in_order(

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +35,6 @@ class Standing(NamedTuple):
 
 
 _NOTHING_RUNS = Standing()
-_RECORD = attrgetter("record")
 
 
 @dataclass(slots=True)
@@ -47,6 +45,8 @@ class JobRun:
         job: The newest object we know, as watched or as our last write returned it, without fields that are null: they
             mean the same as absent ones.
         kind: Decides what it needs.
+        directory: Where its pods have their directories.
+        uid: Of the job.
         pods: All pods it had, oldest first; emptied when the job is over.
         status: As it should be; the next plan starts from it, whatever the cache says. `take_status` sets it.
         is_over: Whether the job has succeeded or failed by that status.
@@ -76,8 +76,10 @@ class JobRun:
     job: Object
     kind: JobKind
     wiring: LocalWiring | NamedWiring
+    directory: Path
     network: str = HOST_NETWORK
     has_several: bool = False
+    uid: str = field(init=False)
     pods: list[AnyPod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     is_over: bool = False
@@ -100,31 +102,21 @@ class JobRun:
     unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.uid = self.job["metadata"]["uid"]
         self.job = _without_nulls(self.job)
         self.take_status(dict(self.job.get("status") or {}))
-
-    @property
-    def uid(self) -> str:
-        """Uid of the job."""
-        uid: str = self.job["metadata"]["uid"]
-        return uid
-
-    @property
-    def records(self) -> tuple[PodRecord, ...]:
-        """What is known about the pods now."""
-        return tuple(map(_RECORD, self.pods))
 
     @property
     def standing(self) -> Standing:
         """How it stands now."""
         runs, waiting = False, ""
         places: dict[str, None] = {}
-        for record in self.records:
-            if record.is_running:
+        for pod in self.pods:
+            if pod.record.is_running:
                 runs = True
-                places[record.place] = None
-            elif not record.is_finished:
-                waiting = waiting or record.waiting
+                places[pod.record.place] = None
+            elif not pod.record.is_finished:
+                waiting = waiting or pod.record.waiting
         if runs:
             return Standing(runs=True, place=", ".join(filter(None, places)))
         return Standing(waiting=waiting or self.waiting)

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from katib.errors import KatibError, UnavailableError
 from katib.local.pods.images import ImageProcess
-from katib.local.pods.log_file import LogFile
+from katib.local.pods.log_file import RUN_BEGINS, LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.objects import ContainerPlan
+from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_processes
 from katib.local.pods.output import Monitor, Output
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, ContainerState, EarlierEnd
@@ -26,8 +26,7 @@ from katib.local.processes.handle import Exit, ProcessHandle
 class ContainerListener(Protocol):
     """The pod of a container. Called on the loop."""
 
-    def process_started(self, container: str, handle: ProcessHandle) -> None:
-        """Take note that a process runs; its handle has a number that is new to the pod."""
+    plan: PodPlan
 
     def advance(self) -> None:
         """Look at the container: a process of it started or ended, or nothing more comes."""
@@ -51,6 +50,7 @@ class Container:
         keep: How its processes are kept for the next engine, but for their output; None: they end with this one.
 
     Attributes:
+        has_succeeded: Whether it is over and its last process ended well.
         remains: Processes that ended and left others running, which end with the pod.
     """
 
@@ -76,6 +76,7 @@ class Container:
         self.is_started = False
         self.has_run = False
         self.is_over = False
+        self.has_succeeded = False
         self.pulling = ""
         self._tools = tools
         self._loop = tools.loop
@@ -120,7 +121,7 @@ class Container:
     def state(self) -> ContainerState:
         """How it is now."""
         began, ended = self._running_since or None, self._ended
-        is_main, pid = self.plan.is_main, self._pid
+        is_main, pid = self.plan.role is Role.MAIN, self._pid
         return ContainerState(
             self.name, is_main, pid, self.restarts, began, ended, self.exit, self.is_over, self._earlier
         )
@@ -145,7 +146,7 @@ class Container:
         self._running_since, self._pid = last.began, last.pid
         self._output.start()
         self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
-        self._pod.process_started(self.name, self._handle)
+        note_processes(self._pod.plan, self.name, self._handle)
 
     def signal(self, sig: signal.Signals) -> None:
         """Ask the process to end and start none again; a container without one is over at once."""
@@ -201,7 +202,7 @@ class Container:
             directory = Path(command.working_directory or self.log.path.parent)
             made = (*plan.volumes, directory)
             self._log_start = self.log.size
-        self.log.note_start()
+        self.log.note_time(RUN_BEGINS)
         try:
             listener, is_kept = self._pod.output_read, self._keep is not None
             output = Output(self._tools, self.log, self.monitor, listener, is_kept=is_kept)
@@ -225,7 +226,7 @@ class Container:
         finally:
             os.close(output.write_fd)  # the container has a copy
         self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
-        start.answer.add_done_callback(lambda _: self._loop.call_soon(partial(self._answered, start)))
+        self._loop.when_all([start.answer], partial(self._answered, start))
 
     def _process_ended(self, _handle: ProcessHandle, exit_: Exit, at: float | None = None) -> None:
         """Take the end of a process, from any thread; on the monotonic clock when it was, None: now."""
@@ -239,7 +240,9 @@ class Container:
         """Go on with the process that runs, or with the error that keeps it from running."""
         if start is not self._start:
             return
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if error := start.answer.exception():
             self._fail(error)
             return
@@ -254,7 +257,7 @@ class Container:
             self._processes.signal(handle, self._asked)
         if self._output is not None:
             self._output.start()
-        self._pod.process_started(self.name, handle)
+        note_processes(self._pod.plan, self.name, handle)
         self._pod.advance()
 
     def _fail(self, error: BaseException) -> None:
@@ -279,18 +282,15 @@ class Container:
             text, out_of_memory = self._image.exit_text(exit_), self._image.ran_out_of_memory(exit_)
         self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost, out_of_memory)
         if self._output is not None:
-            self._output.finish(partial(self._drained, exit_))
+            self._output.finish(self._conclude if self._image is None else partial(self._clear, self._image, exit_))
 
-    def _drained(self, exit_: Exit) -> None:
-        self._output = None
-        if self._image is None:
-            self._conclude()
-            return
+    def _clear(self, image: ImageProcess, exit_: Exit) -> None:
         if not self._stopping:
-            self.failure = self._image.failure(exit_.code, self.log.text_from(self._log_start))
-        self._image.clear(exit_, self._conclude)
+            self.failure = image.failure(exit_.code, self.log.text_from(self._log_start))
+        image.clear(exit_, self._conclude)
 
     def _conclude(self) -> None:
+        self._output = None
         has_failed = self.exit is not None and self.exit.code != 0
         self.last_output = self.log.last_line() if has_failed else ""
         self.address_in_use = has_failed and self.log.names_address_in_use()
@@ -313,13 +313,11 @@ class Container:
         self._run()
         self._pod.advance()
 
-    def _cancel_timer(self) -> None:
+    def _end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _end(self) -> None:
-        self._cancel_timer()
         self.is_over = True
+        self.has_succeeded = self.failure is None and self.exit is not None and self.exit.code == 0
         self.log.close()
         self._pod.advance()

@@ -37,8 +37,6 @@ from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import ENGINE_ID, PROCESS_ID
 from katib.rpc import OUR_VERBOSITY_VARIABLE, VERBOSITY_VARIABLE
 
-_MARKS = frozenset({ENGINE_ID, PROCESS_ID})
-
 _THREADS = "OMP_NUM_THREADS"
 _OTHER_THREADS = (
     "MKL_NUM_THREADS",
@@ -120,9 +118,8 @@ def container_command(
         cause = f'container "{container.get("name", "")}" has no command, and the entry point of its image is not known'
         raise invalid(f"{path}.command", cause, "write the command out", "command-missing")
     seen = {**declared, **context.forced.get(container.get("name", ""), {})}
-    inherited = {name: value for name, value in context.inherited.items() if name not in _MARKS}
-    defaults = {"PYTHONUNBUFFERED": "1"} | inherited | {"HOSTNAME": context.identity.hostname} | dict(context.ours)
-    env = defaults | {name: rewriter.rewrite(value) for name, value in seen.items()}
+    env = {"PYTHONUNBUFFERED": "1", **context.inherited, "HOSTNAME": context.identity.hostname, **context.ours}
+    env |= {name: rewriter.rewrite(value) for name, value in seen.items()}
     if container.get("resources"):
         env |= thread_variables(container, path, context, env)
     return ContainerCommand(
@@ -290,6 +287,8 @@ _OWN = frozenset(
         "KUBEFLOW_TRAINER_SERVER_URL",
         "KUBEFLOW_TRAINER_SERVER_TOKEN",
         "KUBEFLOW_TRAINER_SERVER_CA_CERT",
+        ENGINE_ID,
+        PROCESS_ID,
     }
 )
 """The token of the server opens it to everybody who has it; a trial has no use for it. The others say where to report,

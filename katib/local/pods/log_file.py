@@ -141,6 +141,7 @@ class LogFile:
     Attributes:
         path: The file that is written to.
         size: How many bytes were written.
+        problem: Why it is not complete, beside what was removed because of its limits; empty when it is.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class LogFile:
         self._mid_line = False
         self._lost = 0
         self._gap = 0  # of it, since something was written
-        self._broken = ""
+        self.problem = ""
         self._can_move = True
         self._left = 0  # of what is to be moved
 
@@ -181,12 +182,8 @@ class LogFile:
             self._times = os.open(times_of(self.path, status), flags, 0o644)
             self._times_size = os.fstat(self._times).st_size
 
-    def note_start(self) -> None:
-        """Note that the container is started now: what comes next is of a new run."""
-        self._note_time(RUN_BEGINS)
-
-    def _note_time(self, mark: int = 0) -> None:
-        """Note when the bytes come that are to be written next."""
+    def note_time(self, mark: int = 0) -> None:
+        """Note when the bytes come that are written next; with `RUN_BEGINS`, that they are of a new run."""
         now = self._now()
         if self._times is None or (not mark and abs(now - self._noted_at) < _TIME_STEP_SECONDS):
             return
@@ -221,19 +218,8 @@ class LogFile:
         while self._left and (rest := os.read(pipe, self._left)):  # the disk has not taken it
             self._left -= len(rest)
 
-    def _put(self, fd: int, data: memoryview, pipe: int | None, moves_from: int) -> int:
-        """Append to the file and return how much; what is at the front of a pipe moves from there.
-
-        Args:
-            fd: The file.
-            data: What to append.
-            pipe: Where it is, too; None: nowhere.
-            moves_from: How much of it comes before that.
-        """
-        if pipe is None or not self._can_move:
-            return os.write(fd, data)
-        if moves_from > 0:
-            return os.write(fd, data[:moves_from])
+    def _move(self, fd: int, data: memoryview, pipe: int) -> int:
+        """Append to the file what is at the front of a pipe, and return how much."""
         try:
             if (flags := fcntl.fcntl(fd, fcntl.F_GETFL)) & os.O_APPEND:  # the kernel moves to a position only
                 fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
@@ -268,8 +254,13 @@ class LogFile:
                         self._rotate()
                         continue
                     end = line_end or end
-                self._note_time()
-                written = self._put(self._fd, memoryview(data)[start:end], pipe, first - start)
+                self.note_time()
+                if pipe is None or not self._can_move:
+                    written = os.write(self._fd, memoryview(data)[start:end])
+                elif start < first:
+                    written = os.write(self._fd, memoryview(data)[start : min(first, end)])
+                else:
+                    written = self._move(self._fd, memoryview(data)[start:end], pipe)
             except OSError as error:
                 if error.errno not in _NO_SPACE:
                     self._give_up(error)
@@ -277,6 +268,7 @@ class LogFile:
                 lost = len(data) - max(start, len(data) - size)
                 self._lost += lost
                 self._gap += lost
+                self.problem = f"the log {self.path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
                 self._on_full()
                 return
             self._gap = 0
@@ -312,13 +304,6 @@ class LogFile:
         except OSError as error:
             _log.warning("Log of a container not shortened", extra={"path": str(self.path), "cause": error.strerror})
 
-    @property
-    def problem(self) -> str:
-        """Why it is not complete, beside what was removed because of its limits; empty when it is."""
-        if self._lost and not self._broken:
-            return f"the log {self.path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
-        return self._broken
-
     def last_line(self) -> str:
         """Return the last line in the file."""
         return last_line(read_end(self.path, LAST_OUTPUT_BYTES))
@@ -342,7 +327,7 @@ class LogFile:
             self._fd = None
 
     def _give_up(self, error: OSError) -> None:
-        self._broken = f"the log {self.path.name} ends after {self.size} bytes: {error.strerror}"
+        self.problem = f"the log {self.path.name} ends after {self.size} bytes: {error.strerror}"
         _log.warning("Log of a container cut short", extra={"path": str(self.path), "cause": error.strerror})
         self.close()
 

@@ -16,23 +16,22 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from katib.runtime.clock import Clock, SystemClock
 
-Call = Callable[[], None]
+Call = Callable[[], object]
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Timer:
     """A call that is planned. `cancel` from the loop's thread."""
 
-    __slots__ = ("call",)
-
-    def __init__(self, call: Call) -> None:
-        self.call: Call | None = call
+    call: Call | None
 
     def cancel(self) -> None:
         """Forget the call; fine when it was made already."""
@@ -51,7 +50,7 @@ class Loop:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakeups)
+        self.watch(self._wake_read, partial(os.read, self._wake_read, 4096))
         self._stopping = False
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="local-pods", daemon=True)
@@ -87,12 +86,11 @@ class Loop:
 
     def when_all(self, futures: Sequence[Future[Any]], then: Call) -> None:
         """Make a call once all futures are done, at once when they are. From the loop's thread."""
-        waiting = [future for future in futures if not future.done()]
-        if not waiting:
-            then()
-            return
-        rest = waiting[1:]
-        waiting[0].add_done_callback(lambda _: self.call_soon(partial(self.when_all, rest, then)))
+        for future in futures:
+            if not future.done():
+                future.add_done_callback(lambda _: self.call_soon(partial(self.when_all, futures, then)))
+                return
+        then()
 
     def watch(self, fd: int, readable: Call) -> None:
         """Have a function called whenever a descriptor is readable, once per turn of the loop."""
@@ -107,24 +105,19 @@ class Loop:
         self._stopping = True
 
     def _run(self) -> None:
-        patience = self._fire()
         while not self._stopping:
+            now = self._clock.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                timer = heapq.heappop(self._timers)[2]
+                if timer.call is not None:
+                    self._guarded(timer.call)
+            patience = 0.0 if self._calls else None  # None: until something happens
+            if self._timers and not self._calls:
+                patience = max(0.0, self._timers[0][0] - self._clock.monotonic())
             for key, _ in self._selector.select(patience):
                 self._guarded(key.data)
             for _ in range(len(self._calls)):
                 self._guarded(self._calls.popleft())
-            patience = self._fire()
-
-    def _fire(self) -> float | None:
-        """Make the calls that are due; return for how long nothing is to be done, None: until something happens."""
-        now = self._clock.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            timer = heapq.heappop(self._timers)[2]
-            if timer.call is not None:
-                self._guarded(timer.call)
-        if self._calls:
-            return 0.0
-        return max(0.0, self._timers[0][0] - self._clock.monotonic()) if self._timers else None
 
     def _guarded(self, call: Call) -> None:
         """Make a call; a bug in one pod must not take the others along."""
@@ -132,7 +125,3 @@ class Loop:
             call()
         except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the loop goes on
             _log.exception("Call failed on the loop of local pods")
-
-    def _drain_wakeups(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 4096)

@@ -26,6 +26,7 @@ from katib.local.pods.images import ImageRun
 from katib.local.pods.records import ContainerState, Phase, PodRecord
 from katib.local.pods.references import ADDRESS, NODE
 from katib.local.pods.tokens import Request
+from katib.local.processes.handle import ProcessHandle
 from katib.runtime.clock import SteadyTime
 
 
@@ -58,11 +59,6 @@ class ContainerPlan:
     restart_always: bool
     volumes: tuple[Path, ...] = ()
     image: ImageRun | None = None
-
-    @property
-    def is_main(self) -> bool:
-        """Whether it is one of the pod's main containers, and no init container or sidecar."""
-        return self.role is Role.MAIN
 
 
 PROCESS_ID = "process://"
@@ -119,7 +115,7 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
         record: How it is.
         steady: Where its times were measured.
     """
-    names = {container.command.name: container.is_main for container in plan.containers}
+    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
     spec = {
         "nodeName": NODE,
         "containers": [_container(plan, name) for name, is_main in names.items() if is_main],
@@ -189,7 +185,7 @@ def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]
     """Return the containers of a pod none of which has run; none while nothing is to be said of them."""
     if not record.pulling or record.is_finished:
         return ()
-    names = {container.command.name: container.is_main for container in plan.containers}
+    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
     return tuple(ContainerState(name, is_main, 0, 0, None, None, None, False) for name, is_main in names.items())
 
 
@@ -282,8 +278,12 @@ def begin_note(plan: PodPlan, job_uid: str) -> None:
         raise UnavailableError(f"{cause}; free space or change its rights") from error
 
 
-def note_processes(plan: PodPlan, *processes: Json) -> None:
-    """Write down that a pod has begun, and the processes that it has started on this machine."""
+def note_processes(plan: PodPlan, container: str = "", handle: ProcessHandle | None = None) -> None:
+    """Write down that a pod has begun, and a process that it has started on this machine, to clean up by hand."""
+    processes: list[Json] = []
+    if handle is not None:
+        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
+        processes = [{"container": container, **known}]
     with contextlib.suppress(OSError):  # the disk is full; the pod does not need its note
         _append(plan.directory, {"processes": processes})
 

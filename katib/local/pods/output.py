@@ -31,7 +31,7 @@ class Monitor(Protocol):
         """Take a chunk of the container's output, in any cut. Returns fast; storing happens elsewhere."""
 
     def poll(self) -> None:
-        """Look at the files it follows. Called every 0.2 s or so, and once after the container ended."""
+        """Look at the files it follows. Called every 0.2 s or so while the container runs; `close` reads the rest."""
 
     def hasten(self) -> None:
         """Say that the container is about to be ended: what goes with it is to be read now. Does not wait."""

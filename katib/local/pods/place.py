@@ -100,7 +100,7 @@ class PodPlace(Protocol[P]):
         """Return a pod; nothing of it runs before `start`."""
 
     def start(self, pods: Sequence[P]) -> None:
-        """Start pods as soon as what they request is free: several of them at once or not at all."""
+        """Start pods of a job as soon as what they request is free; those with roles at once or not at all."""
 
     def kept(self) -> Iterable[KeptGroup]:
         """Return what the engine before has left running, job by job."""

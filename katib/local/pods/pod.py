@@ -24,12 +24,12 @@ from katib.local.pods.loop import Timer
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.pulls import PullNews
-from katib.local.pods.records import ContainerExit, Phase, PodRecord
+from katib.local.pods.records import ContainerExit, ContainerState, Phase, PodRecord
 from katib.local.pods.tokens import VISIBLE_CARDS, Lease, Request, card_words
 from katib.local.pods.tools import PodTools
 from katib.local.processes.client import Keep
 from katib.local.processes.connection import KeptProcess
-from katib.local.processes.handle import ProcessHandle, SpawnError
+from katib.local.processes.handle import SpawnError
 
 POLL_SECONDS = 0.2
 
@@ -64,7 +64,6 @@ class Pod:
         self._verdict = ""
         self._kill_timer: Timer | None = None
         self._poll_timer: Timer | None = None
-        self._explanations: list[str] = []
         self._when_started: list[Callable[[], None]] = []
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ class Pod:
         if self.plan.role:
             note_processes(self.plan)  # so that its peers are known by their names, whichever starts first
         try:
-            self._containers = [self._container(plan) for plan in self.plan.containers]
+            self._containers = list(map(self._container, self.plan.containers))
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
             self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
             return
@@ -167,11 +166,6 @@ class Pod:
         return Container(plan, self._tools, log_file, monitor, self, keep)
 
     # --- what containers say ------------------------------------------------------------------------------------------
-
-    def process_started(self, container: str, handle: ProcessHandle) -> None:
-        """Write down what runs, for people and for cleaning up by hand."""
-        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
-        note_processes(self.plan, {"container": container, **known})
 
     def output_read(self) -> None:
         """End the pod when a monitor says that its trial is to be stopped early."""
@@ -210,7 +204,7 @@ class Pod:
                 container.start()
             if container.is_starting:
                 return
-            if container.plan.role is Role.INIT and not _succeeded(container):
+            if container.plan.role is Role.INIT and not container.has_succeeded:
                 return  # the next one waits for it; when it failed for good there is no next one
             if container.failure is not None:
                 return
@@ -224,7 +218,7 @@ class Pod:
             role = container.plan.role
             if not container.is_over:
                 mains_run = mains_run or role is Role.MAIN
-            elif container.failure or (role is Role.INIT and not _succeeded(container)):
+            elif container.failure or (role is Role.INIT and not container.has_succeeded):
                 return True
         return not mains_run
 
@@ -237,6 +231,7 @@ class Pod:
             if not self._ending and not self._stopping:
                 self._ending = True
                 self._end_containers(open_, None)
+                self._tools.loop.call_soon(self.advance)  # one that waits to be started again is over already
             return
         if self._kill_timer is not None:
             self._kill_timer.cancel()
@@ -244,8 +239,9 @@ class Pod:
             self._poll_timer.cancel()
         containers, self._containers = self._containers, []
         if containers or self._lease is None:
-            remains = [handle for container in containers for handle in container.remains]
-            killed = [self._tools.processes.kill_tree(handle) for handle in remains] if remains else []
+            killed: list[Future[None]] = []
+            for container in containers:
+                killed += map(self._tools.processes.kill_tree, container.remains)
             self._tools.loop.when_all(killed, partial(self._close_monitors, containers))
 
     def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
@@ -266,35 +262,30 @@ class Pod:
         closed: list[Future[str]] = []
         for container in containers:
             if container.monitor is not None:
-                container.monitor.poll()
                 closed.append(Future())
                 container.monitor.close(closed[-1].set_result)
         self._tools.loop.when_all(closed, partial(self._conclude, containers, closed))
 
     def _conclude(self, containers: list[Container], reports: list[Future[str]]) -> None:
-        self._explanations = [text for report in reports if (text := report.result())]
+        explanation = "; ".join(filter(None, map(Future.result, reports)))
         ends: list[bool] = []  # of main containers: whether they succeeded
         failure: KatibError | None = None
-        failed: Container | None = None
         for container in containers:
             if container.monitor is not None:
                 self._verdict = self._verdict or container.monitor.verdict
             if container.plan.role is Role.MAIN:
-                ends.append(_succeeded(container))
+                ends.append(container.has_succeeded)
             failure = failure or container.failure
-            if container.exit is not None and container.exit.code:
-                failed = failed or container
-        message = self._message(containers)
         self._finish(
             Phase.SUCCEEDED if ends and all(ends) and not self.evicted else Phase.FAILED,
-            self.evicted or message,
-            last_output="" if failed is None else failed.last_output,
-            cannot_start=message if isinstance(failure, SpawnError) else "",
-            is_measured=bool(reports) and not self._explanations,
+            self.evicted or self.record.message,
+            cannot_start=self.record.message if isinstance(failure, SpawnError) else "",
+            explanation=explanation,
+            is_measured=bool(reports) and not explanation,
         )
 
     def _finish(
-        self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "", is_measured: bool = False
+        self, phase: Phase, message: str, *, cannot_start: str = "", explanation: str = "", is_measured: bool = False
     ) -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
@@ -302,11 +293,10 @@ class Pod:
         changes: dict[str, Any] = {
             "phase": phase,
             "message": message,
-            "last_output": last_output,
             "cannot_start": cannot_start,
             "evicted": self.evicted,
             "verdict": self._verdict,
-            "explanation": "; ".join(self._explanations),
+            "explanation": explanation,
             "finished_at": self._tools.steady.now(),
         }
         if self.plan.role or self.plan.replica:
@@ -331,7 +321,10 @@ class Pod:
         restarts = failures = 0
         has_run = restart_due = address_in_use = False
         exits: list[ContainerExit] = []
+        states: list[ContainerState] = []
+        causes, problems = [], []  # which containers failed and how; what is wrong with their logs
         for container in self._containers:
+            states.append(container.state)
             if container.has_run:
                 has_run = True
                 phase = Phase.RUNNING if container.plan.role is Role.MAIN else phase
@@ -339,11 +332,17 @@ class Pod:
             failures = max(failures, container.failures)
             pulling = pulling or container.pulling
             address_in_use = address_in_use or container.address_in_use
+            cause = "" if container.failure is None else f": {container.failure}"
             if container.exit is not None:
                 exits.append(container.exit)
                 if container.exit.code:
+                    cause = cause or f" {container.exit.text}"
                     failed = failed or container
                     restart_due = restart_due or container.awaits_restart
+            if cause:
+                causes.append(f'container "{container.name}" of pod {self.record.title}{cause}')
+            if container.log.problem:
+                problems.append(container.log.problem)
         self._note(
             phase=phase,
             waiting="",
@@ -353,24 +352,12 @@ class Pod:
             restart_due=restart_due,
             failures=failures,
             exits=tuple(exits),
-            message=self._message(self._containers),
+            message="; ".join(causes + problems),
             last_output="" if failed is None else failed.last_output,
-            containers=tuple([container.state for container in self._containers]) if has_run else (),
+            containers=tuple(states) if has_run else (),
             started_at=self.record.started_at or (self._tools.steady.now() if has_run else None),
             address_in_use=address_in_use,
         )
-
-    def _message(self, containers: Sequence[Container]) -> str:
-        """Return which containers failed and how, then what is wrong with their logs."""
-        failures, problems = [], []
-        for container in containers:
-            if container.failure is not None:
-                failures.append(f'container "{container.name}" of pod {self.record.title}: {container.failure}')
-            elif container.exit is not None and container.exit.code != 0:
-                failures.append(f'container "{container.name}" of pod {self.record.title} {container.exit.text}')
-            if container.log.problem:
-                problems.append(container.log.problem)
-        return "; ".join(failures + problems)
 
     def _note(self, **changes: Any) -> None:
         before, record = self.record, replace(self.record, **changes)
@@ -381,10 +368,6 @@ class Pod:
             waiting, self._when_started = self._when_started, []
             for then in waiting:
                 then()
-
-
-def _succeeded(container: Container) -> bool:
-    return container.is_over and container.failure is None and container.exit is not None and container.exit.code == 0
 
 
 def _kill_all(containers: Sequence[Container]) -> None:
@@ -402,13 +385,16 @@ PodProcesses = Mapping[str, Sequence[KeptProcess]]
 class MachinePods:
     """Makes pods of processes, or of containers where there is a runtime.
 
+    The guard has the notes of kept groups, and each of them exactly as long as it has processes of the group.
+
     Args:
         tools: What all of them use.
     """
 
     def __init__(self, tools: PodTools) -> None:
         self._tools = tools
-        self._processes = tools.processes
+        self._processes = processes = tools.processes
+        self.is_kept, self.note, self.forget = processes.is_kept, processes.note, processes.forget
 
     @property
     def keeps(self) -> bool:
@@ -423,13 +409,14 @@ class MachinePods:
         return Pod(plan, self._tools, listener)
 
     def start(self, pods: Sequence[Pod]) -> None:
-        """Start pods as soon as the resources that they request together are free.
+        """Start pods as soon as what they request is free, those of a job with roles together.
 
         Two jobs that each hold half of the machine while their other halves wait would wait forever; so what the pods
         of a job request is leased in one piece, and each of them gets its part.
         """
-        if len(pods) == 1 and not pods[0].plan.role:
-            pods[0].start()
+        if not pods[0].plan.role:
+            for pod in pods:
+                pod.start()
             return
         tokens = self._tools.tokens
         broken = [pod for pod in pods if pod.plan.cannot_start]
@@ -491,18 +478,6 @@ class MachinePods:
                 ending.append(self._processes.kill_tree(self._processes.attach(program, lambda *_: None)))
             self._processes.forget(kept.group)
         wait(ending, _END_SECONDS)
-
-    def is_kept(self, group: str) -> bool:
-        """Return whether the guard keeps a group."""
-        return self._processes.is_kept(group)
-
-    def note(self, group: str, data: bytes) -> None:
-        """Leave a note with the guard, where it is exactly as long as the processes are."""
-        self._processes.note(group, data)
-
-    def forget(self, group: str) -> None:
-        """Have what still runs of a group end with this engine."""
-        self._processes.forget(group)
 
 
 def by_pod(programs: Iterable[KeptProcess]) -> Mapping[str, PodProcesses]:

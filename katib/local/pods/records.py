@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from katib.api.failure_text import pod_title
-from katib.backoff import Backoff
+from katib.errors import Backoff
 
 PREEMPTED = "Preempted"
 """Reason of a pod that had to make room for others: no failure, however often it happens."""

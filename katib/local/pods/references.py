@@ -61,12 +61,12 @@ class PodIdentity:
         }.get(path)
 
 
+@dataclass(frozen=True, slots=True)
 class LocalObjects:
     """Reads ConfigMaps and Secrets of one namespace as plain text values."""
 
-    def __init__(self, store: ObjectStore, namespace: str) -> None:
-        self._store = store
-        self._namespace = namespace
+    store: ObjectStore
+    namespace: str
 
     def data(self, kind: Kind, name: str, *, optional: bool, path: str) -> dict[str, str] | None:
         """Return the entries of an object; None when it is absent and may be.
@@ -75,11 +75,11 @@ class LocalObjects:
             InvalidError: It is absent and must not be, or a value of a Secret is not base64.
         """
         try:
-            obj = self._store.get(kind, Key(self._namespace, name))
+            obj = self.store.get(kind, Key(self.namespace, name))
         except NotFoundError:
             if optional:
                 return None
-            raise absent(path, f"{kind.kind} {self._namespace}/{name} does not exist", kind) from None
+            raise absent(path, f"{kind.kind} {self.namespace}/{name} does not exist", kind) from None
         return _decoded(obj, path) if kind == SECRET else dict(obj.get("data") or {})
 
     def value(self, kind: Kind, reference: Mapping[str, Any], path: str) -> str | None:
@@ -90,7 +90,7 @@ class LocalObjects:
             return data[key]
         if optional:
             return None
-        raise absent(path, f'{kind.kind} {self._namespace}/{name} has no key "{key}"', kind)
+        raise absent(path, f'{kind.kind} {self.namespace}/{name} has no key "{key}"', kind)
 
 
 def absent(path: str, cause: str, kind: Kind) -> InvalidError:

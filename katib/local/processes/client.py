@@ -23,8 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from katib.backoff import Backoff
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, UnavailableError
 from katib.local.processes import proc, wire
 from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
 from katib.local.processes.handle import Exit, ProcessHandle, spawn_error
@@ -326,17 +325,19 @@ class Processes:
         key, command = next(self._keys), list(argv)
         marked = {**env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
-        kept = None
-        if keep is not None and proc.IS_LINUX:
-            kept = (keep.group, keep.name, str(keep.log), keep.limit_bytes)
+        kept, fds = None, []
         try:
-            fds = _copies(output_fd) if keep is None or kept is None else _copies(output_fd, keep.output)
+            fds.append(os.dup(output_fd))
+            if keep is not None and proc.IS_LINUX:
+                kept = (keep.group, keep.name, str(keep.log), keep.limit_bytes)
+                fds.append(os.dup(keep.output))
         except OSError as error:
+            _close(fds)
             cause = f"no program can be started now: {error.strerror}"
             raise UnavailableError(f"{cause}; raise the limit of open files") from error
         message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories)), kept))
         error_of = partial(spawn_error, argv=command, env=env, cwd=str(cwd))
-        process = _Process(message, fds, str(cwd), Future(), on_exit, error_of)
+        process = _Process(message, tuple(fds), str(cwd), Future(), on_exit, error_of)
         with self._lock:
             stopping, connection = self._stopping, self._connection
             if not stopping:
@@ -526,7 +527,17 @@ class Processes:
         try:
             match message:
                 case ("started", key, pid, start_time, path):
-                    self._conclude_start(key, pid, start_time, path)
+                    with self._lock:
+                        process = self._starting.pop(key)
+                    _close(process.fds)
+                    if process.answer.set_running_or_notify_cancel():
+                        program = os.path.join(process.cwd, path)  # noqa: PTH118 - "." stays
+                        started = ProcessHandle(key, pid, start_time, program)
+                        with self._lock:
+                            self._running[key] = (started, process.on_exit)
+                        process.answer.set_result(started)
+                    else:
+                        self._tell("kill", key)
                 case ("failed", key, step, number, path):
                     with self._lock:
                         process = self._starting.pop(key)
@@ -545,18 +556,6 @@ class Processes:
                     _log.error("Guard process sends an unknown message", extra={"content": repr(message)})
         except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the other processes go on
             _log.exception("Message of the guard process not handled", extra={"content": repr(message)})
-
-    def _conclude_start(self, key: int, pid: int, start_time: int, path: str) -> None:
-        with self._lock:
-            process = self._starting.pop(key)
-        _close(process.fds)
-        if not process.answer.set_running_or_notify_cancel():
-            self._tell("kill", key)
-            return
-        handle = ProcessHandle(key, pid, start_time, os.path.join(process.cwd, path))  # noqa: PTH118 - "." stays
-        with self._lock:
-            self._running[key] = (handle, process.on_exit)
-        process.answer.set_result(handle)
 
     def _conclude_kill(self, key: int) -> None:
         with self._lock:
@@ -602,18 +601,6 @@ class Processes:
                 _log.warning("Guard process cannot be started", extra={"cause": error.strerror})
             else:
                 return
-
-
-def _copies(*descriptors: int) -> tuple[int, ...]:
-    """Return duplicates of all descriptors; raise OSError, with none left open, when there is no room for them."""
-    made: list[int] = []
-    try:
-        for descriptor in descriptors:
-            made.append(os.dup(descriptor))  # noqa: PERF401 - those before a failure are closed
-    except OSError:
-        _close(made)
-        raise
-    return tuple(made)
 
 
 def _close(descriptors: Iterable[int]) -> None:

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from katib.errors import TerminalError
+from katib.files.whole_files import write_whole
 from katib.local.processes import proc
 from katib.runtime.clock import Clock
-from katib.whole_files import write_whole
 
 _PAUSE_SECONDS = 0.005
 _PATIENCE_SECONDS = 10.0

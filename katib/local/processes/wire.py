@@ -81,17 +81,6 @@ class Receiver:
         if not data:
             return None
         self._buffer += data
-        return self._complete()
-
-    def take_fds(self) -> list[int]:
-        """Return the descriptors of the oldest message that has any and is not asked about yet; the caller owns them.
-
-        They are fewer than were sent when this process has no room for them. (One read never spans two messages with
-        descriptors: the kernel ends it behind the first.)
-        """
-        return self._fds.popleft()
-
-    def _complete(self) -> list[Message]:
         messages: list[Message] = []
         while len(self._buffer) >= _HEADER.size:
             length = _HEADER.unpack_from(self._buffer)[0]
@@ -109,3 +98,11 @@ class Receiver:
             messages.append(message)
             del self._buffer[:end]
         return messages
+
+    def take_fds(self) -> list[int]:
+        """Return the descriptors of the oldest message that has any and is not asked about yet; the caller owns them.
+
+        They are fewer than were sent when this process has no room for them. (One read never spans two messages with
+        descriptors: the kernel ends it behind the first.)
+        """
+        return self._fds.popleft()

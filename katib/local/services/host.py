@@ -81,10 +81,17 @@ class ServiceHost:
         Raises:
             TerminalError: There is no such algorithm, or its process dies of itself again and again.
         """
-        user = (experiment.namespace, experiment.name)
-        wanted = _services_of(experiment)
-        found = [self._connection(service, user) for service in wanted]  # all of them, so that both start at once
-        connections = tuple(filter(None, found))
+        user, spec = (experiment.namespace, experiment.name), experiment.spec
+        wanted = [ServiceId("" if spec.algorithm is None else spec.algorithm.algorithm_name)]
+        if spec.early_stopping is not None:
+            wanted.append(ServiceId(spec.early_stopping.algorithm_name, early_stopping=True))
+        connections: tuple[Connection, ...] = ()
+        for service in wanted:  # all of them, so that both start at once
+            plan = self._plans.get(service)
+            if plan is not None and plan.address:
+                connections += (self._addressed_connection(plan),)
+            elif (connection := self._supervisor(service, user).connection()) is not None:
+                connections += (connection,)
         if len(connections) < len(wanted):
             return None
         from katib.rpc.clients import ServiceClient
@@ -143,12 +150,6 @@ class ServiceHost:
             connection.close()
         self._sockets.remove()
 
-    def _connection(self, service: ServiceId, user: User) -> Connection | None:
-        plugged_in = self._plans.get(service)
-        if plugged_in is not None and plugged_in.address:
-            return self._addressed_connection(plugged_in)
-        return self._supervisor(service, user).connection()
-
     def _addressed_connection(self, plan: ServicePlan) -> Connection:
         """Return the connection to a service that is run elsewhere: always "ready", its calls fail if it is not."""
         from katib.rpc.connection import Connection
@@ -195,12 +196,3 @@ class ServiceHost:
         for namespace, name in users:
             for listener in self._listeners:
                 listener(namespace, name)
-
-
-def _services_of(experiment: Experiment) -> list[ServiceId]:
-    """Return the suggestion service, then the early stopping service if the experiment wants one."""
-    spec = experiment.spec
-    services = [ServiceId("" if spec.algorithm is None else spec.algorithm.algorithm_name)]
-    if spec.early_stopping is not None:
-        services.append(ServiceId(spec.early_stopping.algorithm_name, early_stopping=True))
-    return services

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 from katib.algorithm_services.plan import ServicePlan, resolve_command
 from katib.algorithm_services.states import Phase, ServiceState, Timing, User
-from katib.backoff import Backoff
-from katib.errors import TerminalError, UnavailableError
+from katib.errors import Backoff, TerminalError, UnavailableError
 from katib.local.services.files import ServiceLog, SocketDirectory
 from katib.runtime.clock import Clock
 

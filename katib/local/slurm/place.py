@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from katib.errors import InvalidError, TerminalError
+from katib.files.whole_files import write_whole
 from katib.local.pods.loop import Loop
-from katib.local.pods.objects import PodPlan
+from katib.local.pods.objects import PodPlan, Role
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
@@ -34,7 +35,6 @@ from katib.local.slurm.script import (
 )
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
-from katib.whole_files import write_whole
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"
@@ -100,9 +100,10 @@ class SlurmPods:
         return SlurmPod(plan, listener, self._tools, self._settings.notes / _group(plan) / plan.uid)
 
     def start(self, pods: Sequence[SlurmPod]) -> None:
-        """Submit pods as one job."""
-        if (submission := self._take(pods)) is not None:
-            self._scheduler.submit(submission)
+        """Submit pods, those with roles as one job."""
+        for gang in [pods] if pods[0].plan.role else [[pod] for pod in pods]:
+            if (submission := self._take(gang)) is not None:
+                self._scheduler.submit(submission)
 
     def _take(self, pods: Sequence[SlurmPod]) -> Submission | None:
         """Return the job of pods, which follow it from now on; None when they can never start."""
@@ -148,7 +149,7 @@ class SlurmPods:
             else:
                 script = gang_script(plans, files, files[0].with_suffix(".claim"), delays)
         else:
-            main = next(container for container in first.containers if container.is_main)
+            main = next(container for container in first.containers if container.role is Role.MAIN)
             common, requested = environment_of(first), requested_options(first.request)
             log = first.directory / f"{main.command.name}.log"
             script = pod_script(first, pods[0].state_file, delays, common, is_step=inside)

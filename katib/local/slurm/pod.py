@@ -120,7 +120,7 @@ class SlurmPod:
         self._since = 0.0  # when it was submitted, or seen to begin
         self.look_at = 0.0
         self._ran_out_of_memory = False
-        self._main = next((c.command.name for c in plan.containers if c.is_main), "")
+        self._main = next((c.command.name for c in plan.containers if c.role is Role.MAIN), "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class SlurmPod:
                 self._seen[i] = began, ended
             exit_ = exits.get(container.command.name)
             earlier = EarlierEnd(exit_, began or now, None, "") if exit_ and will_restart and not is_over else None
-            name, is_main = container.command.name, container.is_main
+            name, is_main = container.command.name, container.role is Role.MAIN
             found.append(
                 ContainerState(name, is_main, 0, max(0, len(codes) - 1), began, ended, exit_, is_over, earlier)
             )
@@ -486,7 +486,7 @@ class SlurmPod:
 
     def _open_monitors(self) -> None:
         for container in self.plan.containers:
-            if not container.is_main:
+            if container.role is not Role.MAIN:
                 continue
             name = container.command.name
             monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)

@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from katib.backoff import Backoff
-from katib.errors import InvalidError, UnavailableError
+from katib.errors import Backoff, InvalidError, UnavailableError
 from katib.local.slurm.commands import JobState, Slurm
 from katib.runtime.clock import Clock
 

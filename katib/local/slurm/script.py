@@ -113,7 +113,7 @@ def parse_progress(text: str) -> Progress:
 
 def environment_of(plan: PodPlan) -> Mapping[str, str]:
     """Return the environment of the job: that of its first main container; the others change what differs."""
-    return next((c.command.env for c in plan.containers if c.is_main), {})
+    return next((c.command.env for c in plan.containers if c.role is Role.MAIN), {})
 
 
 def pod_script(
@@ -131,7 +131,7 @@ def pod_script(
     """
     followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
-    mains = [(i, c) for i, c in numbered if c.is_main]
+    mains = [(i, c) for i, c in numbered if c.role is Role.MAIN]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
     lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
     signals = f"TERM {ASKING}" if is_step else "TERM"
@@ -309,7 +309,7 @@ HOST_FILES: Final = "mpi"
 
 def gang_environment(plans: Sequence[PodPlan]) -> dict[str, str]:
     """Return the environment of the job: that of the first pod, without what is known only when the job runs."""
-    main = next((c for c in plans[0].containers if c.is_main), None)
+    main = next((c for c in plans[0].containers if c.role is Role.MAIN), None)
     found = {} if main is None else main.command.env
     return {name: value for name, value in found.items() if not MARKS.search(value)}
 
@@ -454,5 +454,5 @@ def _function(number: int, script: str) -> list[str]:
 
 def _log_of(plan: PodPlan) -> str:
     """Return the log of the first main container of a pod, as a word of the shell."""
-    main = next(container for container in plan.containers if container.is_main)
+    main = next(container for container in plan.containers if container.role is Role.MAIN)
     return shlex.quote(str(plan.directory / f"{main.command.name}.log"))

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.types import Trial
-from katib.checkpoint_folders import remove_checkpoint
 from katib.controllers.kinds import key_of
 from katib.errors import NotFoundError, invalid
+from katib.files.checkpoint_folders import remove_checkpoint
 from katib.local.layout import Layout
 from katib.local.pods.log_file import RUN_BEGINS, TIME_RECORD, log_parts, read_end, times_of
 from katib.local.pods.objects import read_note, replica_of

@@ -27,12 +27,12 @@ from katib.api.checkpoints import (
 from katib.api.names import CHECKPOINTS_ANNOTATION, EXPERIMENT_LABEL, KEPT, TRIAL_LABEL, WORKSPACE_ANNOTATION
 from katib.api.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
-from katib.checkpoint_folders import has_remains, remove_checkpoint
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.retention import best_names
 from katib.controllers.trial.plan import is_stopping
 from katib.errors import NotFoundError
+from katib.files.checkpoint_folders import has_remains, remove_checkpoint
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.dependencies import Provision, TrialCheckpoint
 from katib.local.jobs.prepare import trial_name, trial_owner

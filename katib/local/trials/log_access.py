@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from katib.algorithm_services.plan import ServiceId, ServicePlan
 from katib.api.metrics import LogAccess, ObservationLog
 from katib.local.services.files import SocketDirectory
-from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
+from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
 
 if TYPE_CHECKING:
     from katib.rest.status_server import StatusServer
@@ -76,17 +76,12 @@ class LogServers:
             metrics: What is stored of a status of Kubeflow Trainer; empty: it is not told where to post one.
             pushes: Whether it is told where to push metrics.
         """
-        found: dict[str, str] = {}
-        token = trial_token(self._tokens, "", trial_name)
+        token = self._tokens.token_of(Claims(Role.TRIAL, "", trial_name))
         if metrics or pushes:
             self._pushing.add(trial_name)
-        if metrics:
-            found |= self._status_variables(trial_name, metrics, token)
-        if pushes:
-            found |= {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token}
-        return found
-
-    def _status_variables(self, trial_name: str, metrics: Collection[str], token: str) -> dict[str, str]:
+        found = {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token} if pushes else {}
+        if not metrics:
+            return found
         import certifi
 
         from katib.rest.status_server import StatusServer
@@ -99,7 +94,7 @@ class LogServers:
             url, file = self._status.url_of(trial_name, metrics), Path(self._token_files.name) / trial_name
         file.touch(mode=0o600)
         file.write_text(token)
-        return {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
+        return found | {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
 
     def end(self, trial_name: str) -> None:
         """Take no more readings of a trial: it has ended, and its observation is made."""

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
 from katib.algorithm_services.plan import free_port
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
-from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError, UnavailableError
 from katib.local.jobs.dependencies import Collection as PodCollection
 from katib.local.jobs.networks import PUSHES_NOTHING
+from katib.local.jobs.prepare import trial_owner
 from katib.local.pods.objects import read_note
 from katib.local.pods.output import Monitor
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Object
 from metrics_collector.collector import Collector, output_parser, wanted_names
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
@@ -84,6 +84,9 @@ class RewindableLog(Protocol):
 class TrialMonitors:
     """Makes monitors for the primary containers of trials.
 
+    Attributes:
+        followed: By name, the trials whose readings are collected here.
+
     Args:
         trials: Where the trial of a job is found.
         reporter: Takes the readings.
@@ -116,7 +119,7 @@ class TrialMonitors:
         self._events = events
         self._reporter = reporter
         self._clock = clock
-        self._followed: dict[str, Trial] = {}
+        self.followed: dict[str, Trial] = {}
         self._ports: dict[str, int] = {}
 
     def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
@@ -126,7 +129,15 @@ class TrialMonitors:
         """
         if (trial := self._trial_of(job)) is None:
             return PodCollection(NO_VARIABLES, {})
-        variables, kind = self._variables(trial), trial.spec.metrics_collector.kind
+        variables, kind = dict(NO_VARIABLES), trial.spec.metrics_collector.kind
+        if trial.spec.objective is not None and kind != CollectorKind.NONE:
+            names = wanted_names(trial.spec.objective.metric_names, trial.spec.early_stopping_rules)
+            variables |= self._log_variables(trial.name, names, pushes=kind not in PUSHES_NOTHING)
+            if kind == CollectorKind.PUSH:
+                variables |= self._sdk_variables
+            if kind == CollectorKind.PROMETHEUS_METRIC:
+                port = self._ports[trial.name] = free_port(self._ports.values())
+                variables[METRICS_PORT_VARIABLE] = str(port)
         if kind not in _IN_FILES:
             return PodCollection(variables, {})
         rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
@@ -136,22 +147,6 @@ class TrialMonitors:
         own = collector.custom_collector
         where = "spec.metricsCollectorSpec.collector.customCollector"
         return PodCollection(variables, rewrites, [(where, own)] if own else ())
-
-    def _variables(self, trial: Trial) -> Mapping[str, str]:
-        """Return where to send metrics, or where to offer them; where output is read, `katib.report` prints."""
-        if trial.spec.objective is None:
-            return NO_VARIABLES
-        kind = trial.spec.metrics_collector.kind
-        if kind == CollectorKind.NONE:
-            return NO_VARIABLES
-        names = wanted_names(trial.spec.objective.metric_names, trial.spec.early_stopping_rules)
-        found = dict(self._log_variables(trial.name, names, pushes=kind not in PUSHES_NOTHING))
-        if kind == CollectorKind.PUSH:
-            found |= self._sdk_variables
-        if kind == CollectorKind.PROMETHEUS_METRIC:
-            port = self._ports[trial.name] = free_port(self._ports.values())
-            found[METRICS_PORT_VARIABLE] = str(port)
-        return found
 
     def needs_machine(self, job: Object) -> bool:
         """Return whether metrics go to, or come from, an address of this machine."""
@@ -165,7 +160,7 @@ class TrialMonitors:
             return None
         if not _is_primary(trial, pod_labels):
             return None
-        self._followed[trial.name] = trial
+        self.followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
             output = Output(output_parser(trial.spec, trial.spec.objective))
             return self._monitor(OutputMonitor, output, trial, trial.spec.objective)
@@ -270,26 +265,20 @@ class TrialMonitors:
 
     def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
         """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
-        for trial in self.followed(trial_names):
-            self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
-
-    def followed(self, trial_names: Sequence[str]) -> list[Trial]:
-        """Return those of these trials whose readings are collected here."""
-        return [trial for name in trial_names if (trial := self._followed.get(name)) is not None]
+        for name in trial_names:
+            if (trial := self.followed.get(name)) is not None:
+                self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
 
     def forget(self, trial_name: str) -> None:
         """Forget a trial that is over."""
-        self._followed.pop(trial_name, None)
+        self.followed.pop(trial_name, None)
         self._stored.pop(trial_name, None)
         self._reached.pop(trial_name, None)
         self._ports.pop(trial_name, None)
 
     def _trial_of(self, job: Object) -> Trial | None:
-        metadata = job["metadata"]
-        for owner in metadata.get("ownerReferences") or ():
-            if owner.get("controller") and Kind(owner["apiVersion"], owner["kind"]) == TRIAL:
-                return self._trials.get(Key(metadata.get("namespace", ""), owner["name"]))
-        return None
+        name = trial_owner(job)
+        return None if name is None else self._trials.get(Key(job["metadata"].get("namespace", ""), name))
 
     def _monitor(self, kind: type[M], source: Evidence, trial: Trial, objective: ObjectiveSpec) -> M:
         name, *others = objective.metric_names

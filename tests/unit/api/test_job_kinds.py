@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from katib.api.container_restarts import runs_again, unknown_rules
-from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, pod_retry_words
+from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, retry_words
 from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
@@ -135,9 +135,9 @@ def test_a_job_of_a_cluster_is_retried_while_its_controller_counts_failures(
     template, job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}, {"status": status}
     failure = "Container main in pod x-1 ended with exit code 1; last output: Boom"
 
-    assert pod_retry_words(template, job, failure) == words
-    assert pod_retry_words(template, job, "") == ""
-    assert pod_retry_words({**template, "kind": "PyTorchJob"}, job, failure) == ""
+    assert retry_words(job, template, failure) == words
+    assert retry_words(job, template, "") == ""
+    assert retry_words(job, {**template, "kind": "PyTorchJob"}, failure) == ""
 
 
 def rule(operator: str, *values: int, action: str = "Restart") -> dict[str, Any]:

@@ -12,10 +12,9 @@ from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
     cost,
-    is_available,
     is_feasible,
     metric_text,
-    missing_objectives,
+    missing_objective,
     objective_costs,
     objective_number,
     reaches_goals,
@@ -106,7 +105,7 @@ def test_controllers_tables_and_services_read_the_same_value(strategies: list[st
 
 def test_without_an_objective_there_is_no_value() -> None:
     assert metric_text(None, observed("1")) is None
-    assert not is_available(None, observed("1"))
+    assert missing_objective(None, observed("1")) is not None
     assert not reaches_goals(None, (1.0,))
 
 
@@ -124,7 +123,7 @@ def test_numbers_are_read_as_programs_print_them(text: str, value: float) -> Non
     ("latest", "available"), [("0.1", True), ("conv", True), ("nan", True), ("unavailable", False), ("", False)]
 )
 def test_an_objective_is_available_when_it_was_read_at_all(latest: str, *, available: bool) -> None:
-    assert is_available(objective(), observed(latest)) == available
+    assert (missing_objective(objective(), observed(latest)) is None) == available
 
 
 @pytest.mark.parametrize(
@@ -184,8 +183,7 @@ def test_a_trial_without_a_number_for_each_objective_is_not_compared(seconds: st
 def test_an_objective_that_was_not_read_is_named() -> None:
     objective_, observation = several(ACCURATE, QUICK), read(accuracy="0.9")
 
-    assert missing_objectives(objective_, observation) == ("seconds",)
-    assert not is_available(objective_, observation)
+    assert missing_objective(objective_, observation) == "seconds"
 
 
 @pytest.mark.parametrize(

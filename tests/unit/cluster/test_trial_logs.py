@@ -17,7 +17,7 @@ from katib.rpc.credentials import NO_CREDENTIALS
 from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient, DbManagerConnection
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens, trial_token
+from katib.rpc.tokens import Claims, Role, Tokens
 from tests.support.observations import MemoryObservationLog, reading
 from tests.support.planning import observed, trial
 
@@ -132,7 +132,7 @@ def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> N
 
 
 def trial_client(world: World) -> DbManagerClient:
-    return world.client.speaking_as(trial_token(Tokens([KEY]), "default", "a"))
+    return world.client.speaking_as(Tokens([KEY]).token_of(Claims(Role.TRIAL, "default", "a")))
 
 
 def test_a_refused_report_explains_a_trial_without_metrics(world: World) -> None:

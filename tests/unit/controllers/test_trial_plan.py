@@ -12,6 +12,7 @@ from msgspec import structs
 from katib.api.trials import waiting_words
 from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial, TrialStatus
 from katib.controllers.ports import PodRefusal, PodUpdate, UncollectedPod
+from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import view_of
 from katib.controllers.trial.plan import (
     JobView,
@@ -447,9 +448,14 @@ def test_without_conditions_to_judge_by_a_job_never_ends() -> None:
 def test_an_explanation_that_may_still_come_is_waited_for_a_moment() -> None:
     ended = JobView(succeeded=Judgment("CompletionsReached"), ended_at=LATER - timedelta(seconds=1))
     nothing = observed("unavailable")
-    waiting = plan(started(), ended, nothing, explanation_seconds=3.0)
+    waiting = plan(started(), ended, nothing, settings=ControllerSettings(explanation_seconds=3.0))
     explained = plan(started(), replace(ended, metrics_report='4 lines, none matched "loss"'), nothing)
-    late = plan(started(), replace(ended, ended_at=LATER - timedelta(seconds=5)), nothing, explanation_seconds=3.0)
+    late = plan(
+        started(),
+        replace(ended, ended_at=LATER - timedelta(seconds=5)),
+        nothing,
+        settings=ControllerSettings(explanation_seconds=3.0),
+    )
 
     assert waiting.again_after_seconds == 2.0
     assert last(waiting)[0] == "Running"
@@ -534,7 +540,9 @@ def test_a_trial_whose_pods_are_refused_waits_and_says_who_refuses_them() -> Non
 )
 def test_a_trial_whose_pods_stay_refused_fails_with_the_refusal(refusal: PodRefusal, patience: float) -> None:
     made = started(retain_run=True)
-    planned = plan(made, JobView(refusal=refusal), passing_refusal_patience_seconds=patience)
+    planned = plan(
+        made, JobView(refusal=refusal), settings=ControllerSettings(passing_refusal_patience_seconds=patience)
+    )
 
     message = "Trial has failed: no pod of its job can be created: exceeded quota: q"
     assert last(planned) == ("Failed", "True", "TrialPodsRefused", message)

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from katib.api.metrics import MetricLog
-from katib.backoff import Backoff
-from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
+from katib.errors import Backoff, FieldError, InternalError, InvalidError, UnavailableError
 from katib.runtime.testing import VirtualClock
 from metrics_collector.reporter import Reporter
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog, reading

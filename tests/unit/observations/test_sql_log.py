@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.backoff import Backoff
 from katib.databases.sqlite import Database, open_database
-from katib.errors import UnavailableError
+from katib.errors import Backoff, UnavailableError
 from katib.observations import SqlObservationLog, sql
 from metrics_collector.reporter import Reporter
 from tests.support.observations import reading

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.certificates import Issued, issue
 from katib.errors import InvalidError, UnavailableError
+from katib.rest.certificates import Issued, issue
 from katib.rpc.credentials import Credentials, server_credentials
 from katib.rpc.db_manager import DbManagerServer
 from katib.rpc.db_manager_client import DbManagerClient

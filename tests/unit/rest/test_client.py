@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from katib.api.types import Experiment
-from katib.certificates import issue
 from katib.errors import (
     ERROR_CODES,
     FieldError,
@@ -25,6 +24,7 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
+from katib.rest.certificates import issue
 from katib.rest.client import HttpTuningService
 from katib.rest.problems import error_of, problem_of
 from katib.rest.server import Server

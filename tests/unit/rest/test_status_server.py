@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import PROGRESS, LogAccess, MetricLog
-from katib.certificates import issue
+from katib.rest.certificates import issue
 from katib.rest.status_server import StatusServer
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Tokens, trial_token
+from katib.rpc.tokens import Claims, Role, Tokens
 from katib.rpc.trainer_status import StatusReceiver
 from tests.support.observations import MemoryObservationLog
 
@@ -40,7 +40,7 @@ class Bench:
         """Post as Transformers does; return the status and the message."""
         data = content if isinstance(content, bytes) else json.dumps({"trainerStatus": content}).encode()
         headers = {
-            "Authorization": f"Bearer {token or trial_token(TOKENS, 'default', trial)}",
+            "Authorization": f"Bearer {token or TOKENS.token_of(Claims(Role.TRIAL, 'default', trial))}",
             "Content-Type": "application/json",
         }
         request = urllib.request.Request(url or self.url_of(trial), data=data, headers=headers, method="POST")
@@ -137,7 +137,7 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
 
 def test_only_the_trial_itself_may_post_and_until_its_end(bench: Bench) -> None:
     assert bench.post(status(1), token="wrong")[0] == 403
-    assert bench.post(status(1), token=trial_token(TOKENS, "default", "other"))[0] == 403
+    assert bench.post(status(1), token=TOKENS.token_of(Claims(Role.TRIAL, "default", "other")))[0] == 403
     assert bench.post(status(1), url=bench.url_of("mine").replace("/status", ""))[0] == 422
     bench.access.end("mine")
     code, message = bench.post(status(1))

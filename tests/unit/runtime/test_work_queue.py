@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from katib.backoff import Backoff
+from katib.errors import Backoff
 from katib.runtime.testing import VirtualClock
 from katib.runtime.work_queue import WorkQueue
 from tests.support.waiting import eventually

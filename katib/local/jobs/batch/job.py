@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.api.wording import shown
-from katib.local.findings import Part, integer, mapping, mapping_at
+from katib.local.findings import Part, integer, mapping
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
 from katib.local.jobs.batch.spec import BUILT_IN_CONTROLLER, INDEXED, JobSpec
 from katib.local.jobs.kind import (
@@ -25,7 +25,8 @@ JOB = Kind("batch/v1", "Job")
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
-OWNER_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
+UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
+NAME_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 TEMPLATE_PATH = "spec.template"
 
@@ -45,7 +46,6 @@ class BatchJob:
         stem = name if index is None else f"{name}-{index}"
         marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
         variables = {} if index is None else {INDEX_VARIABLE: str(index)}
-        owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
         failed = {} if details.get(FAILURES) is None else {FAILURES_ANNOTATION: str(details[FAILURES])}
         if details.get(IGNORED_FAILURES):
             failed[IGNORED_FAILURES_ANNOTATION] = str(details[IGNORED_FAILURES])
@@ -53,7 +53,7 @@ class BatchJob:
             name=f"{stem}-",
             template=template,
             path=TEMPLATE_PATH,
-            labels={**owner, **marks},
+            labels={**dict.fromkeys(UID_LABELS, uid), **dict.fromkeys(NAME_LABELS, name), **marks},
             annotations={**marks, **failed},
             hostname="" if index is None else stem,
             variables=dict.fromkeys(container_names(template, init=True), variables) if variables else {},
@@ -66,7 +66,7 @@ class BatchJob:
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the one template; the pods of a Job need not run together, so it counts once."""
-        return {TEMPLATE_PATH: (mapping_at(job, "spec.template"), 1)}
+        return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods."""
@@ -75,7 +75,7 @@ class BatchJob:
         if spec.get("completionMode") == INDEXED:
             completions = integer(spec.get("completions"))
             own[INDEX_ANNOTATION] = range(completions) if completions and completions > 0 else None
-        return (PodLabels(own, dict.fromkeys(OWNER_LABELS)),)
+        return (PodLabels(own, dict.fromkeys((*UID_LABELS, *NAME_LABELS))),)
 
 
 _INDEXES: Final = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
@@ -39,7 +39,7 @@ from katib.local.jobs.conditions import (
     with_suspension,
 )
 from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
-from katib.local.pods.records import Delays, Phase, PodRecord
+from katib.local.pods.records import Delays, PodRecord
 
 FAILURES: Final = "failures"
 """Detail of a start, with a limit per index: how often its index has failed."""
@@ -62,13 +62,12 @@ def plan(observed: Observed) -> Plan:
         return done
     counts = PodCounts(spec, observed.pods)
     conditions = conditions_of(observed.job.get("status") or {})
-    outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
+    outcome = _decide(spec, counts, conditions, moment.steady, started_at)
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
     if spec.suspend:
         conditions = with_suspension(conditions, "Job", _SUSPENSION, moment.wall, suspended=True)
-        names = tuple(p.name for p in counts.active)
-        return Plan(_status(counts, counts.active, conditions, None), stop=names, waiting="its job is suspended")
+        return replace(_plan(counts, counts.active, conditions, None), waiting="its job is suspended")
     return _go_on(spec, counts, conditions, moment, started_at or moment.steady, observed.delays)
 
 
@@ -87,8 +86,7 @@ def _finish(
         final = JobCondition.COMPLETE if outcome.success else JobCondition.FAILED
         conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
     completed_at = now if over and outcome.success else None
-    status = _status(counts, counts.active, conditions, started_at, completed_at)
-    return Plan(status, stop=tuple([p.name for p in counts.active]), started_at=started_at)
+    return _plan(counts, counts.active, conditions, started_at, completed_at)
 
 
 def _go_on(
@@ -103,31 +101,34 @@ def _go_on(
     else:
         left = spec.completions - counts.success_count - len(counts.failed_indexes)
         wanted = max(0, min(spec.parallelism, left))
-    removed = counts.removed
-    others = [p for p in counts.active if p not in removed]
-    surplus = (*removed, *reversed(others[wanted:]))  # the newest first; parallelism or completions were lowered
-    starts = _Starts() if surplus else _starts(spec, counts, wanted, moment.steady, delays)
-    return Plan(
-        _status(counts, surplus, conditions, started_at),
+    surplus, starts, waiting = counts.removed, _Starts(), ""
+    if surplus or len(counts.active) > wanted:  # parallelism or completions were lowered: the newest pods end first
+        others = [p for p in counts.active if p not in surplus]
+        surplus = [*surplus, *reversed(others[wanted:])]
+    else:
+        starts = _starts(spec, counts, wanted, moment.steady, delays)
+    if starts.wake_at is not None and counts.all_failures and not starts.pods:
+        waiting = f"{counts.all_failures[-1].message}; the next try starts at {format_time(starts.wake_at)}"
+    for pod in counts.active:
+        waiting = waiting or pod.waiting
+    return replace(
+        _plan(counts, surplus, conditions, started_at),
         start=starts.pods,
-        stop=tuple([p.name for p in surplus]),
-        started_at=started_at,
         wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
-        waiting=_waiting(counts, starts),
+        waiting=waiting,
         restarts_log=bool(starts.pods) and counts.is_lost,
     )
 
 
 def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
     """Return how the last try failed and when the next one begins; empty when nothing has failed yet."""
-    restarted = [p for p in counts.active if p.retries]
-    tries = len(counts.failures) + sum(p.retries for p in restarted)
-    if not tries:
+    if not counts.retried and not counts.failures:
         return ""
-    failed = restarted[-1] if restarted else counts.failures[-1]
+    tries = len(counts.failures) + sum(p.retries for p in counts.retried)
+    failed = counts.retried[-1] if counts.retried else counts.failures[-1]
     cause = failure_cause(with_last_output(failed.message, failed.last_output))
     limit = "" if spec.backoff_limit >= UNLIMITED else f" of {spec.backoff_limit + 1}"
-    again = None if restarted or counts.active else counts.retry_at(delays)
+    again = None if counts.active else counts.retry_at(delays)
     when = f" begins at {format_time(again)}" if again else ""
     return f"{cause}; try {tries + 1}{limit}{when}"
 
@@ -135,22 +136,31 @@ def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
 # --- the outcome ------------------------------------------------------------------------------------------------------
 
 
-def _noted_outcome(conditions: Conditions) -> Outcome | None:
+def _decide(
+    spec: JobSpec, counts: PodCounts, conditions: Conditions, now: datetime, started_at: datetime | None
+) -> Outcome | None:
     for type_ in (JobCondition.SUCCESS_CRITERIA_MET, JobCondition.FAILURE_TARGET):
         if noted := true_condition(conditions, type_):
             return Outcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
-    return None
-
-
-def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
-    has_failures = bool(counts.all_failures or counts.restarts)
-    return (
+    has_failures = bool(counts.all_failures or counts.retried)
+    outcome = (
         early_outcome(counts.pods)
         or (_failure_policy(counts) or _backoff_limit(spec, counts) if has_failures else None)
         or (None if spec.suspend else overdue(spec.active_deadline_seconds, started_at, now))
         or (_index_limits(spec, counts) if has_failures else None)
-        or _success(spec, counts)
     )
+    if outcome is not None:
+        return outcome
+    for position, rule in enumerate(spec.success_rules):
+        if counts.succeeded and rule.is_met(counts.succeeded_indexes):
+            message = f"rule {position} of successPolicy is met"
+            return Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
+    if spec.completions is None:
+        done = bool(counts.succeeded) and not counts.active and not counts.terminating
+    else:
+        done = counts.success_count >= spec.completions
+    message = "the wanted number of pods succeeded"
+    return success(Reason.COMPLETIONS_REACHED, message, counts.succeeded) if done else None
 
 
 def _failure_policy(counts: PodCounts) -> Outcome | None:
@@ -166,9 +176,9 @@ def _failure_policy(counts: PodCounts) -> Outcome | None:
 
 
 def _backoff_limit(spec: JobSpec, counts: PodCounts) -> Outcome | None:
-    restarts = counts.restarts
+    restarts = sum(p.restarts for p in counts.retried)
     if spec.restart_policy == "OnFailure" and restarts and restarts >= spec.backoff_limit:
-        pod = next(p for p in reversed(counts.active) if p.restarts)
+        pod = next(p for p in reversed(counts.retried) if p.restarts)
     elif len(counts.failures) > spec.backoff_limit:
         pod = counts.failures[-1]
     else:
@@ -190,20 +200,6 @@ def _index_limits(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     if len(failed) + counts.success_count >= (spec.completions or 0):
         return failure(Reason.FAILED_INDEXES, f"indexes {names} failed; {how}", last)
     return None
-
-
-def _success(spec: JobSpec, counts: PodCounts) -> Outcome | None:
-    for position, rule in enumerate(spec.success_rules):
-        if counts.succeeded and rule.is_met(counts.succeeded_indexes):
-            message = f"rule {position} of successPolicy is met"
-            return Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
-    if spec.completions is None:
-        done = bool(counts.succeeded) and not counts.active and not counts.terminating
-    else:
-        done = counts.success_count >= spec.completions
-    if not done:
-        return None
-    return success(Reason.COMPLETIONS_REACHED, "the wanted number of pods succeeded", counts.succeeded)
 
 
 # --- which pods -------------------------------------------------------------------------------------------------------
@@ -231,25 +227,19 @@ def _starts(spec: JobSpec, counts: PodCounts, wanted: int, now: datetime, delays
     return _Starts(tuple(starts), min(later, default=None) if len(ready) < room else None)
 
 
-def _waiting(counts: PodCounts, starts: _Starts) -> str:
-    if starts.wake_at is not None and counts.all_failures and not starts.pods:
-        return f"{counts.all_failures[-1].message}; the next try starts at {format_time(starts.wake_at)}"
-    return next((p.waiting for p in counts.active if p.waiting), "")
-
-
 # --- the status -------------------------------------------------------------------------------------------------------
 
 
-def _status(
+def _plan(
     counts: PodCounts,
     stopped: Sequence[PodRecord],
     conditions: Conditions,
     started_at: datetime | None,
     completed_at: datetime | None = None,
-) -> dict[str, Any]:
-    """Return the status as it is once some pods were asked to end; counts of zero are left out."""
-    if stopped:
-        names = {p.name for p in stopped}
+) -> Plan:
+    """Return the plan that ends some pods, with the status as it is once they were asked to; it has no zeros."""
+    names = tuple([p.name for p in stopped])
+    if names:
         pods = [replace(p, stopping=True) if p.name in names else p for p in counts.pods]
         counts = PodCounts(counts.spec, pods)
     fields = {
@@ -257,11 +247,12 @@ def _status(
         "startTime": format_time(started_at) if started_at else None,
         "completionTime": format_time(completed_at) if completed_at else None,
         "active": len(counts.active),
-        "ready": len([p for p in counts.active if p.phase is Phase.RUNNING]),
+        "ready": counts.ready_count,
         "terminating": len(counts.terminating),
         "succeeded": counts.success_count,
         "failed": len(counts.failures),
         "completedIndexes": format_indexes(counts.succeeded_indexes) if counts.spec.indexed else "",
         "failedIndexes": format_indexes(counts.failed_indexes) if counts.all_failures else "",
     }
-    return {name: value for name, value in fields.items() if value}
+    status = {name: value for name, value in fields.items() if value}
+    return Plan(status, stop=names, started_at=started_at)

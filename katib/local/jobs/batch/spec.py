@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 from katib.local.jobs.conditions import FORGIVEN_LOSSES
@@ -147,9 +146,6 @@ def parse_indexes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-_RESTARTS = attrgetter("restarts")
-
-
 @dataclass(frozen=True, slots=True)
 class MatchedRule:
     """A failed pod and the rule of podFailurePolicy that speaks of it."""
@@ -169,15 +165,22 @@ class PodCounts:
         spec: Of the job.
         pods: All of them, oldest first.
         active: Those that are waiting or running and may go on.
+        ready_count: How many of these run.
+        retried: Those of them of which a container failed that is started again in place.
+        removed: Those of them whose indexes the job has no more, since its completions were lowered.
         terminating: Those that were asked to end and have not yet.
         succeeded: Those that succeeded.
         all_failures: Those that failed by themselves, ignored ones included.
+        success_count: Completions reached.
     """
 
     def __init__(self, spec: JobSpec, pods: Sequence[PodRecord]) -> None:
         self.spec = spec
         self.pods = pods
         self.active: list[PodRecord] = []
+        self.ready_count = 0
+        self.retried: list[PodRecord] = []
+        self.removed: list[PodRecord] = []
         self.terminating: list[PodRecord] = []
         self.succeeded: list[PodRecord] = []
         self.all_failures: list[PodRecord] = []
@@ -186,10 +189,17 @@ class PodCounts:
                 self.succeeded.append(pod)
             elif pod.phase is Phase.SUCCEEDED:
                 continue
-            elif pod.phase is not Phase.FAILED:
-                (self.terminating if pod.stopping else self.active).append(pod)
-            elif not pod.stopping:
-                self.all_failures.append(pod)
+            elif pod.phase is Phase.FAILED:
+                self.all_failures += [] if pod.stopping else [pod]
+            elif pod.stopping:
+                self.terminating.append(pod)
+            else:
+                self.active.append(pod)
+                self.ready_count += pod.phase is Phase.RUNNING
+                self.retried += [pod] if pod.retries else []
+                if pod.index is not None and not self._is_wanted(pod.index):
+                    self.removed.append(pod)
+        self.success_count = len(self.succeeded_indexes) if spec.indexed else len(self.succeeded)
 
     @cached_property
     def matched_rules(self) -> tuple[MatchedRule, ...]:
@@ -242,24 +252,9 @@ class PodCounts:
         return wanted - self.succeeded_indexes
 
     @cached_property
-    def removed(self) -> tuple[PodRecord, ...]:
-        """Active pods whose indexes the job has no more, since its completions were lowered."""
-        return tuple([p for p in self.active if p.index is not None and not self._is_wanted(p.index)])
-
-    @cached_property
     def failures_by_index(self) -> Counter[int]:
         """How often each index failed, as far as that counts."""
         return Counter(pod.index for pod in self.failures if pod.index is not None)
-
-    @property
-    def restarts(self) -> int:
-        """Restarts in place of the pods that are still active."""
-        return sum(map(_RESTARTS, self.active))
-
-    @cached_property
-    def success_count(self) -> int:
-        """Completions reached."""
-        return len(self.succeeded_indexes) if self.spec.indexed else len(self.succeeded)
 
     def _is_wanted(self, index: int) -> bool:
         return self.spec.completions is None or index < self.spec.completions

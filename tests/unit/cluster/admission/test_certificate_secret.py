@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from katib.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from katib.cluster.admission.certificate_sources import (
     MUTATING,
     SECRET,
@@ -19,6 +18,7 @@ from katib.cluster.admission.certificate_sources import (
     read,
 )
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
+from katib.rest.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from katib.runtime.objects import Key, Kind
 from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore

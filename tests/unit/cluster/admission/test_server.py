@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from katib.certificates import Certificate, Issued, issue
 from katib.cluster.admission import server as server_module
 from katib.cluster.admission.certificate_sources import CertificateFiles
 from katib.cluster.admission.reviews import ALLOWED, Review, Verdict
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.rest.blocking import MAX_BODY_BYTES
+from katib.rest.certificates import Certificate, Issued, issue
 from katib.rest.prompt_server import PromptServer
 from katib.runtime.testing import VirtualClock
 from tests.support.waiting import eventually

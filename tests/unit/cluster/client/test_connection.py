@@ -11,13 +11,13 @@ import pytest
 from kubernetes import client
 from kubernetes.config.config_exception import ConfigException
 
-from katib.backoff import Backoff
 from katib.cluster.client import Connection, RequestInfo, open_connection, request_info
 from katib.cluster.client import connection as connection_module
 from katib.cluster.client.configuration import Access
 from katib.cluster.client.stream import socket_of
 from katib.errors import (
     AlreadyExistsError,
+    Backoff,
     ConflictError,
     ExpiredError,
     ForbiddenError,

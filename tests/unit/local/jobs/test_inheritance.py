@@ -40,6 +40,12 @@ class Inherited:
     def forget(self, group: str) -> None:
         self.forgotten.append(group)
 
+    def is_kept(self, group: str) -> bool:
+        return group not in self.forgotten
+
+    def note(self, group: str, data: bytes) -> None:
+        raise NotImplementedError
+
 
 def program(key: int, group: str, pod: str = "pod", container: str = "main") -> KeptProcess:
     return cast("KeptProcess", SimpleNamespace(key=key, group=group, name=(pod, container, 0), output=-1))

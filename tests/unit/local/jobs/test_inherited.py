@@ -48,8 +48,9 @@ def test_a_python_that_the_user_has_chosen_stays(tmp_path: Path, variable: str) 
     assert inherited_environment(chosen, tmp_path / "links") == chosen
 
 
-def test_trials_inherit_neither_tokens_nor_where_the_trial_that_their_engine_runs_in_reports(tmp_path: Path) -> None:
+def test_trials_inherit_neither_tokens_nor_what_is_of_the_trial_that_their_engine_runs_in(tmp_path: Path) -> None:
     of_another = {"KATIB_DB_MANAGER_ADDRESS": "db:1", "KATIB_DB_MANAGER_TOKEN": "t", "KATIB_DB_MANAGER_CA": "c"}
+    of_another |= {"KATIB_ENGINE_ID": "x", "KATIB_PROCESS_ID": "x.1"}
     given = {"KATIB_TOKEN": "secret", "HOME": "/home/me", **of_another}
     environment = inherited_environment(given, tmp_path / "links")
 

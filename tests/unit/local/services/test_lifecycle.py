@@ -9,7 +9,7 @@ import pytest
 
 from katib.algorithm_services.plan import ServiceId, ServicePlan
 from katib.algorithm_services.states import Phase, Timing
-from katib.backoff import Backoff
+from katib.errors import Backoff
 from katib.local.services.supervisor import Lifecycle
 
 TIMING = Timing(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)

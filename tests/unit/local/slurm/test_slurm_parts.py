@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from katib.backoff import Backoff
-from katib.errors import InvalidError
+from katib.errors import Backoff, InvalidError
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.records import Delays

@@ -15,10 +15,11 @@ import pytest
 from katib.api.types import Trial
 from katib.errors import InvalidError, NotFoundError
 from katib.local.layout import Layout
-from katib.local.pods.log_file import LogFile, LogLimits, log_parts
+from katib.local.pods.log_file import RUN_BEGINS, LogFile, LogLimits, log_parts
 from katib.local.pods.objects import PodPlan, begin_note, note_end, note_processes
 from katib.local.pods.records import Phase, PodRecord
 from katib.local.pods.tokens import Request
+from katib.local.processes.handle import ProcessHandle
 from katib.local.trials.files import TrialFiles
 from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.objects import Key
@@ -212,7 +213,7 @@ def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_it
     plan = PodPlan("demo-1-a", 1, "u", {}, path.parent, (), 30.0, Request(), role="Worker")
     first = {"container": "main", "pid": 1, "startTime": 2, "program": "/bin/old"}
     (path.parent / "pod.json").write_text(json.dumps({"name": "demo-1-a", "labels": {}, "processes": [first]}))
-    note_processes(plan, {**first, "program": "/bin/new"})
+    note_processes(plan, "main", ProcessHandle(1, 1, 2, "/bin/new"))
     with (path.parent / "pod.json").open("a") as file:
         file.write('\n{"processes": [{"cont')
     note_end(plan, PodRecord("demo-1-a", 1, Phase.FAILED), SteadyTime(SystemClock()), is_measured=True)
@@ -480,7 +481,7 @@ def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, siz
     log = LogFile(write(files, b""), LogLimits(max_bytes=size, max_files=9), now=lambda: 1_700_000_000.0)
     log.open()
     for run in range(3):
-        log.note_start()
+        log.note_time(RUN_BEGINS)
         for line in range(4):
             log.write(b"run %d line %d\n" % (run, line))
 
@@ -496,7 +497,7 @@ def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files
     log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=3))
     log.open()
     for run in range(2):
-        log.note_start()
+        log.note_time(RUN_BEGINS)
         for line in range(4):
             log.write(b"run %d line %d\n" % (run, line) if run == 0 or line == 0 else b"")
 

@@ -10,7 +10,7 @@ from katib.cli import options
 from katib.errors import UnavailableError
 from katib.runtime.controller import Controller
 from katib.runtime.objects import Key
-from katib.sentences import said_once
+from katib.tuning.sentences import said_once
 
 FULL = "katib.db: database or disk is full; free some space on that disk; the write is tried again"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.whole_files import write_whole
+from katib.files.whole_files import write_whole
 
 
 @pytest.mark.parametrize(("is_private", "mode"), [(True, 0o600), (False, 0o644)], ids=["private", "for all"])
