@@ -87,6 +87,9 @@ class Feature(StrEnum):
 SEED = SettingSpec("seed", "int", "", "Another name of random_state, which every algorithm has.", at_least=0)
 """Of every suggestion algorithm of ours."""
 
+MOST_PARALLEL = 10_000
+"""The most suggestions in one request; more is a mistake, and would keep a thread of a service busy for hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmInfo:

@@ -120,18 +120,17 @@ def _fields(model: type[Model]) -> dict[str, tuple[type[Model], bool] | None]:
 def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
     known = [name for name in _fields(model) if name != "status"]
     parent = path.rsplit(".", 1)[-1] or "the document"
-    if guess := closest(key, known):
+    if homes := " or ".join(_homes_of(key, model, path)):
+        remedy = f"move it to {homes}"
+    elif guess := closest(key, known):
         remedy = f"did you mean {guess}?"
-    elif home := _home_of(key, model, path):
-        remedy = f"move it to {home}"
     else:
         remedy = f"remove it, or use one of {', '.join(known)}"
     return FieldError(path_to(path, key), f"{parent} has no field {shown(key)}", remedy, "field-unknown")
 
 
-def _home_of(key: str, model: type[Model], path: str) -> str:
-    """Return where a field of that name belongs, one level down: `spec.goal` belongs to `spec.objective.goal`."""
+def _homes_of(key: str, model: type[Model], path: str) -> Iterator[str]:
+    """Yield where a field of that name belongs, one level down: `spec.goal` belongs to `spec.objective.goal`."""
     for name, child in _fields(model).items():
         if child is not None and name != "status" and not child[1] and key in _fields(child[0]):
-            return path_to(path_to(path, name), key)
-    return ""
+            yield path_to(path_to(path, name), key)

@@ -77,12 +77,15 @@ def wrong_type(value: object, wanted: str, otherwise: str = "is not of the right
 
 
 def closest(word: str, choices: Iterable[str]) -> str:
-    """Return the choice that was probably meant: spelled almost so, or holding the word; empty when none is near."""
+    """Return the choice that was probably meant: begins so, is spelled almost so, or holds the word; or empty text."""
     by_lower = {choice.lower(): choice for choice in choices}
     word = word[:_MAX_SHOWN].lower()
-    near = difflib.get_close_matches(word, by_lower, n=1)
-    if not near and len(word) >= _MIN_PART:
-        near = [choice for choice in by_lower if word in choice]
+    is_part = len(word) >= _MIN_PART
+    near = (
+        [choice for choice in by_lower if is_part and choice.startswith(word)]
+        or difflib.get_close_matches(word, by_lower, n=1)
+        or [choice for choice in by_lower if is_part and word in choice]
+    )
     return by_lower[near[0]] if near else ""
 
 

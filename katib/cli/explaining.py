@@ -225,7 +225,7 @@ def _line(label: str, value: str) -> str:
 
 def _budget(spec: ExperimentSpec) -> str:
     most, parallel, failed = spec.max_trial_count, spec.parallel_trial_count, spec.max_failed_trial_count
-    parts = [f"{most} trials" if most is not None else "no limit of trials"]
+    parts = [f"{most} trial{'s' * (most != 1)}" if most is not None else "no limit of trials"]
     parts.append(f"{1 if parallel is None else parallel} at a time")
     if failed is not None:
         parts.append(f"at most {failed} failed")

@@ -14,7 +14,7 @@ import click
 
 from katib.cli import options
 from katib.errors import invalid
-from katib.tuning.batch_scripts import Batch, batch_of
+from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.config_files import values_of_config
 from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
 from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
@@ -117,7 +117,7 @@ def init(
     else:
         names = [str(parameter["name"]) for parameter in space]
         template = command_template(_with_placeholders(command, names, configs), space, Metrics(), batch=batch)
-    for note in template.notes:
+    for note in (*batch_notes(batch, counts=False), *template.notes):
         click.echo(f"note: {note}", err=True)
     _write(file, draft(template.name, search, space, template.template))
     click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")

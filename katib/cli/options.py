@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 import os
@@ -574,14 +573,15 @@ def refuse_as_command(word: str) -> None:
     """
     if not word.startswith("-"):
         return
+    from katib.api.wording import closest
     from katib.tuning.argument_words import option_for
 
     context = click.get_current_context()
     known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     typed = word.partition("=")[0]
     option = option_for(typed.lstrip("-").replace("-", "_"), known)
-    near = difflib.get_close_matches(typed, known, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"`{context.command_path} --help` lists all"
+    near = closest(typed, known)
+    remedy = f"did you mean {near}?" if near else f"`{context.command_path} --help` lists all"
     raise click.UsageError(f"there is no option {typed}; {f'use {option}' if option else remedy}", context)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from katib.cli.run.command import (
     with_earlier,
 )
 from katib.errors import FieldError, InvalidError, invalid
-from katib.tuning.batch_scripts import Batch, batch_of, option_words
+from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.drafting import (
     CommandTemplate,
     Json,
@@ -69,7 +70,9 @@ _MOST_AT_ONCE = 4
 @click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many trials to run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="How many at once.  [default: one per core, at most 4]")
-@click.option("--timeout", type=click.IntRange(min=1), metavar="SECONDS", help="A trial that takes longer fails.")
+@click.option(
+    "--timeout", type=options.Duration(), metavar="DURATION", help="A trial that takes longer fails: 90s, 10m."
+)
 @click.option("--goal", type=float, metavar="NUMBER", help="The value of the metric that ends the search.")
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
 @click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
@@ -115,7 +118,7 @@ def tune(
     minimize: tuple[str, ...],
     trials: int,
     parallel: int | None,
-    timeout: int | None,
+    timeout: float | None,
     goal: float | None,
     algorithm: str,
     early_stopping: str,
@@ -160,6 +163,7 @@ def tune(
     """
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     options.refuse_as_command(command[0])
+    _check_namespace(namespace)
     space = _parsed(parameters)
     source = parse_metrics(metrics, metrics_format)
     if cluster:
@@ -212,6 +216,12 @@ def _parsed(texts: Sequence[str]) -> list[Json]:
     return found
 
 
+def _check_namespace(namespace: str | None) -> None:
+    """Refuse a number of trials behind `-n`."""
+    if (namespace or "").isdecimal():
+        raise click.UsageError(f"-n {namespace} is a namespace; for {namespace} trials, write --trials {namespace}")
+
+
 def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
     if not (maximize or minimize):
         raise click.UsageError("which metric? Add --maximize METRIC or --minimize METRIC", click.get_current_context())
@@ -243,14 +253,15 @@ def _template(
     command: tuple[str, ...],
     space: Sequence[Json],
     source: Metrics,
-    timeout: int | None,
+    timeout: float | None,
     slurm: Sequence[str] | None,
     server: str | None,
 ) -> CommandTemplate:
     """Return the template of a job's file, of a batch script, or of any other command."""
+    seconds = None if timeout is None else math.ceil(timeout)
     if file := job_file_of(command):
         text, name = options.read_file(file)
-        return job_template(read_job(text, name), name, space, source, timeout_seconds=timeout)
+        return job_template(read_job(text, name), name, space, source, timeout_seconds=seconds)
     batch = batch_of(command) or Batch(command)
     in_slurm = slurm is not None or server is not None
     if batch.submits and not in_slurm:
@@ -258,16 +269,8 @@ def _template(
         raise invalid("command", cause, remedy, "batch-script")
     replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
     batch = replace(batch, options={name: text for name, text in batch.options.items() if name not in replaced})
-    made = command_template(batch.command, space, source, timeout_seconds=timeout, batch=batch)
-    return replace(made, notes=(*_batch_notes(batch, counts=in_slurm), *made.notes))
-
-
-def _batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
-    """Yield what becomes of the options of a batch script."""
-    if words := ", ".join(option_words(batch.options)):
-        yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
-    if batch.left_out and counts:
-        yield f"{', '.join(batch.left_out)} of the batch script: left out, as each trial has its own"
+    made = command_template(batch.command, space, source, timeout_seconds=seconds, batch=batch)
+    return replace(made, notes=(*batch_notes(batch, counts=in_slurm), *made.notes))
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:

@@ -148,6 +148,7 @@ def savings_sentence(experiment: Experiment, share: float | None) -> str:
 
 _MODULE_MISSING = re.compile(r"\bNo module named '?[\w.-]+|\bcannot import name\b")
 _FILE_MISSING = re.compile(r"\bNo such file or directory\b", re.IGNORECASE)
+_INPUT_MISSING = re.compile(r"\bEOF when reading a line\b")
 _FORBIDDEN = re.compile(r"\bPermission denied\b|\bOperation not permitted\b", re.IGNORECASE)
 _MAIN_MISSING = re.compile(r"\bPickl\w+Error\b.*\bon __main__\b")
 _PYTHON = re.compile(r"^python[\d.]*$")
@@ -168,6 +169,8 @@ def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "")
     if _FILE_MISSING.search(cause):
         start = place.workspace.format(workspace) if workspace else ""
         return f"{start} {place.file}".lstrip()
+    if _INPUT_MISSING.search(cause):
+        return "A trial has no input: give the program its answers as arguments or in a file."
     if _FORBIDDEN.search(cause):
         return place.permission
     if _MAIN_MISSING.search(cause):

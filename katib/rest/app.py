@@ -243,6 +243,8 @@ def _methods_at(request: Request) -> list[str]:
 def _field_error(error: dict[str, Any]) -> FieldError:
     """Return a broken rule of a route's parameters in the form of all field errors."""
     path = ".".join(map(str, error["loc"]))
+    if isinstance(error.get("input"), bytes):  # JSON that the framework does not read as such
+        return FieldError(path, "it is not sent as JSON", "add the header Content-Type: application/json", "media-type")
     message = str(error["msg"])
     given = repr(error.get("input"))
     shown = given if len(given) <= _LONGEST_QUOTE else f"{given[:_LONGEST_QUOTE]}..."

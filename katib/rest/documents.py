@@ -50,7 +50,9 @@ async def read_document(request: Request) -> str:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _ACCEPTED:
         raise HTTPException(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f'cannot read "{media_type}"; send application/yaml or application/json'
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f'cannot read "{media_type}"; send application/yaml or application/json, '
+            "with curl by -H 'Content-Type: application/yaml' --data-binary @FILE",
         )
     try:
         return (await request.body()).decode("utf-8")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.routing import APIRoute
-from pydantic import AwareDatetime, Field, WithJsonSchema
+from pydantic import AwareDatetime, ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.api.marks import MarkChanges
@@ -137,6 +137,7 @@ def marks_in(edit: Marking) -> MarkChanges:
     )
 
 
+@with_config(ConfigDict(extra="forbid"))
 class ExperimentEdit(Marking):
     """What to change of an experiment; what is left out stays. null takes a limit away, an empty text a mark."""
 
@@ -146,6 +147,7 @@ class ExperimentEdit(Marking):
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
 
 
+@with_config(ConfigDict(extra="forbid"))
 class TrialEdit(Marking):
     """What to change of a trial; what is left out stays."""
 

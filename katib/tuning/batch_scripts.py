@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -111,13 +112,26 @@ def batch_of(command: Sequence[str]) -> Batch | None:
 
 
 def _words_of_line(line: str) -> list[str]:
-    """Return the words of a line; none where it needs a shell, as for a pipe."""
+    """Return the words of a line; none where it needs a shell, as for a pipe.
+
+    Raises:
+        InvalidError: The shell would submit a job, and not wait for it.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.commenters = ""
     try:
-        return [] if any(set(word) <= set("();<>|&") for word in lexer) else shlex.split(line)
+        words = list(lexer)
+        operators = [word for word in words if set(word) <= set("();<>|&")]
+        if not operators:
+            return shlex.split(line)
     except ValueError:
         return []
+    begins = [word for before, word in pairwise([";", *words]) if before in operators or before == ";"]
+    if any(PurePath(word).name == "sbatch" for word in begins) and not {"-W", "--wait"} & set(words):
+        cause = "sbatch in a line for the shell submits a job of its own, whose output is not read"
+        remedy = "give its command alone, as `-- sbatch train.sh {lr}`, and write the rest into the script"
+        raise invalid("command", cause, remedy, "batch-script")
+    return []
 
 
 def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:
@@ -189,6 +203,14 @@ def _taken(words: deque[str], place: str) -> dict[str, str]:
             value = words.popleft()
         found[name] = value
     return found
+
+
+def batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
+    """Yield what becomes of the options of a batch script, which count in Slurm only."""
+    if words := ", ".join(option_words(batch.options)):
+        yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
+    if batch.left_out:
+        yield f"{', '.join(batch.left_out)} of the batch script: left out, as each trial has its own"
 
 
 def option_words(options: Mapping[str, str]) -> Iterable[str]:

@@ -40,8 +40,13 @@ _RESERVED = ("parameters", "trial", "metrics")
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_BUILT_IN: Final = frozenset({"cd", "export", "source", ".", "module", "ulimit", "eval"})
+_OPERATORS: Final = frozenset({"|", "||", "&&", "2>&1"})
 _INTEGER = re.compile(r"[+-]?\d+\Z")
 _RANGE = re.compile(r"(?P<low>[^.:]*(?:\.[^.:]+)?)\.\.(?P<high>[^:]*)(?P<options>(?::.*)?)\Z")
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_OTHER_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*[-:; ]\s*(?P<high>{_NUMBER})(?P<log>:log)?\Z")
 _SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 
 
@@ -110,7 +115,10 @@ def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
             kind, space["min"], space["max"] = "int", str(int(low)), str(int(high))
         else:
             raise invalid(
-                where, f":{option} is not an option of a range", "use :log, :step=NUMBER, :int or :double", "option"
+                where,
+                f":{option} is not an option of a range",
+                "use :log, :step=NUMBER above 0, :int or :double",
+                "option",
             )
     return kind, space
 
@@ -119,8 +127,15 @@ def _list(where: str, values: str) -> tuple[str, Json]:
     text, colon, word = values.rpartition(":")
     kind = {"categorical": "categorical", "discrete": "discrete"}.get(word) if colon else None
     choices = [choice.strip() for choice in (text if kind else values).split(",")]
-    if choices[0][:1] in ("[", "(") or (len(choices) > 1 and word in ("log", "int", "double", "float")):
+    if (
+        choices[0][:1] in ("[", "(")
+        or choices[0].count("(") != choices[0].count(")")
+        or (len(choices) > 1 and word in ("log", "int", "double", "float"))
+    ):
         raise invalid(where, f"{values!r} is neither a range nor a list of values", _SYNTAX, "parameter-syntax")
+    if other := _OTHER_RANGE.match(values):
+        remedy = f"for a range, write {other['low']}..{other['high']}{other['log'] or ''}"
+        raise invalid(where, f"{values!r} is one value", remedy, "parameter-syntax")
     if "" in choices:
         raise invalid(where, "has an empty value", _SYNTAX, "parameter-syntax")
     twice = next((choice for position, choice in enumerate(choices) if choice in choices[:position]), None)
@@ -290,11 +305,7 @@ def command_template(
     Raises:
         InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
     """
-    if not command:
-        raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
-    words = list(command)
-    if len(words) == 1 and len(words[0].split()) > 1:
-        words = ["sh", "-c", words[0]]
+    words = _words(command)
     names = [parameter["name"] for parameter in parameters]
     known = {name: f"${{trialParameters.{name}}}" for name in names}
     known |= {"parameters": PARAMETERS_FILE, "trial": "${trialSpec.Name}"}
@@ -331,6 +342,21 @@ def command_template(
     }
     unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
     return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """Return what is executed for a command: one argument with blanks is a line for the shell."""
+    if not command:
+        raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
+    words = list(command)
+    if len(words) == 1 and len(words[0].split()) > 1:
+        words = ["sh", "-c", words[0]]
+    elif _ASSIGNMENT.match(words[0]):
+        words.insert(0, "env")
+    elif of_shell := next((word for word in words if word in _OPERATORS), words[0] if words[0] in _BUILT_IN else ""):
+        remedy = "write the whole line in one argument, as `-- 'cd src && python train.py --lr {lr}'`"
+        raise invalid("command", f'"{of_shell}" is for a shell', remedy, "command")
+    return words
 
 
 def _add_batch(batch: Batch, container: Json, annotations: Json, filled: Callable[[str], str]) -> None:
@@ -374,8 +400,10 @@ def variables_of(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         variable = variable_of(name)
         if variable in variables:
-            cause = f"{variables[variable]} and {name} would both be ${variable}"
-            raise invalid(f"-p {name}", cause, "rename one of them", "variable-name")
+            is_twice = variables[variable] == name
+            cause = "is there twice" if is_twice else f"{variables[variable]} and {name} would both be ${variable}"
+            remedy = "leave one out" if is_twice else "rename one of them"
+            raise invalid(f"-p {name}", cause, remedy, "variable-name")
         variables[variable] = name
     return variables
 
@@ -446,6 +474,7 @@ def _parameters_text(parameters: Sequence[Json]) -> str:
 def name_of_command(command: Sequence[str]) -> str:
     """Return a name for experiments that run a command: that of its script, else of its program."""
     words = command[0].split() if len(command) == 1 else command
+    words = [word for word in words if not _ASSIGNMENT.match(word)] or words
     script = next((word for word in words if PurePath(word).suffix in _SCRIPTS), words[0])
     return slug(PurePath(script).stem) or "tune"
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import re2
 
@@ -54,6 +54,10 @@ _OTHER_BASE = re.compile(rb"[xXbBoO][0-9A-Fa-f]")
 _MAY_HAVE_GROUPS = re.compile(rb"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 """A comma and a digit behind such a number go on with it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
 
+_COLOUR_BEGINS: Final = b"\x1b["
+_COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
+"""What a terminal shows as a colour; a filter of the user that reads such codes itself gets them."""
+
 _NAME_AND_VALUE = 2
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
@@ -85,10 +89,13 @@ class TextParser(Parser):
             raise invalid(path, cause, "use TEXT or JSON", "file-format")
         self._names = {name.encode(): name for name in names}
         self._takes_text = bool(filters)
+        self._reads_colours = any("1b" in text.lower() or "033" in text for text in filters)
         self._is_default, self._filters = _filters(tuple(filters), tuple(self._names.values()))
         super().__init__(self._names, limit)
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
+        if _COLOUR_BEGINS in line.text and not self._reads_colours:
+            line = line._replace(text=_COLOUR.sub(b"", line.text))
         time: datetime | None = None
         step = _step_of(line.text) if _STEP_MARK in line.text else None
         for text, match in self._matches(line):

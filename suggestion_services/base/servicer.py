@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 import grpc
 
-from katib.api.algorithms import AlgorithmInfo
+from katib.api.algorithms import MOST_PARALLEL, AlgorithmInfo
 from katib.api.types import ExperimentSpec, ObjectiveSpec
 from katib.api.wording import one_of
 from katib.errors import InvalidError, KatibError, code_of, invalid
@@ -33,9 +33,6 @@ EXHAUSTED_METADATA = ("katib-search-space", "exhausted")
 
 WAITING_METADATA = ("katib-search-space", "waiting")
 """The same where there will be more once a running trial has ended."""
-
-MAX_COUNT = 10_000
-"""The most suggestions in one request; more is a mistake, and would keep a thread busy for hours."""
 
 _NAME_PATH = "spec.algorithm.algorithmName"
 _SETTINGS_PATH = "spec.algorithm.algorithmSettings"
@@ -111,8 +108,8 @@ class SuggestionServicer:
         """Return the next assignments."""
         with answered(context):
             count = request.current_request_number
-            if not 0 <= count <= MAX_COUNT:
-                cause = f"{count} is not between 0 and {MAX_COUNT}"
+            if not 0 <= count <= MOST_PARALLEL:
+                cause = f"{count} is not between 0 and {MOST_PARALLEL}"
                 raise invalid("currentRequestNumber", cause, "fix the request", "request-count")
             served = self._served_for(request.experiment)
             experiment = messages.without_settings(request.experiment, served.info.echoed)

@@ -120,9 +120,10 @@ def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
 
 
 def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
-    done = tune(*X, "--dry-run", "--", sys.executable, "train.py", "{x}", cwd=directory)
+    done = tune(*X, "--timeout", "2m", "--dry-run", "--", sys.executable, "train.py", "{x}", cwd=directory)
 
     assert "kind: Experiment" in done.stdout
+    assert "activeDeadlineSeconds: 120" in done.stdout
     assert not (directory / ".katib").exists()
 
 
@@ -174,6 +175,8 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             "--maximize loss contradicts --minimize loss; leave one out",
         ),
         ("--n_jobs 2 -p x=1..3 --minimize loss -- true", "there is no option --n_jobs; use --parallel"),
+        ("--min loss -p x=1..3 -- true", "there is no option --min; did you mean --minimize?"),
+        ("-n 3 -p x=1..3 --minimize loss -- true", "-n 3 is a namespace; for 3 trials, write --trials 3"),
         ("--paralel 2 -p x=1..3 -- true", "there is no option --paralel; did you mean --parallel?"),
         (
             "-p n=1..3 -p x=0.0..1.0 --algorithm grid --minimize loss -- true {x} {n}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from katib.api.algorithms import AlgorithmCatalog, find_cut_amounts
+from katib.api.algorithms import MOST_PARALLEL, AlgorithmCatalog, find_cut_amounts
 from katib.api.checkpoints import checkpoint_directory
 from katib.api.job_kinds import misspelt_kind
 from katib.api.leases import LOST_LEASES, is_asked
@@ -164,6 +164,9 @@ def _check_parallel(parallel: int | None, limit: int | None) -> Iterator[FieldEr
     elif limit is not None and parallel > limit:
         remedy = f"use at most {limit} or raise maxTrialCount"
         yield FieldError(path, f"{parallel} is above maxTrialCount {limit}", remedy, "parallel-above-max")
+    elif parallel > MOST_PARALLEL:
+        cause = f"{parallel} is more than an algorithm is asked for at once"
+        yield FieldError(path, cause, f"use at most {MOST_PARALLEL}", "parallel-too-many")
 
 
 def _check_max_failed(failed: int | None, limit: int | None) -> Iterator[FieldError]:

@@ -38,7 +38,7 @@ def check_initial_trials(spec: ExperimentSpec, check_point: PointCheck = no_poin
     if count > MOST_INITIAL_TRIALS:
         remedy = f"list at most {MOST_INITIAL_TRIALS}"
         yield FieldError(path, f"{count} are more than an object can hold", remedy, "initial-trials-count")
-    elif spec.max_trial_count is not None and count > spec.max_trial_count:
+    elif spec.max_trial_count is not None and count > max(spec.max_trial_count, 0):  # below 0 is an error of its own
         remedy = "raise spec.maxTrialCount or remove some"
         yield FieldError(
             path, f"{count} are more than the budget of {spec.max_trial_count}", remedy, "initial-trials-budget"

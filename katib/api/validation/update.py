@@ -96,7 +96,7 @@ def changed_counts(old: Experiment, new: Experiment) -> dict[str, int | None]:
 def _check_restart(old: Experiment) -> Iterator[FieldError]:
     if not has_ended(old.status.conditions) or is_restartable(old):
         return
-    remedy = "submit it under another name"
+    remedy = "delete it first, or submit it under another name"
     yield FieldError("spec.resumePolicy", f"the experiment {_ending(old)}", remedy, "update-not-restartable")
 
 
@@ -117,7 +117,7 @@ def _check_budget(old: Experiment, new: Experiment) -> Iterator[FieldError]:
 
 
 def _check_immutable(changes: list[Change]) -> Iterator[FieldError]:
-    remedy = "undo it, or submit the experiment under another name"
+    remedy = "undo it, delete the experiment first, or submit it under another name"
     for change in changes[:_MAX_CHANGES]:
         yield FieldError(change.path, change.how, remedy, "update-immutable")
     if len(changes) > _MAX_CHANGES:

@@ -126,7 +126,7 @@ def left_at_server_line(experiment: Experiment, url: str, done: int, place: str)
 
 def _so_far(experiment: Experiment, done: int) -> str:
     limit = experiment.spec.max_trial_count
-    return f"{done} of {limit} trials" if limit is not None else f"{done} trials"
+    return f"{done} of {limit} trials" if limit is not None else f"{done} trial{'s' * (done != 1)}"
 
 
 def options_of(experiment: Experiment, default_namespace: str, place: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -363,10 +364,12 @@ def _check_program(word: Part, directory: Path | None, search_path: str) -> None
     if is_path and not Path(program).is_absolute() and directory is None:
         return
     if is_path and is_file(file) and not os.access(file, os.X_OK):
-        remedy = f"chmod +x {program}, or start it with its interpreter"
+        remedy = f"chmod +x {shlex.quote(program)}, or start it with its interpreter"
         word.error(f"{shown(program)} is not executable", remedy, "command-not-executable")
     elif not is_file(file) if is_path else shutil.which(program, path=search_path) is None:
         remedy = f"install it, use a full path, or {OFFER}"
+        if len(program.split()) > 1:
+            remedy = "write each of its words as an element, or [sh, -c] and the line"
         word.error(f"{shown(program)} is not on this machine", remedy, "command-not-found")
 
 

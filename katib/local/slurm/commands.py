@@ -213,7 +213,10 @@ def is_passing(text: str) -> bool:
 
 def refused(cause: str) -> InvalidError:
     """Return the error for a job that Slurm does not take."""
-    remedy = "correct --slurm-option, the annotation katib.kubeflow.org/slurm-options or the resources of the template"
+    remedy = (
+        "correct --slurm-option, the options of the batch script, the annotation katib.kubeflow.org/slurm-options "
+        "or the resources of the template"
+    )
     return invalid("spec.trialTemplate", f"Slurm refuses the job of a trial: {cause}", remedy, "slurm-refused")
 
 

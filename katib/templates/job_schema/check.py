@@ -1,6 +1,7 @@
 """Strict comparison of a Job with the schema: what Kubernetes would drop or refuse is an error, with the whole path.
 
-Text with a placeholder fits anywhere, since its value is not known yet, and null counts as not given.
+Text with a placeholder fits anywhere, since its value is not known yet, but text around one is not a list. Null counts
+as not given.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 from katib.api.wording import closest, path_to, shown
 from katib.errors import FieldError
 from katib.templates import has_placeholder
+from katib.templates.placeholders import split_text
 
 POD_TEMPLATE: Final = "V1PodTemplateSpec"
 """The model of a pod template."""
@@ -42,7 +44,7 @@ def check_value(value: Any, kind: str, path: str) -> list[FieldError]:
 
 
 def _check(value: Any, kind: str, path: str) -> Iterator[FieldError]:
-    if value is None or has_placeholder(value):
+    if value is None or (has_placeholder(value) and not (kind.startswith("[]") and "".join(split_text(value)[::2]))):
         return
     if kind in _SCALARS:
         fits, wanted = _SCALARS[kind]
@@ -124,7 +126,10 @@ _SCALARS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "any": (lambda _: True, "anything"),
 }
 
-_EXAMPLES: Final = {"a quantity": 'write it as 2, "500m" or "1Gi"'}
+_EXAMPLES: Final = {
+    "a quantity": 'write it as 2, "500m" or "1Gi"',
+    "a list": "write a list, one element a line with a dash",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -448,6 +448,13 @@ UNKNOWN = {
         'spec.max_trial_count: spec has no field "max_trial_count"; did you mean maxTrialCount?',
     ),
     "one level too high": ("spec.goal", 'spec.goal: spec has no field "goal"; move it to spec.objective.goal'),
+    "indented too little": (
+        "spec.algorithmName",
+        (
+            'spec.algorithmName: spec has no field "algorithmName"; '
+            "move it to spec.algorithm.algorithmName or spec.earlyStopping.algorithmName"
+        ),
+    ),
     "at the top": ("parameters", 'parameters: the document has no field "parameters"; move it to spec.parameters'),
     "nothing like it": (
         "spec.objective.xyz",

@@ -152,6 +152,10 @@ REJECTED: dict[str, tuple[Any, ...]] = {
     "label without name": bad("metadata.labels", "label-format", with_labels(**{"": "a"})),
     "V2 negative": bad("spec.maxFailedTrialCount", "max-failed-negative", an_experiment(maxFailedTrialCount=-1)),
     "V3 zero": bad("spec.maxTrialCount", "max-trials-not-positive", an_experiment(maxTrialCount=0)),
+    "V4 more than is asked for at once": bad(
+        "spec.parallelTrialCount", "parallel-too-many", an_experiment(maxTrialCount=20_000, parallelTrialCount=10_001)
+    ),
+    "V3 below zero": bad("spec.maxTrialCount", "max-trials-not-positive", an_experiment(maxTrialCount=-4)),
     "V4 zero": bad("spec.parallelTrialCount", "parallel-not-positive", an_experiment(parallelTrialCount=0)),
     "V5 above": bad(
         "spec.maxFailedTrialCount", "max-failed-above-max", an_experiment(maxFailedTrialCount=6, maxTrialCount=5)

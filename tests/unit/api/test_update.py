@@ -120,7 +120,7 @@ def test_v7_an_end_for_good_is_explained(ended: tuple[str, str], policy: str, ca
 
     assert not is_restartable(old)
     assert [str(error) for error in validate_update(old, new)] == [
-        f"spec.resumePolicy: the experiment {cause}; submit it under another name"
+        f"spec.resumePolicy: the experiment {cause}; delete it first, or submit it under another name"
     ]
 
 
@@ -167,7 +167,10 @@ def test_many_changes_are_counted_at_the_end() -> None:
     )
 
     assert len(errors) == 11
-    assert str(errors[-1]) == "spec: 10 more fields changed; undo it, or submit the experiment under another name"
+    assert (
+        str(errors[-1])
+        == "spec: 10 more fields changed; undo it, delete the experiment first, or submit it under another name"
+    )
 
 
 def test_a_truth_value_is_not_a_number() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from katib.api.metrics import PROGRESS, MetricLog
 from katib.api.types import Experiment, Trial
 from katib.cli.run.live import LiveTable
-from katib.explaining.lines import moment_line
+from katib.explaining.lines import header, moment_line
 from katib.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
 from katib.tuning.service import Change, Diagnosis
 from tests.support.tuning import (
@@ -24,6 +24,10 @@ from tests.support.tuning import (
 )
 
 RUNNING = condition("Running")
+
+
+def test_one_trial_is_one() -> None:
+    assert "loss, 1 trial, " in header(patched(make_experiment("demo", RUNNING), spec={"maxTrialCount": 1}))
 
 
 def see(progress: Progress, obj: Experiment | Trial, type_: str = "MODIFIED") -> list[str]:

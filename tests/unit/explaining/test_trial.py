@@ -335,6 +335,7 @@ NO_MEMORY = "its program was killed because it ran out of memory: its limit is 3
             {"in_image": True},
             "Give the container of the template the right",
         ),
+        ("EOFError: EOF when reading a line (exit code 1)", {}, "A trial has no input"),
         (PICKLING, {}, "Put what other processes of the trial need into a module"),
         (NO_MEMORY, {}, "Raise resources.limits.memory of the container"),
     ],

@@ -25,6 +25,7 @@ def read(
     [
         pytest.param("epoch 1: loss=0.3 accuracy = .98", ["loss=0.3", "accuracy=.98"], id="two on a line"),
         pytest.param("loss=-7.53e-05,acc=1E0", ["loss=-7.53e-05", "acc=1E0"], id="exponents"),
+        pytest.param("\x1b[32mloss\x1b[0m=\x1b[1;31m0.5\x1b[0m", ["loss=0.5"], id="colours"),
         pytest.param("loss=1.", ["loss=1"], id="trailing point"),
         pytest.param("acc=1,000 loss=1,234.5 loss=1.234,5 loss=3,14", [], id="thousands and decimal commas"),
         pytest.param("loss=1_000 acc=1'000 loss=1\u202f000", [], id="other marks between digits"),

@@ -61,6 +61,18 @@ def test_what_a_web_page_may_send_unasked_is_refused(http: httpx.Client, media_t
 
     assert answer.status_code == 415
     assert answer.json()["reason"] == "UnsupportedMediaType"
+    assert "-H 'Content-Type: application/yaml'" in answer.json()["detail"]
+
+
+def test_a_change_says_what_it_cannot_read(http: httpx.Client) -> None:
+    path = "/api/v1/namespaces/default/experiments/demo"
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    not_json = http.patch(path, content=b'{"maxTrialCount": 40}', headers=form)
+    unknown = http.patch(path, json={"maxTrials": 40})
+
+    assert (not_json.status_code, unknown.status_code) == (422, 422)
+    assert not_json.json()["detail"] == "body: it is not sent as JSON; add the header Content-Type: application/json"
+    assert unknown.json()["errors"][0]["path"] == "body.maxTrials"
 
 
 def test_a_document_of_another_namespace_than_the_path_is_refused(http: httpx.Client) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError
-from katib.tuning.batch_scripts import Batch, batch_of
+from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.drafting import Metrics, command_template, parse_parameter
 
 SCRIPT = """#!/bin/bash -l
@@ -81,7 +81,24 @@ def test_a_line_for_the_shell_stays_one_and_its_quotes_count() -> None:
     quoted = batch_of(["sbatch -t 5 --wrap='echo a | cat'"])
 
     assert batch_of(["./train.sbatch {lr} | tail -1"]) is batch_of(["./train.sbatch 'open"]) is None
+    assert batch_of(["sbatch --wait plain.sh; cat out"]) is None  # it waits, and shows what the job printed
     assert quoted == Batch(("sh", "-c", "echo a | cat"), {"time": "5"}, submits=True)
+
+
+@pytest.mark.parametrize("line", ["sbatch plain.sh {lr} | cat", "module load x && sbatch plain.sh"])
+def test_a_line_for_the_shell_submits_no_job_of_its_own(line: str) -> None:
+    with pytest.raises(InvalidError, match="a job of its own, whose output is not read; give its command alone"):
+        batch_of([line])
+
+
+def test_a_note_says_what_of_a_batch_script_counts() -> None:
+    batch = Batch(("sh", "a.sh"), {"time": "5"}, left_out=("array", "output"))
+
+    assert list(batch_notes(batch, counts=True)) == [
+        "each trial is a job with time=5",
+        "array, output of the batch script: left out, as each trial has its own",
+    ]
+    assert list(batch_notes(Batch(("a",)), counts=False)) == []
 
 
 @pytest.mark.parametrize("line", ["sh plain.sh", "python train.py", "missing.sh", "sh -c 'echo loss=1'"])

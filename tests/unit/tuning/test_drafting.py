@@ -53,6 +53,8 @@ def test_values_decide_the_type_of_a_parameter(text: str, kind: str, space: dict
 
 
 SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
+ONE_ARGUMENT = "write the whole line in one argument, as `-- 'cd src && python train.py --lr {lr}'`"
+OPTIONS = "use :log, :step=NUMBER above 0, :int or :double"
 
 
 @pytest.mark.parametrize(
@@ -63,9 +65,13 @@ SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
         ("lr=0..1:log", "-p lr: cannot be logarithmic from 0; start above 0"),
         ("lr=a..b", "-p lr: 'a' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
         ("lr=0..nan", "-p lr: 'nan' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
-        ("lr=1..2:many", "-p lr: :many is not an option of a range; use :log, :step=NUMBER, :int or :double"),
-        ("lr=1..2:step=-1", "-p lr: :step=-1 is not an option of a range; use :log, :step=NUMBER, :int or :double"),
-        ("lr=0.5..2:int", "-p lr: :int is not an option of a range; use :log, :step=NUMBER, :int or :double"),
+        ("lr=1..2:many", f"-p lr: :many is not an option of a range; {OPTIONS}"),
+        ("lr=1..2:step=-1", f"-p lr: :step=-1 is not an option of a range; {OPTIONS}"),
+        ("lr=1..2:step=0", f"-p lr: :step=0 is not an option of a range; {OPTIONS}"),
+        ("lr=0.5..2:int", f"-p lr: :int is not an option of a range; {OPTIONS}"),
+        ("lr=1e-3-1e-1", "-p lr: '1e-3-1e-1' is one value; for a range, write 1e-3..1e-1"),
+        ("lr=0.001:0.1:log", "-p lr: '0.001:0.1:log' is one value; for a range, write 0.001..0.1:log"),
+        ("lr=uniform(0.1,1)", f"-p lr: 'uniform(0.1,1)' is neither a range nor a list of values; {SYNTAX}"),
         ("a=1,1", "-p a: 1 is there twice; name each value once"),
         ("a=1,,2", "-p a: has an empty value; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
         ("a=[1,2]", f"-p a: '[1,2]' is neither a range nor a list of values; {SYNTAX}"),
@@ -154,6 +160,8 @@ def test_metrics_are_read_where_the_command_writes_them(
     ("command", "error"),
     [
         ((), "command: is missing; write it behind --, as `-- python train.py --lr {lr}`"),
+        (("cd", "src", "&&", "t"), f'command: "&&" is for a shell; {ONE_ARGUMENT}'),
+        (("cd", "src"), f'command: "cd" is for a shell; {ONE_ARGUMENT}'),
         (("t", "{lrr}"), "command: {lrr} is not a parameter; did you mean {lr}?"),
         (("t", "{zzz}"), "command: {zzz} is not a parameter; add -p zzz=…, or write {{zzz}} to pass it on"),
     ],
@@ -165,9 +173,20 @@ def test_a_wrong_command_gets_one_line(command: tuple[str, ...], error: str) -> 
     assert [str(e) for e in refused.value.errors] == [error]
 
 
+def test_variables_before_a_command_are_as_in_a_shell() -> None:
+    template = a_template("OMP_NUM_THREADS=1", "python", "train.py")
+
+    assert words_of(template) == ["env", "OMP_NUM_THREADS=1", "python", "train.py"]
+    assert template.name == "train"
+    assert name_of_command(["A=1", "fit"]) == "fit"
+
+
 def test_names_that_would_share_a_variable_or_break_the_file_are_refused() -> None:
     with pytest.raises(InvalidError, match=r"a-b and a_b would both be \$KATIB_PARAM_A_B; rename one of them"):
         command_template(["t"], [parse_parameter("a-b=1..2"), parse_parameter("a_b=1..2")], Metrics())
+
+    with pytest.raises(InvalidError, match="-p a: is there twice; leave one out"):
+        command_template(["t"], [parse_parameter("a=1..2"), parse_parameter("a=3..4")], Metrics())
 
     with pytest.raises(InvalidError, match=r"would need escapes in \{parameters\}"):
         command_template(["t", "{parameters}"], [parse_parameter('a=x"y,z')], Metrics())

@@ -82,11 +82,23 @@ def test_the_path_of_the_container_counts(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.sh").write_text("echo\n")
-    (tmp_path / "train.sh").chmod(0o644)
+    (tmp_path / "train it.sh").write_text("echo\n")
+    (tmp_path / "train it.sh").chmod(0o644)
 
-    assert places_of(a_job(command=["./train.sh"], workingDir=str(tmp_path))) == [
-        (f"{CONTAINER}.command[0]", "command-not-executable")
+    assert errors_of(a_job(command=["./train it.sh"], workingDir=str(tmp_path))) == [
+        (
+            f'{CONTAINER}.command[0]: "./train it.sh" is not executable; '
+            "chmod +x './train it.sh', or start it with its interpreter"
+        )
+    ]
+
+
+def test_a_line_in_place_of_words_is_refused() -> None:
+    assert errors_of(a_job(command=["python train.py"])) == [
+        (
+            f'{CONTAINER}.command[0]: "python train.py" is not on this machine; '
+            "write each of its words as an element, or [sh, -c] and the line"
+        )
     ]
 
 

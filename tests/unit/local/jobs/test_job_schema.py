@@ -25,6 +25,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
     return obj
 
 
+A_LIST = "write a list, one element a line with a dash"
 LIMITS = "spec.template.spec.containers[0].resources.limits"
 CONTAINER = "spec.template.spec.containers.0"
 
@@ -56,7 +57,9 @@ def test_what_kubernetes_takes_is_fine(field: str, value: Any) -> None:
          "spec.template.spec.containers[0].workdir: unknown field; did you mean workingDir"),
         ("invalidSpec", {}, "invalidSpec: unknown field; remove it: a Job has no such field"),
         ("spec.template.spec.containers", {"a": 1},
-         'spec.template.spec.containers: {"a": 1} is not a list; give a list'),
+         'spec.template.spec.containers: {"a": 1} is not a list; write a list, one element a line with a dash'),
+        (f"{CONTAINER}.command", "train --lr=${trialParameters.lr}",
+         'spec.template.spec.containers[0].command: "train --lr=${trialParameters.lr}" is not a list; ' + A_LIST),
         ("spec.parallelism", "4", 'spec.parallelism: "4" is not a whole number; give a whole number'),
         ("spec.parallelism", True, "spec.parallelism: true is not a whole number; give a whole number"),
         ("spec.parallelism", 2.5, "spec.parallelism: 2.5 is not a whole number; give a whole number"),
