@@ -16,7 +16,7 @@ from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Algorithm, Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.cmaes.cmaes import NUMBER_LABEL, RESTARTS_LABEL, CmaEs
-from suggestion_services.cmaes.distribution import Distribution, Start
+from suggestion_services.cmaes.distribution import Distribution, Start, usual_population
 from suggestion_services.cmaes.restarts import Restarts
 from tests.support.searches import ZOO, algorithm_for, problem_for
 from tests.support.suggestion import Assignments, a_parameter
@@ -55,14 +55,29 @@ def rosenbrock(point: Mapping[str, str]) -> float:
 
 
 def run(
-    algorithm: Algorithm, loss: Callable[[Mapping[str, str]], float], *, budget: int, parallel: int = 1
+    algorithm: Algorithm,
+    loss: Callable[[Mapping[str, str]], float],
+    *,
+    budget: int,
+    parallel: int = 1,
+    requested: int = 1,
 ) -> list[PastTrial]:
-    """Search with trials in parallel, of which the oldest but one ends first."""
+    """Search with trials in parallel, of which the oldest but one ends first.
+
+    Args:
+        algorithm: Asked for suggestions.
+        loss: To be minimized.
+        budget: How many trials.
+        parallel: How many run at once.
+        requested: How many suggestions a request asks for. As many as make a generation, or a part of it, are those
+            of single requests: only a whole generation moves the search.
+    """
     done: list[PastTrial] = []
     running: list[PastTrial] = []
     for k in range(budget):
-        (proposal,) = proposals(algorithm, [*done, *running], first=k)
-        running.append(pending(k, proposal))
+        if k % requested == 0:
+            given = iter(proposals(algorithm, [*done, *running], first=k, count=min(requested, budget - k)))
+        running.append(pending(k, next(given)))
         if len(running) == parallel:
             trial = running.pop(1 if parallel > 1 else 0)
             done.append(ended(trial, loss(trial.assignments)))
@@ -90,7 +105,10 @@ def of_the_library(loss: Callable[[Mapping[str, str]], float], *, budget: int, s
 
 @pytest.mark.parametrize("loss", [sphere, rosenbrock], ids=["sphere", "rosenbrock"])
 def test_a_search_is_as_good_as_the_library_alone(loss: Callable[[Mapping[str, str]], float]) -> None:
-    ours = [math.log10(best(run(a_search(random_state=seed), loss, budget=160))) for seed in range(8)]
+    ours = [
+        math.log10(best(run(a_search(random_state=seed), loss, budget=160, requested=usual_population(4))))
+        for seed in range(8)
+    ]
     theirs = [math.log10(of_the_library(loss, budget=160, seed=seed)) for seed in range(24)]
 
     assert mean(ours) < mean(theirs) + 0.3  # two standard errors of such means
@@ -221,7 +239,8 @@ def test_steps_lists_and_categories_are_learned(animal: object) -> None:
 
 
 def a_converged_search(strategy: str, budget: int) -> list[PastTrial]:
-    return run(a_search(CUBE[:2], restart_strategy=strategy), sphere, budget=budget)
+    search = a_search(CUBE[:2], restart_strategy=strategy)
+    return run(search, sphere, budget=budget, requested=usual_population(2))
 
 
 @pytest.mark.parametrize("strategy", ["ipop", "bipop"])
@@ -236,6 +255,12 @@ def test_a_search_that_has_converged_begins_anew_elsewhere(strategy: str) -> Non
     assert max(sphere(t.assignments) for t in trials[first - 10 : first]) < 1e-6
 
 
+def test_requests_of_whole_generations_give_what_single_ones_give() -> None:
+    one, other = (run(a_search(CUBE[:2]), sphere, budget=60, requested=count) for count in (1, usual_population(2)))
+
+    assert one == other
+
+
 def test_without_restarts_there_are_none() -> None:
     assert {t.labels[RESTARTS_LABEL] for t in a_converged_search("none", 300)} == {"0"}
 
@@ -248,7 +273,8 @@ def test_by_default_trials_after_convergence_are_used_for_another_search() -> No
         return sum(10 + a * a - 10 * math.cos(2 * math.pi * a) for a in x)
 
     def losses(**settings: object) -> list[float]:
-        return [best(run(a_search(CUBE[:2], random_state=seed, **settings), waves, budget=1000)) for seed in range(3)]
+        searches = [a_search(CUBE[:2], random_state=seed, **settings) for seed in range(3)]
+        return [best(run(search, waves, budget=1000, requested=usual_population(2))) for search in searches]
 
     assert sum(losses()) < 0.5 * sum(losses(restart_strategy="None"))
 
