@@ -14,6 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # What runs the tests: .ci/run runs failed tests a second time, and lists them; `make test` itself never does.
 RUNNER := $(if $(SECOND_CHANCE),tools.second_chance,pytest)
 PYTEST := $(BIN)/python -m $(RUNNER)
+# Where slow tests are: files of other folders need not be imported to find that none of theirs is.
+SLOW := tests/contract tests/e2e tests/integration tests/ui tests/unit/cli tests/unit/histories tests/unit/suggestion_services
 
 .DEFAULT_GOAL := help
 
@@ -61,7 +63,7 @@ test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
 test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
-	@$(PYTEST) -q -m "slow and not cluster" -n 5 --dist worksteal
+	@$(PYTEST) -q -m "slow and not cluster" -n 5 --dist worksteal $(SLOW)
 
 # In a fresh clone: processes that run tests side by side would each compile all of them, and what they import.
 collection: $(STAMP)

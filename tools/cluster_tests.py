@@ -55,6 +55,8 @@ OLDEST_KUBECTL = 21
 INSTALLED = "KATIB_IS_INSTALLED"
 """Variable that tells the tests with pods that what they need is there: none may be left out for want of it."""
 WORKERS = ("--dist", "worksteal", "-n")
+WITHOUT_PODS = ("tests/contract", "tests/integration")
+"""Where the tests are that need an API server and no pods."""
 NO_TESTS = pytest.ExitCode.NO_TESTS_COLLECTED
 BASE_IMAGE = "docker.io/library/python:3.11-slim"
 
@@ -143,7 +145,7 @@ def _run_beside() -> int:
 def _test_api_server(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
     """Run the tests that need no pods, in two processes with an API server each: they wait half of the time."""
     with timed("tests with an API server"):
-        return _pytest(["-m", "cluster", "tests", "--ignore=tests/cluster", *WORKERS, "2", *arguments], variables or {})
+        return _pytest(["-m", "cluster", *WITHOUT_PODS, *WORKERS, "2", *arguments], variables or {})
 
 
 def _assets() -> Path | None:

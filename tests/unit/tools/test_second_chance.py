@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,6 +159,21 @@ def test_make_runs_plain_pytest_unless_it_is_asked_for_a_second_chance(target: s
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert f".venv/bin/python -m {runner} -q -m " in done.stdout
+
+
+def test_marked_tests_are_in_the_folders_that_their_runs_collect() -> None:
+    slow = re.search(r"^SLOW := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert slow is not None
+    folders = {"slow": [*slow[1].split(), "tests/cluster"], "cluster": [*cluster_tests.WITHOUT_PODS, "tests/cluster"]}
+    files = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    found = {mark: [path for path, text in files.items() if f"mark.{mark}" in text] for mark in folders}
+
+    elsewhere = {
+        mark: [path for path in paths if not any(path.is_relative_to(ROOT / folder) for folder in folders[mark])]
+        for mark, paths in found.items()
+    }
+    assert elsewhere == {"slow": [], "cluster": []}
+    assert all(found.values())
 
 
 TESTS = """
