@@ -20,6 +20,10 @@ from tests.support.skips import pytest_terminal_summary
 
 __all__ = ["api_server", "pytest_terminal_summary"]
 
+# Tests run in two processes, and trials in more: libraries of linear algebra that take all cores each slow all down.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 # How long an example takes is the machine's affair. Each run draws the same examples; for others, and more of them:
 # --hypothesis-profile=explore
 settings.register_profile("suite", deadline=None, derandomize=True)
