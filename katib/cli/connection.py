@@ -15,7 +15,7 @@ import click
 
 from katib.api.types import Experiment, Trial
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
-from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
+from katib.errors import InvalidError, KatibError, NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
@@ -42,6 +42,7 @@ def connect(
     read_only: bool,
     nothing_to_run: bool = False,
     callers_only: bool = False,
+    creates: bool = False,
     deleted: Collection[tuple[str | None, str]] = (),
 ) -> Iterator[Connected]:
     """Open the service that the options name.
@@ -52,6 +53,9 @@ def connect(
     engine has to run, one that is about trials of callers, and one that deletes experiments: for the last two, an
     engine works in the data directory meanwhile.
 
+    Where no namespace was named, a command that `creates` means the default one. Any other means the one that all
+    experiments are in, as files of Katib name `kubeflow`; the default one where they are in several.
+
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
         UnavailableError: No server answers, and there is no data directory; or trials of an experiment that is not
@@ -61,13 +65,20 @@ def connect(
         with open_cluster(target.cluster) as opened:
             yield Connected(opened.service, target.namespace or opened.namespace)
         return
-    namespace = target.namespace or DEFAULT_NAMESPACE
+    namespace = target.namespace or (DEFAULT_NAMESPACE if creates else None)
     here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
     if nothing_to_run or callers_only or deleted:
-        keys = [(space or namespace, name) for space, name in deleted]
-        here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=keys)
+        here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=deleted, namespace=namespace)
     with _open_service(target, read_only=read_only, here=here) as service:
-        yield Connected(service, namespace)
+        yield Connected(service, namespace or namespace_in_use(service))
+
+
+def namespace_in_use(service: TuningService) -> str:
+    """Return the namespace that all experiments are in; the default one where there are several or none."""
+    used: set[str] = set()
+    with suppress(KatibError):  # one who may not list them names a namespace
+        used.update(experiment.namespace for experiment in service.experiments())
+    return used.pop() if len(used) == 1 else DEFAULT_NAMESPACE
 
 
 def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
@@ -190,15 +201,19 @@ def _open_service(
 
 
 @contextmanager
-def _engine_here(directory: Path, *, starts: bool, deleted: Collection[tuple[str, str]]) -> Iterator[TuningService]:
+def _engine_here(
+    directory: Path, *, starts: bool, deleted: Collection[tuple[str | None, str]], namespace: str | None
+) -> Iterator[TuningService]:
     """Open an engine; where experiments are deleted, none but theirs may have trials that would run."""
     from katib.local import open_engine
     from katib.tuning.reading import is_completed
 
     with open_engine(data_dir=directory, own_process=False) as engine:
-        for experiment in engine.service.experiments() if deleted else ():
+        default = namespace or namespace_in_use(engine.service)
+        keys = [(space or default, name) for space, name in deleted]
+        for experiment in engine.service.experiments() if keys else ():
             is_run = experiment.spec.trial_template is not None and not is_completed(experiment)
-            if is_run and (experiment.namespace, experiment.name) not in deleted:
+            if is_run and (experiment.namespace, experiment.name) not in keys:
                 raise UnavailableError(
                     f"experiment {experiment.name} is unfinished, and its trials would run meanwhile; "
                     "delete it as well, or start `katib serve`, which goes on with it"

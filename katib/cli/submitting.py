@@ -136,7 +136,7 @@ def apply(
     if not read:
         return code
     nothing_to_run = all(runtimes for *_, runtimes in read)
-    with connect(target, read_only=False, nothing_to_run=nothing_to_run) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=nothing_to_run, creates=True) as (service, namespace):
         for path, file, runtimes in read:
             try:
                 if runtimes:

@@ -279,7 +279,7 @@ def _experiments(target: options.Target) -> Sequence[Experiment]:
     if target.cluster or target.server is not None:
         from katib.cli.connection import connect
 
-        with connect(target, read_only=True) as opened:
+        with connect(target, read_only=True, creates=True) as opened:
             return opened.service.experiments(opened.namespace)
     directory = target.data_dir or options.default_data_dir()
     if not options.has_data(directory):

@@ -56,7 +56,7 @@ def watch(name: str | None, form: str | None, quiet: bool, target: options.Targe
 @contextmanager
 def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
     """Give a service whose changes arrive, a namespace, and the options that name the place again."""
-    from katib.cli.connection import connect
+    from katib.cli.connection import connect, namespace_in_use
 
     directory = target.data_dir or options.default_data_dir()
     place = target.place
@@ -66,7 +66,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
             from katib.rest.client import HttpTuningService
 
             with HttpTuningService(note.url, note.token) as service:
-                yield service, target.namespace or options.DEFAULT_NAMESPACE, place
+                yield service, target.namespace or namespace_in_use(service), place
             return
     with connect(target, read_only=True) as (service, namespace):
         polled = not target.cluster and target.server is None and directory.is_dir()

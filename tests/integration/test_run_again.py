@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
@@ -297,3 +298,30 @@ def test_commands_that_read_say_that_there_is_no_experiment(directory: Path) -> 
     assert katib_here("best", cwd=directory).stderr == (
         "error: there is no experiment in namespace default; `katib get -A` lists those of all\n"
     )
+
+
+def test_commands_mean_the_namespace_that_all_experiments_are_in(directory: Path) -> None:
+    file, text = directory / "demo.yaml", (directory / "demo.yaml").read_text()
+    file.write_text(text.replace("namespace: default", "namespace: kubeflow"))
+    run(directory)
+    for command in (
+        ("get",),
+        ("get", "experiment", "demo"),
+        ("best", "demo"),
+        ("trials",),
+        ("why",),
+        ("watch", "demo"),
+    ):
+        named = katib_here(*command, "-n", "kubeflow", cwd=directory)
+        meant = katib_here(*command, cwd=directory)
+
+        assert "demo" in meant.stdout, meant.stderr
+        assert re.sub(r"\d+s\b", "", meant.stdout) == re.sub(r"\d+s\b", "", named.stdout)
+
+    file.write_text(text)
+    run(directory)  # in the default one, which is meant from now on
+    assert "kubeflow" not in katib_here("describe", "demo", cwd=directory).stdout
+    assert katib_here("delete", "demo", cwd=directory).stdout == "experiment/demo deleted\n"
+    assert "kubeflow" in katib_here("describe", "demo", cwd=directory).stdout
+    assert katib_here("delete", "demo", cwd=directory).stdout == "experiment/demo deleted\n"
+    assert katib_here("get", "-A", cwd=directory).stdout == ""

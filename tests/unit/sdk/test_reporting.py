@@ -18,7 +18,7 @@ from katib.sdk.push_program import PushedReadings
 from katib.sdk.reporting import have_received_by, report
 from metrics_collector.parsers import TextParser
 
-HEAVY = ("pydantic", "grpc", "google.protobuf", "sqlalchemy", "numpy", "re2", "yaml", "subprocess", "katib.api")
+HEAVY = ("pydantic", "grpc", "google.protobuf", "sqlalchemy", "numpy", "re2", "yaml", "subprocess", "katib.api.types")
 
 
 @pytest.fixture(autouse=True)
