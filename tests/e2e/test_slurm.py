@@ -371,7 +371,8 @@ def test_a_trial_goes_on_from_its_checkpoint_after_ctrl_c_once_or_twice(
 ) -> None:
     variables = request.getfixturevalue("allocation") if inside else cluster.environment
     saves = "trap 'echo x >>asked; sleep 1; echo x >>ended; asked=yes' TERM; echo x >>began"
-    command = TRAINING.replace("trap asked=yes TERM", saves)
+    waits = "sleep 0.3; while [ $step = 8 ] && [ ! -e asked ]; do sleep 0.1; done"
+    command = TRAINING.replace("trap asked=yes TERM", saves).replace("sleep 0.3", waits)
     file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
     argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**variables)
     pipe = subprocess.PIPE
