@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from katib.api.wording import shown
+from katib.api.wording import counted, shown
 from katib.errors import invalid
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def compile_format(text: str, path: str) -> Any:
         cause = f"{shown(text)} is not an RE2 expression: {shown(reason)[1:-1]}"
         raise invalid(path, cause, "fix the expression", "filter-syntax") from error
     if pattern.groups < 2:  # noqa: PLR2004  # name and value
-        cause = f"{shown(text)} has {pattern.groups} group{'s' * (pattern.groups != 1)}, name and value need 2"
+        cause = f"{shown(text)} has {counted(pattern.groups, 'group')}, name and value need 2"
         raise invalid(path, cause, "put ( ) around the name and around the value", "filter-groups")
     return pattern
 

@@ -49,6 +49,11 @@ def either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 trial`, `2 trials`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def path_to(parent: str, key: str) -> str:
     """Return the path of a field: `spec.goal`, or `metadata.labels["a/b"]` where a dot would mislead."""
     if not _PLAIN_KEY.fullmatch(key):

@@ -209,9 +209,9 @@ def _engine_here(
     from katib.tuning.reading import is_completed
 
     with open_engine(data_dir=directory, own_process=False) as engine:
-        default = namespace or namespace_in_use(engine.service)
+        default = (namespace or namespace_in_use(engine.service)) if deleted else ""
         keys = [(space or default, name) for space, name in deleted]
-        for experiment in engine.service.experiments() if keys else ():
+        for experiment in engine.service.experiments() if deleted else ():
             is_run = experiment.spec.trial_template is not None and not is_completed(experiment)
             if is_run and (experiment.namespace, experiment.name) not in keys:
                 raise UnavailableError(

@@ -10,6 +10,7 @@ import click
 from katib.api.names import PAUSED_ANNOTATION
 from katib.api.trials import ACTIVE
 from katib.api.types import Trial
+from katib.api.wording import counted
 from katib.cli import options
 from katib.tuning.reading import active_count, completed_count, is_completed
 
@@ -87,7 +88,7 @@ def stop(name: str, target: options.Target) -> None:
     if active == 1:
         left = "; the trial that runs goes on to its end"
     done = completed_count(experiment)
-    click.echo(f"experiment/{name}: stopped after {done} trial{'s' * (done != 1)}{left}")
+    click.echo(f"experiment/{name}: stopped after {counted(done, 'trial')}{left}")
 
 
 @click.command(epilog=options.examples("katib pause my-experiment-4fj2x1aa", "katib pause my-experiment -n team-a"))
@@ -114,7 +115,7 @@ def pause(name: str, target: options.Target) -> None:
         else:
             service.edit(namespace, name, counts={}, stopped=True)
             count = _suspend_all(service, namespace, name, suspended=True)
-            what = f"experiment/{name}: paused, with {count} trial{'s' * (count != 1)}"
+            what = f"experiment/{name}: paused, with {counted(count, 'trial')}"
     click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
 
 

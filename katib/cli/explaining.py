@@ -11,6 +11,7 @@ import click
 
 from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.api.types import Experiment, ExperimentSpec, ParameterSpec, Suggestion, Trial
+from katib.api.wording import counted
 from katib.cli import columns, options
 from katib.cli.printing import NOTHING, aligned, print_data
 from katib.cli.results import best_lines, pareto_lines
@@ -225,7 +226,7 @@ def _line(label: str, value: str) -> str:
 
 def _budget(spec: ExperimentSpec) -> str:
     most, parallel, failed = spec.max_trial_count, spec.parallel_trial_count, spec.max_failed_trial_count
-    parts = [f"{most} trial{'s' * (most != 1)}" if most is not None else "no limit of trials"]
+    parts = [counted(most, "trial") if most is not None else "no limit of trials"]
     parts.append(f"{1 if parallel is None else parallel} at a time")
     if failed is not None:
         parts.append(f"at most {failed} failed")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from katib.api.types import Experiment
+from katib.api.wording import counted
 from katib.cli import options
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def export(name: str, form: str | None, place: str, target: options.Target) -> N
         return
     write(path, content)
     count = len(data.trials)
-    click.echo(f"{path}: {count:,} trial{'s' * (count != 1)}, {len(content) / 1e6:.1f} MB")
+    click.echo(f"{path}: {counted(count, 'trial')}, {len(content) / 1e6:.1f} MB")
 
 
 def _write_runs(name: str, form: str, place: str, target: options.Target) -> None:
@@ -82,7 +83,7 @@ def _write_runs(name: str, form: str, place: str, target: options.Target) -> Non
     with connect(target, read_only=True) as (service, namespace):
         experiment = service.get(Experiment, namespace, experiment_meant(service, namespace, name))
         count = write_ended(service, experiment, open_log(experiment, form, place))
-    click.echo(f"{where}: {count:,} trial{'s' * (count != 1)} written")
+    click.echo(f"{where}: {counted(count, 'trial')} written")
 
 
 def _page(service: TuningService, data: ExperimentData) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from katib.api.wording import counted
 from katib.cli import options
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _lines(experiment: Experiment, added: int, title: str, left_out: Sequence[st
 
     total = completed_count(experiment)
     has = f"; it has {total:,} now" if total != added else ""
-    yield f"experiment/{experiment.name}: {added:,} trial{'s' * (added != 1)} of {title} imported{has}"
+    yield f"experiment/{experiment.name}: {counted(added, 'trial')} of {title} imported{has}"
     if left_out:
         yield f"{len(left_out):,} left out, such as {left_out[0]}"
     if unfinished:

@@ -11,6 +11,7 @@ from katib.api.budgets import doubled
 from katib.api.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
 from katib.api.validation.update import BUDGET_SPENT
+from katib.api.wording import counted
 from katib.explaining.answer import Answer, best_sentences, condition_words, namespace_option, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
@@ -145,7 +146,7 @@ def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) ->
 
 def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Evidence) -> Answer:
     answer = Answer(
-        f"{experiment.name} failed: {lost} trial{'s' * (lost != 1)} failed or had no metrics, "
+        f"{experiment.name} failed: {counted(lost, 'trial')} failed or had no metrics, "
         f"and maxFailedTrialCount is {budget}."
     )
     _add_example(answer, experiment, evidence)

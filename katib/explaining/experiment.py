@@ -12,6 +12,7 @@ from katib.api.job_kinds import is_suspended
 from katib.api.leases import asked_count, is_asked, is_chosen
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.types import Condition, Experiment, Trial
+from katib.api.wording import counted
 from katib.explaining.answer import (
     Answer,
     best_sentences,
@@ -159,7 +160,7 @@ def _is_stopped(experiment: Experiment, evidence: Evidence) -> Answer | None:
 
 def _still_running(experiment: Experiment) -> list[str]:
     runs = experiment.status.trials_running
-    return [f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else []
+    return [f"{counted(runs, 'trial')} that were made before go on."] if runs else []
 
 
 def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> Answer | None:
@@ -215,7 +216,7 @@ def _service_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
     return Answer(
         f"{experiment.name} waits for the suggestion service {failing.algorithm}, which does not start: "
         f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
-        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}."],
+        findings=[f"It was tried {counted(failing.attempts, 'time')}."],
         remedies=[_service_remedy(failing)],
     )
 
@@ -257,7 +258,7 @@ def _trials_run(experiment: Experiment, evidence: Evidence) -> Answer | None:
         return None
     count, waits = max(len(running), experiment.status.trials_running), experiment.status.trials_pending
     others = f", {waits} waiting" if waits else ""
-    answer = Answer(f"{experiment.name} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
+    answer = Answer(f"{experiment.name} is progressing: {counted(count, 'trial')} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
@@ -298,8 +299,7 @@ def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer
     if waiting := _waiting_message(evidence):
         return Answer(f"{experiment.name} waits for a trial to end: {waiting}.")
     return Answer(
-        f"{experiment.name} waits for {lacking} assignment{'s' * (lacking != 1)} from the suggestion "
-        f"service {algorithm}."
+        f"{experiment.name} waits for {counted(lacking, 'assignment')} from the suggestion service {algorithm}."
     )
 
 

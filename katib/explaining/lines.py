@@ -7,6 +7,7 @@ from typing import Self, TextIO
 
 from katib.api.trials import waiting_words
 from katib.api.types import Experiment, Trial
+from katib.api.wording import counted
 from katib.explaining.progress import (
     BestChanged,
     ExperimentHeldUp,
@@ -80,7 +81,7 @@ class Silence:
 def header(experiment: Experiment) -> str:
     """Return in one line what an experiment is about."""
     spec, limit = experiment.spec, experiment.spec.max_trial_count
-    trials = f"{limit} trial{'s' * (limit != 1)}" if limit is not None else "trials without limit"
+    trials = counted(limit, "trial") if limit is not None else "trials without limit"
     stopping = "" if spec.early_stopping is None else spec.early_stopping.algorithm_name
     return (
         f"{experiment.name}: {objective_words(experiment)}, "

@@ -12,6 +12,7 @@ from katib.api.metrics import PRINTED_FORMAT, ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, RETRYING_REASON, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
 from katib.api.types import Condition, Trial
+from katib.api.wording import counted
 from katib.explaining.answer import (
     Answer,
     condition_words,
@@ -211,7 +212,7 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     else:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
-        answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
+        answer.findings.append(f"Latest {metric} is {reading.value}, {counted(count, 'reading')} so far{age}.")
     if progress := evidence.progress.get(name):
         answer.findings.append(f"Its program says that {progress} % are done.")
     if seconds is not None:

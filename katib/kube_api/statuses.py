@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from katib.api.wording import counted
 from katib.errors import KatibError
 from katib.kube_api.resources import Resource
 from katib.rest.problems import Problem, problem_of
@@ -101,7 +102,7 @@ def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, st
     """Return the error for fields that others own, each with whom the conflict is and the path."""
     listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
     lines = "; ".join(f"{what}: {path}" for what, path in causes)
-    count = f"{len(causes)} conflict{'s' * (len(causes) != 1)}"
+    count = counted(len(causes), "conflict")
     return StatusError(
         409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', details={"causes": listed}
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeV
 from katib.api.types import Experiment as StoredExperiment
 from katib.api.types import Trial
 from katib.errors import KatibError
-from katib.sdk.homes import Home, Place
+from katib.sdk.homes import PATIENCE_SECONDS, Home, Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.reading import assignments_of, is_completed, last_condition
@@ -324,10 +324,9 @@ class Experiment:
 
             raise missing_attribute("Experiment", name, self)
 
-    def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float | None = None) -> R:
+    def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
         """Return the answer to a request; one that may be lost is sent again."""
-        patience = {} if patience_seconds is None else {"patience_seconds": patience_seconds}
-        return self._home.call(lambda service: request(service, self._namespace), **patience)
+        return self._home.call(lambda service: request(service, self._namespace), patience_seconds=patience_seconds)
 
     def trial_ended(self, trial: AskedTrial) -> None:
         """Note that a trial is not under way any more."""

@@ -28,7 +28,7 @@ R = TypeVar("R")
 DEFAULT_SERVER = "http://127.0.0.1:8765"
 """Where `katib serve` listens by default."""
 
-_PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 120.0
 """How long a service that does not answer is tried again: long enough for its restart."""
 
 _RETRIES = Backoff(0.05, 5.0)
@@ -65,7 +65,7 @@ class Home:
         self._moving = threading.Lock()
         self._closed = False
 
-    def call(self, request: Callable[[TuningService], R], *, patience_seconds: float = _PATIENCE_SECONDS) -> R:
+    def call(self, request: Callable[[TuningService], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
         """Return the answer to a request; one that may be lost is sent again."""
         deadline, failures = time.monotonic() + patience_seconds, 0
         while True:
@@ -83,7 +83,7 @@ class Home:
 
     def first_call(self, request: Callable[[TuningService], R]) -> R:
         """Return the answer to a request; it is sent again to the next home only: another service may never answer."""
-        return self.call(request, patience_seconds=_PATIENCE_SECONDS if self.host is not None else 0.0)
+        return self.call(request, patience_seconds=PATIENCE_SECONDS if self.host is not None else 0.0)
 
     def close(self) -> None:
         """Close what was opened. Closing twice is fine."""

@@ -22,6 +22,7 @@ from katib.api.trials import (
     waiting_words,
 )
 from katib.api.types import UNAVAILABLE, TrialState
+from katib.api.wording import counted
 
 if TYPE_CHECKING:
     from katib.api.types import (
@@ -306,7 +307,7 @@ def pareto_words(experiment: Experiment) -> str:
     """Return the size of the Pareto set and what it covers: `4 trials that none beats, hypervolume 0.83`."""
     found = experiment.status.pareto_set or types.ParetoSet()
     count = found.trial_count
-    return f"{count} trial{'s' * (count != 1)} that no other beats, hypervolume {found.hypervolume or 0:.6g}"
+    return f"{counted(count, 'trial')} that no other beats, hypervolume {found.hypervolume or 0:.6g}"
 
 
 def best_value(experiment: Experiment) -> str | None:

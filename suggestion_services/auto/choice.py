@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from katib.api.algorithms import Feature
+from katib.api.wording import counted
 
 _ENUMERABLE = 50
 """Points of a space that is tried out when no budget is given: fewer than a model needs to pay."""
@@ -137,13 +138,13 @@ def _obstacle(facts: Facts) -> str:
 
 
 def _parameters(facts: Facts) -> str:
-    return f"{facts.n_parameters} parameter{'s' * (facts.n_parameters != 1)}"
+    return counted(facts.n_parameters, "parameter")
 
 
 def _trials(facts: Facts) -> str:
     if facts.budget is None:
         return "no limit of trials"
-    return f"a budget of {facts.budget:,} trial{'s' * (facts.budget != 1)}"
+    return f"a budget of {counted(facts.budget, 'trial')}"
 
 
 def _seconds(seconds: float) -> str:

@@ -21,6 +21,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from katib.api.wording import counted
 from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
 from suggestion_services.early_stopping.curves import Curve, Standing
 
@@ -54,7 +55,7 @@ class Median(StoppingAlgorithm):
         if curve.best <= bar:
             return None
         rule = "the median" if self._percentile == _HALF else f"the {self._percentile:g}th percentile"
-        return self.worse_best(curve, bar, f"{rule} of {len(costs)} trial{'s' * (len(costs) != 1)} there")
+        return self.worse_best(curve, bar, f"{rule} of {counted(len(costs), 'trial')} there")
 
 
 def _percentile(costs: Sequence[float], percentile: float) -> float:

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETTING, is_url
 from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from katib.api.wording import counted
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, NotYet, PastTrial, Problem, Proposal
@@ -272,7 +273,7 @@ class Hyperband(Algorithm):
             where += f" ({self._parameter.name}={self._parameter.format(value)})"
         if self._waits:
             pending = len(bracket.pending())
-            return f"{self.labels.prefix.partition('.')[0]} waits for {pending} trial{'s' * (pending != 1)} of {where}"
+            return f"{self.labels.prefix.partition('.')[0]} waits for {counted(pending, 'trial')} of {where}"
         size = bracket.plan.rungs[rung].size
         return f"{self.labels.prefix.partition('.')[0]} is at {where}: {len(bracket.rungs[rung])} of {size} trials"
 

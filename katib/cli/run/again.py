@@ -17,6 +17,7 @@ import click
 
 from katib.api.loading import FileText
 from katib.api.types import Experiment
+from katib.api.wording import counted
 from katib.cli import failures, options
 from katib.errors import InvalidError
 from katib.tuning.reading import state_of
@@ -200,7 +201,7 @@ def _ways(ways: WaysOn) -> str:
     """Return the options that make sense, as part of a sentence."""
     words = ["--restart (the old one is kept as a numbered one)"]
     if ways.can_retry:
-        words.append(f"--retry-failed ({ways.lost} trial{'s' * (ways.lost != 1)})")
+        words.append(f"--retry-failed ({counted(ways.lost, 'trial')})")
     if ways.may_have_more:
         words.append("--more N")
     return f"run it again with {words[0] if len(words) == 1 else ', '.join(words[:-1]) + ' or ' + words[-1]}"
@@ -215,7 +216,7 @@ def _asked(experiment: Experiment, ways: WaysOn) -> Choice:
     """Ask the user at the terminal."""
     rows = [("r", "restart: all of it runs again, and the old one is kept as a numbered one")]
     if ways.can_retry:
-        rows.append(("f", f"retry failed: {ways.lost} trial{'s' * (ways.lost != 1)} run again with the same values"))
+        rows.append(("f", f"retry failed: {counted(ways.lost, 'trial')} run again with the same values"))
     if ways.may_have_more:
         rows.append(("m", "more: it goes on with a larger budget"))
     rows.append(("n", "nothing: show how it ended"))

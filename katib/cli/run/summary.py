@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from katib.api.types import Experiment, Trial
+from katib.api.wording import counted
 from katib.explaining import Evidence, cause_of_loss, diagnose_experiment, diagnose_trial
 from katib.explaining.answer import namespace_option
 from katib.tuning.reading import (
@@ -126,7 +127,7 @@ def left_at_server_line(experiment: Experiment, url: str, done: int, place: str)
 
 def _so_far(experiment: Experiment, done: int) -> str:
     limit = experiment.spec.max_trial_count
-    return f"{done} of {limit} trials" if limit is not None else f"{done} trial{'s' * (done != 1)}"
+    return f"{done} of {limit} trials" if limit is not None else counted(done, "trial")
 
 
 def options_of(experiment: Experiment, default_namespace: str, place: str) -> str:

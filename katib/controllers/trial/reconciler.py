@@ -109,7 +109,6 @@ class TrialReconciler:
         self._deleted: dict[str, str] = {}
         self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
         self._closed: set[str] = set()
-
         self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
 

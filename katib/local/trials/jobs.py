@@ -27,6 +27,7 @@ from katib.api.checkpoints import (
 from katib.api.names import CHECKPOINTS_ANNOTATION, EXPERIMENT_LABEL, KEPT, TRIAL_LABEL, WORKSPACE_ANNOTATION
 from katib.api.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
+from katib.api.wording import counted
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.retention import best_names
@@ -245,7 +246,7 @@ def _size(folder: Path) -> int:
 
 
 def _count(number: int) -> str:
-    return f"{number} checkpoint{'s' * (number != 1)}"
+    return counted(number, "checkpoint")
 
 
 def _shown(size_bytes: int) -> str:

@@ -138,7 +138,7 @@ def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
     bench.log.report("demo-1", [MetricLog(ZERO_TIME, "loss", str(i)) for i in range(70_000)])
 
-    assert "Latest loss is 69999, 70000 readings so far" in bench.told("demo-1")
+    assert "Latest loss is 69999, 70,000 readings so far" in bench.told("demo-1")
 
 
 def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
