@@ -29,6 +29,11 @@ _WORD_CHARACTERS = 8
 _LAYOUT = "\t\n\v\f\r\b\a\x1b"
 _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_OF_A_LAUNCHER = re.compile(
+    r"make(?:\[\d+\])?: \*\*\* .* Error \d+$|(?:Run|Try) '.*--help' for |ERROR conda\.cli\.main_run|"
+    r"srun: (?:error: .*: Exited with exit code|Terminating )"
+)
+"""What launchers print last when a command has failed: the cause stands before it."""
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
 _INIT_CONTAINER = re.compile(r"^init container (?P<name>\S+) in pod \S+ ", re.IGNORECASE)
@@ -41,10 +46,12 @@ _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 def last_line(output: bytes) -> str:
     """Return the last line with text at the end of an output, without colours and control characters.
 
-    It is empty where that line is not text. Beside other bytes, a few letters are no text either.
+    It is empty where that line is not text. Beside other bytes, a few letters are no text either. What a launcher says
+    of a command that failed is left out where something stands before it.
     """
     text = _TERMINAL_CONTROL.sub("", output.decode(errors="replace"))
-    line = next((line.strip() for line in reversed(re.split(r"[\r\n]", text)) if line.strip()), "")
+    lines = [line.strip() for line in reversed(re.split(r"[\r\n]", text)) if line.strip()]
+    line = next((line for line in lines if not _OF_A_LAUNCHER.match(line)), next(iter(lines), ""))
     if _is_binary(line) or (len(line) < _WORD_CHARACTERS and _is_binary(text)):
         return ""
     return "".join(c if c.isprintable() else " " for c in line[:_LINE_CHARACTERS])

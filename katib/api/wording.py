@@ -24,8 +24,14 @@ _WRONG_TYPE = {
 
 
 def shown(value: object) -> str:
-    """Return the value as JSON on one line, cut when long: `"ten"`, `[1, 2]`, `true`."""
-    text = json.dumps(_outline(value), default=str)
+    """Return the value as JSON on one line, cut when long: `"ten"`, `[1, 2]`, `true`.
+
+    What no terminal shows is escaped, and then all that is not ASCII.
+    """
+    outline = _outline(value)
+    text = json.dumps(outline, default=str, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(outline, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 

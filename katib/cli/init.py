@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
 from katib.cli import options
 from katib.errors import invalid
+from katib.files.whole_files import write_named
 from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.config_files import values_of_config
-from katib.tuning.drafting import Metrics, Search, command_template, draft, parse_parameter
+from katib.tuning.drafting import (
+    Metrics,
+    Search,
+    command_template,
+    draft,
+    executed_words,
+    parse_parameter,
+    words_of_line,
+)
 from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
 from katib.tuning.script_options import (
     ScriptOption,
     direction_of,
+    is_shell_script,
+    make_words,
     metrics_of_output,
     option_around,
     options_of_help,
     options_of_source,
+    shell_command,
 )
 
 _FILE = "experiment.yaml"
 _TRY_SECONDS = 60
+_MOST_CHARACTERS = 1_000_000
 _MOST_AT_ONCE = 4
 _COMMENTS = {
     "  objective:": "What to optimize: a metric that the program prints as name=value or name: value.",
@@ -55,9 +70,13 @@ _COMMENTS = {
 @click.option("--minimize", metavar="METRIC", help="The metric to minimize.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How many trials to run.  [default: 20]")
 @click.option(
-    "--file", default=Path(_FILE), show_default=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--file",
+    default=Path(_FILE),
+    show_default=True,
+    type=options.HomePath(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="The file to write.",
-)  # fmt: skip
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the flags, and what is found in the script.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def init(
@@ -75,7 +94,7 @@ def init(
 
     The command may be a job's file, job.yaml. Parameters are found in the script, which declares them by argparse or
     click, in what its --help prints, in a configuration file that the command names, or in the options of the job. For
-    the metric the command runs once, as it is. Without a terminal, or with --yes, nothing is asked.
+    the metric the command runs once, with the first value of each. Without a terminal, or with --yes, nothing is asked.
     """
     if words:
         options.refuse_as_command(words[0])
@@ -88,13 +107,9 @@ def init(
     if file.exists() and not force:
         raise invalid(str(file), "it is there already", "add --force, or choose another one with --file", "file-exists")
     ask = _Questions(may_ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
-    command = (
-        list(words)
-        if len(words) > 1
-        else shlex.split(line or " ".join(words) or ask("Command that trains once", _found_command(), "-- COMMAND"))
+    command = _command_of(
+        words, line or " ".join(words) or ask("Command that trains once", _found_command(), "-- COMMAND")
     )
-    if len(command) == 1 and command[0].endswith(".py") and not os.access(command[0], os.X_OK):
-        command = ["python", *command]
     job = None
     if file_of_job := job_file_of(command):
         job = read_job(*options.read_file(file_of_job))
@@ -104,8 +119,12 @@ def init(
     found = [] if parameters else options_of_job(job) if job else [*_options_of(command), *_options_of_configs(configs)]
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
+    if not job:
+        command = _with_placeholders(command, [str(parameter["name"]) for parameter in space], configs)
     metric = (
-        maximize or minimize or ask("Metric", next(iter([] if job else _metrics_of(command)), ""), "--maximize METRIC")
+        maximize
+        or minimize
+        or ask("Metric", next(iter([] if job else _metrics_of(_once(command, space))), ""), "--maximize METRIC")
     )
     way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
     if way not in ("maximize", "minimize"):
@@ -115,8 +134,7 @@ def init(
     if job:
         template = job_template(job, file_of_job, space, Metrics())
     else:
-        names = [str(parameter["name"]) for parameter in space]
-        template = command_template(_with_placeholders(command, names, configs), space, Metrics(), batch=batch)
+        template = command_template(command, space, Metrics(), batch=batch)
     for note in (*batch_notes(batch, counts=False), *template.notes):
         click.echo(f"note: {note}", err=True)
     _write(file, draft(template.name, search, space, template.template))
@@ -153,6 +171,13 @@ class _Questions:
         return answer
 
 
+def _command_of(words: Sequence[str], line: str) -> list[str]:
+    """Return a command that was given as words or in one line; a script of Python gets its interpreter."""
+    command = list(words) if len(words) > 1 else words_of_line(line)
+    is_script = len(command) == 1 and command[0].endswith(".py") and " " not in command[0]
+    return ["python", *command] if is_script and not os.access(command[0], os.X_OK) else command
+
+
 def _found_command() -> str:
     """Return a command for the one script of this directory that declares options, or that is there at all."""
     scripts = sorted(Path().glob("*.py"))
@@ -168,6 +193,13 @@ def _options_of(command: Sequence[str]) -> list[ScriptOption]:
     if not found:
         found = options_of_help(_output([*command, "--help"]))
     return [option for option in found if option.flag not in command]
+
+
+def _once(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what a command executes with the first value of each parameter."""
+    values = {one["name"]: (one["feasibleSpace"].get("list") or [one["feasibleSpace"].get("min")])[0] for one in space}
+    words = [re.sub(r"\{config:([^{}]+)\}", r"\1", word) for word in executed_words(command)]
+    return [re.sub(r"\{([\w.-]+)\}", lambda found: str(values.get(found[1], found[0])), word) for word in words]
 
 
 def _metrics_of(command: Sequence[str]) -> list[str]:
@@ -189,9 +221,11 @@ def _output(command: Sequence[str]) -> str:
 
 
 def _text(path: Path) -> str:
+    """Return the beginning of a file, which may be large; empty where there is none."""
     try:
-        return path.read_text(errors="replace")
-    except OSError:
+        with path.open(errors="replace") as file:
+            return file.read(_MOST_CHARACTERS) if path.is_file() else ""
+    except (OSError, ValueError):
         return ""
 
 
@@ -218,10 +252,20 @@ def _with_placeholders(
         if held:
             left = {name: None for name in left if name not in held}
             words = [f"{w.removesuffix(path)}{{config:{path}}}" if w.rpartition("=")[2] == path else w for w in words]
-    for name in left:
-        if f"{{{name}}}" not in line:
-            words += [f"--{name}", f"{{{name}}}"]
-    return words
+    unnamed = [name for name in left if f"{{{name}}}" not in line]
+    if not unnamed or len(words) == 1 != len(words[0].split()):
+        return words
+    if PurePath(words[0]).name == "make":
+        return words + make_words(_text(Path("Makefile")), unnamed)
+    texts = [_text(Path(word)) for word in words]
+    for place, (word, text) in enumerate(zip(words, texts, strict=True)):
+        if text and is_shell_script(word, text):
+            return shell_command(words, place, text, unnamed)
+    added = [word for name in unnamed for word in (f"--{name}", f"{{{name}}}")]
+    if not all(any(f"--{name}" in text for text in texts) for name in unnamed):
+        note = f"`{' '.join(added)}` is added to the command; where the program takes it otherwise, write it there"
+        click.echo(f"note: {note}", err=True)
+    return words + added
 
 
 def _write(path: Path, experiment: dict[str, object]) -> None:
@@ -233,7 +277,7 @@ def _write(path: Path, experiment: dict[str, object]) -> None:
         comment = next((words for start, words in _COMMENTS.items() if line.startswith(start)), "")
         lines += [f"  # {comment}", line] if comment else [line]
     try:
-        path.write_text("\n".join(lines) + "\n")
+        write_named(path, "\n".join(lines) + "\n")
     except OSError as error:
         cause = (error.strerror or str(error)).lower()
         raise invalid(str(path), cause, "choose another one with --file", "file-unwritable") from error

@@ -47,8 +47,10 @@ def is_place_set() -> bool:
 
 
 def has_data(directory: Path) -> bool:
-    """Return whether an engine has worked in a directory."""
-    return (directory / "katib.db").exists()
+    """Return whether an engine has worked in a directory. Raises ForbiddenError."""
+    from katib.local.layout import Layout
+
+    return Layout(directory).has_database()
 
 
 def examples(*lines: str) -> str:
@@ -59,9 +61,19 @@ def examples(*lines: str) -> str:
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
+
+class HomePath(click.Path):
+    """A path that may begin with `~`, which shells leave as it is in `--data-dir=~/runs`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        text = os.fspath(value)
+        return super().convert(os.path.expanduser(text) if text.startswith("~/") else text, param, ctx)  # noqa: PTH111
+
+
 data_dir = click.option(
     "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=HomePath(file_okay=False, path_type=Path),
     help="Where objects, metrics and logs are kept.  [default: $KATIB_HOME, else .katib]",
 )
 config = click.option(
@@ -565,18 +577,24 @@ def pairs(
     return found
 
 
+_LONG_DASHES = ("\u2013", "\u2014")
+
+
 def refuse_as_command(word: str) -> None:
     """Refuse what begins the command of a line, where it looks like an option that this command does not have.
 
     Raises:
         click.UsageError: It does; the error names the option that was meant.
     """
-    if not word.startswith("-"):
+    if not word.startswith(("-", *_LONG_DASHES)):
         return
     from katib.api.wording import closest
     from katib.tuning.argument_words import option_for
 
     context = click.get_current_context()
+    if word.startswith(_LONG_DASHES):
+        plain = word.lstrip("".join(_LONG_DASHES))
+        raise click.UsageError(f"{word} begins with a long dash, as of a text; write --{plain}", context)
     known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     typed = word.partition("=")[0]
     option = option_for(typed.lstrip("-").replace("-", "_"), known)

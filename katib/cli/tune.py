@@ -26,6 +26,7 @@ from katib.cli.run.command import (
     with_earlier,
 )
 from katib.errors import FieldError, InvalidError, invalid
+from katib.files.whole_files import write_named
 from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.drafting import (
     CommandTemplate,
@@ -92,7 +93,7 @@ _MOST_AT_ONCE = 4
 )
 @click.option("--name", metavar="NAME", help="Name of the experiment.  [default: that of the script, and a number]")
 @click.option(
-    "--save", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
+    "--save", type=options.HomePath(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
 )
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
@@ -317,7 +318,7 @@ def _save(file: FileText, path: Path | None) -> None:
         click.echo(text, nl=False)
         return
     try:
-        path.write_text(text)
+        write_named(path, text)
     except OSError as error:
         cause = (error.strerror or str(error)).lower()
         raise invalid(str(path), cause, "choose another file for --save", "file-unwritable") from error

@@ -52,7 +52,7 @@ _TURNING = Backoff(0.001, 0.1, jitter=0.5)
 _IDLE_READERS = 8
 """As many as read at the same time in a busy server; more are opened when they are needed."""
 
-_NO_SPACE = "free some space on that disk; the write is tried again"
+_NO_SPACE = "free some space on that disk; a run that waits for it goes on by itself"
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: (UnavailableError, "end the process that holds the lock, or wait for it"),
     sqlite3.SQLITE_LOCKED: (UnavailableError, "end the process that holds the lock, or wait for it"),

@@ -7,7 +7,7 @@ Does not belong here: stores, processes, the live table (`katib.cli.run`).
 
 from __future__ import annotations
 
-from katib.explaining.ended import cause_of_loss, common_cause, more_trials
+from katib.explaining.ended import cause_of_loss, common_cause, lost_sentence, more_trials
 from katib.explaining.evidence import LOCAL, Evidence, JobFacts, Place, ServiceFacts
 from katib.explaining.experiment import diagnose_experiment
 from katib.explaining.trial import diagnose_trial
@@ -22,5 +22,6 @@ __all__ = [
     "common_cause",
     "diagnose_experiment",
     "diagnose_trial",
+    "lost_sentence",
     "more_trials",
 ]

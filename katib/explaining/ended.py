@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from katib.api.budgets import doubled
+from katib.api.failure_text import last_line
 from katib.api.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
 from katib.api.validation.update import BUDGET_SPENT
@@ -42,6 +43,7 @@ def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
         answer = _failed(experiment, condition, evidence)
     else:
         answer = _succeeded(experiment, ended, evidence)
+        _add_lost(answer, experiment, evidence)
     answer.findings.insert(0, progress_sentence(experiment))
     answer.findings.extend(best_sentences(experiment, evidence))
     return answer
@@ -61,6 +63,19 @@ def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence)
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
     return Answer(f"{name} succeeded: {condition_words(condition)}.")
+
+
+def _add_lost(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
+    """Add how many trials of an experiment that succeeded brought no value, and how they run again."""
+    if lost := [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]:
+        answer.findings.append(f"{lost_sentence(experiment)} {common_cause(lost, evidence)}")
+        if again := run_again(experiment, "--retry-failed"):
+            answer.remedies.append(f"When that is fixed, `{again}` runs the failed trials again.")
+
+
+def lost_sentence(experiment: Experiment) -> str:
+    """Return how many trials brought no value."""
+    return f"{lost_count(experiment)} of {counted(experiment.status.trials, 'trial')} failed or had no metrics."
 
 
 def _budget_spent(experiment: Experiment, *, has_failed: bool) -> Answer:
@@ -167,7 +182,7 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
     details = diagnose_trial(example, evidence)
     if state_of(example) == "MetricsUnavailable":
         answer.findings.extend(f"{example.name}: {finding}" for finding in details.findings[:1])
-    if last := next((line.strip() for line in reversed(details.log_tail) if line.strip()), ""):
+    if last := last_line("\n".join(details.log_tail).encode()):
         answer.findings.append(f"Look at {example.name}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
     option = namespace_option(experiment, evidence.place.default_namespace)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, TerminalError, invalid
-from katib.files.whole_files import write_whole
+from katib.files.whole_files import write_named
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -60,12 +60,8 @@ def write(path: Path, content: bytes) -> None:
     Raises:
         InvalidError: It cannot be written.
     """
-    place = path.resolve()
     try:
-        if place.exists() and not place.is_file():  # a device, or a pipe
-            place.write_bytes(content)
-        else:
-            write_whole(place, content)
+        write_named(path, content)
     except OSError as error:
         cause = f"it cannot be written: {(error.strerror or str(error)).lower()}"
         raise invalid(str(path), cause, "choose another file with -o", "figure-file-unwritable") from error

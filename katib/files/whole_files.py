@@ -26,3 +26,16 @@ def write_whole(path: Path, content: str | bytes, *, is_private: bool = False) -
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_named(path: Path, content: str | bytes) -> None:
+    """Write a file that a user names: behind a link, or into a device or a pipe; otherwise as `write_whole`.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+    else:
+        write_whole(place, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from katib.errors import TerminalError
+from katib.errors import ForbiddenError, TerminalError
 
 _LEAST_BYTES = 1 << 16
 
@@ -35,6 +35,18 @@ class Layout:
     def trial(self, namespace: str, name: str) -> Path:
         """Return the directory of one trial."""
         return self.trials / namespace / name
+
+    def has_database(self) -> bool:
+        """Return whether an engine has worked here.
+
+        Raises:
+            ForbiddenError: The directory belongs to another account, which keeps it for itself.
+        """
+        try:
+            return self.database.is_file()
+        except PermissionError as error:
+            remedy = "use another --data-dir, or the account that it belongs to"
+            raise ForbiddenError(f"{self.root}: permission denied; {remedy}") from error
 
     def is_full(self) -> bool:
         """Return whether the disk has no room for what a transaction writes."""

@@ -39,7 +39,7 @@ def open_offline(data_dir: Path) -> TuningService:
         TerminalError: The files are of a newer version or damaged.
     """
     layout = Layout(data_dir.absolute())
-    if not layout.database.is_file():
+    if not layout.has_database():
         raise NotFoundError(f"{data_dir} holds no experiments; run one with `katib run FILE`, or give --data-dir")
     parts = _Parts(layout)
     return OfflineService(parts.records, parts.explain, _when_asked(lambda: parts.catalog), parts.clock)

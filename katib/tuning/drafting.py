@@ -18,6 +18,7 @@ from typing import Any, Final
 from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
+from katib.api.wording import shown
 from katib.errors import invalid
 from katib.tuning.batch_scripts import Batch, option_words
 from katib.tuning.config_files import filled_config, read_config
@@ -46,7 +47,7 @@ _OPERATORS: Final = frozenset({"|", "||", "&&", "2>&1"})
 _INTEGER = re.compile(r"[+-]?\d+\Z")
 _RANGE = re.compile(r"(?P<low>[^.:]*(?:\.[^.:]+)?)\.\.(?P<high>[^:]*)(?P<options>(?::.*)?)\Z")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_OTHER_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*[-:; ]\s*(?P<high>{_NUMBER})(?P<log>:log)?\Z")
+_OTHER_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*[-\u2013:;\u2026 ]\s*(?P<high>{_NUMBER})(?P<log>:log)?\Z")
 _SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 
 
@@ -305,7 +306,7 @@ def command_template(
     Raises:
         InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
     """
-    words = _words(command)
+    words = executed_words(command)
     names = [parameter["name"] for parameter in parameters]
     known = {name: f"${{trialParameters.{name}}}" for name in names}
     known |= {"parameters": PARAMETERS_FILE, "trial": "${trialSpec.Name}"}
@@ -344,8 +345,17 @@ def command_template(
     return CommandTemplate(template, name_of_command(command), unnamed)
 
 
-def _words(command: Sequence[str]) -> list[str]:
-    """Return what is executed for a command: one argument with blanks is a line for the shell."""
+def words_of_line(line: str) -> list[str]:
+    """Return the words of a line that a user wrote; the line itself where it is for a shell. Raises InvalidError."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise invalid("command", f"{shown(line)}: {str(error).lower()}", "close its quotes", "command") from error
+    return [line] if _OPERATORS.intersection(words) or _BUILT_IN.intersection(words[:1]) else words
+
+
+def executed_words(command: Sequence[str]) -> list[str]:
+    """Return what is executed for a command: one argument with blanks is a line for the shell. Raises InvalidError."""
     if not command:
         raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
     words = list(command)

@@ -2,7 +2,7 @@
 
 An experiment that is unfinished goes on. One that has ended and stays as it was is left. When its document or its
 program changed since, the user chooses; an experiment that brought nothing usable runs again without a question,
-because that is what an edit of a failing program is for.
+because that is what the same command is for once the cause is fixed, in the program or in what it reads.
 """
 
 from __future__ import annotations
@@ -226,18 +226,20 @@ class Repeating:
         if ended.same_search and ended.more:
             note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it goes on"
             return self._continue(wanted, ended.experiment, failed=ended.is_useless, note=note)
-        if ended.is_useless and ended.changes:
+        is_spent = _reason(ended.experiment) == BUDGET_SPENT
+        if ended.is_useless and (ended.changes or (ended.ways.can_retry and not is_spent)):
             return self._again_by_itself(wanted, ended)
         return RunOutcome(Submission(ended.experiment, "unchanged"), ways=ended.ways)
 
     def _again_by_itself(self, wanted: Wanted, ended: Ended) -> RunOutcome:
-        what = changed_words(ended.changes)
+        since = f"{ended.name} had failed" + (
+            f", and {changed_words(ended.changes)} changed since" if ended.changes else ""
+        )
         if ended.ways.can_retry:
             trials = "its trial runs" if ended.lost == 1 else f"its {ended.lost} trials run"
-            note = f"{ended.name} had failed, and {what} changed since, so {trials} again"
-            return self._continue(wanted, ended.experiment, failed=True, note=note)
+            return self._continue(wanted, ended.experiment, failed=True, note=f"{since}, so {trials} again")
         submission, aside = self._restarted(wanted, ended.experiment)
-        note = f"{ended.name} had failed, and {what} changed since, so it starts again; the old one is {aside} now"
+        note = f"{since}, so it starts again; the old one is {aside} now"
         return RunOutcome(submission, notes=(note,))
 
     def _chosen(self, wanted: Wanted, choice: Choice) -> RunOutcome:
@@ -308,7 +310,7 @@ class Repeating:
         return Ended(experiment, tuple(changes), same_search=True, more=0)
 
     def _differing(self, wanted: Wanted, found: Experiment, error: InvalidError) -> Ended:
-        same_search = all(field.origin != "update-immutable" for field in error.errors)
+        same_search = not any(field.origin in ("update-immutable", "update-max-trials") for field in error.errors)
         count, budget = wanted.experiment.spec.max_trial_count, found.spec.max_trial_count
         more = max(0, count - budget) if count is not None and budget is not None else 0
         fields = [_changed_field(field, wanted.source) for field in error.errors if field.origin not in _OF_COUNTS]

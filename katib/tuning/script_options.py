@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from typing import Any, Final
 
+_SHELL_SUFFIXES: Final = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
+_SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
 _NOT_TUNED = re.compile(r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose")
 _IN_HELP = re.compile(r"^\s*(?:-\w(?: \w+)?, )?--([A-Za-z][\w-]*)[ =]?(\{[^}]*\})?", re.MULTILINE)
 _METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)['\"]?\s*[=:]\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
 _LESS_IS_BETTER = re.compile(r"loss|err|mse|rmse|mae|perplexity|time|latency|cost|deviation")
+_FORWARDED = re.compile(r"\$[@*]|\$\{[@*]|\bgetopts?\b|^\s*shift\b", re.MULTILINE)
 _LIKELY = re.compile(r"val|valid|test|eval")
 _NOT_A_METRIC = re.compile(r"^(epoch|step|iter|iteration|batch|lr|seed|trial)s?$", re.IGNORECASE)
 
@@ -67,6 +72,55 @@ def option_around(flag: str, value: str) -> ScriptOption | None:
     if isinstance(number, bool) or not isinstance(number, int | float) or _NOT_TUNED.search(flag):
         return None
     return ScriptOption(flag, _around(number))
+
+
+def is_shell_script(name: str, text: str) -> bool:
+    """Return whether a file is a script for a shell: by its first line, else by its name."""
+    return bool(_SHELL_LINE.match(text)) or (PurePath(name).suffix in _SHELL_SUFFIXES and not text.startswith("#!"))
+
+
+def shell_command(words: Sequence[str], place: int, text: str, names: Iterable[str]) -> list[str]:
+    """Return the command of a shell script with `{lr}` where the script reads `lr`: as `$LR`, `$1` or an option.
+
+    What the script reads nowhere is not added.
+
+    Args:
+        words: The command.
+        place: Where the script stands in it.
+        text: The script.
+        names: The parameters.
+    """
+    line, variables, wanted = list(words), [], list(names)
+    numbers = {name: _position(name, text, is_only=len(wanted) == 1) for name in wanted}
+    for name in sorted(wanted, key=lambda name: numbers[name]):
+        variable = next((word for word in (name.upper(), name) if _is_read(word, text)), "")
+        number, value = numbers[name], f"{{{name}}}"
+        if variable:
+            variables.append(f"{variable}={value}")
+        elif 0 < number <= len(line) - place:
+            line[place + number : place + number + 1] = [value]
+        elif _FORWARDED.search(text):
+            line += [f"--{name}", value]
+    return [*variables, *line]
+
+
+def make_words(text: str, names: Iterable[str]) -> list[str]:
+    """Return what gives values to `make`, `LR={lr}`: variables as its file writes them."""
+    return [f"{name.upper() if re.search(rf'[({{]{name.upper()}[)}}]', text) else name}={{{name}}}" for name in names]
+
+
+def _is_read(variable: str, text: str) -> bool:
+    """Return whether a shell script takes a variable from outside: it is read, and not set but from itself."""
+    if not variable.isidentifier():
+        return False
+    is_set = re.search(rf"^\s*(?:export\s+|local\s+)?{variable}=(?!.*\$\{{?{variable}\b)", text, re.MULTILINE)
+    return is_set is None and re.search(rf"\$\{{?{variable}\b", text) is not None
+
+
+def _position(name: str, text: str, *, is_only: bool) -> int:
+    """Return which argument a shell script takes for a parameter, as by `lr=$1`; 0: none that is known."""
+    found = re.search(rf"(?<!\w){re.escape(name)}[= ][\"']?\$\{{?(\d)\b", text, re.IGNORECASE)
+    return int(found[1]) if found else 1 if is_only and re.search(r"\$\{?1\b", text) else 0
 
 
 def metrics_of_output(text: str) -> list[str]:

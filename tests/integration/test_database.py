@@ -391,7 +391,7 @@ def fill_up(store: SqlStore) -> list[str]:
     else:
         raise AssertionError("the disk did not fill up")
 
-    assert remedy == "free some space on that disk; the write is tried again"
+    assert remedy == "free some space on that disk; a run that waits for it goes on by itself"
     return confirmed
 
 

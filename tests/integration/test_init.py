@@ -109,6 +109,44 @@ def test_a_file_that_is_there_stays(directory: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("echo loss=$1", ["./train.sh", "${trialParameters.lr}"]),
+        ("echo loss=$LR", ["env", "LR=${trialParameters.lr}", "./train.sh"]),
+    ],
+    ids=["argument", "variable"],
+)
+def test_a_shell_script_is_run_once_and_later_with_the_value_where_it_reads_it(
+    tmp_path: Path, text: str, command: list[str]
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    made = katib_here("init", "-p", "lr=0.5..1", "./train.sh", cwd=tmp_path)
+    spec = yaml.safe_load((tmp_path / "experiment.yaml").read_text())["spec"]
+    (container,) = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+
+    assert made.returncode == 0, made.stderr
+    assert (spec["objective"]["objectiveMetricName"], container["command"]) == ("loss", command)
+
+
+def test_a_line_for_the_shell_is_taken_as_it_is_and_an_option_that_is_a_guess_is_said(tmp_path: Path) -> None:
+    flags = ("init", "-p", "lr=0.5..1", "--force")
+    line = katib_here(*flags, "echo loss={lr} | tail -1", cwd=tmp_path)
+    spec = yaml.safe_load((tmp_path / "experiment.yaml").read_text())["spec"]
+    (container,) = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    guess = katib_here(*flags, "--minimize", "loss", "--", "true", "x", cwd=tmp_path)
+    unclosed = katib_here(*flags, "echo 'x", cwd=tmp_path)
+
+    assert line.returncode == 0, line.stderr
+    assert container["command"] == ["sh", "-c", "echo loss=${trialParameters.lr} | tail -1"]
+    assert guess.stderr == (
+        "note: `--lr {lr}` is added to the command; where the program takes it otherwise, write it there\n"
+    )
+    assert unclosed.stderr == 'error: command: "echo \'x": no closing quotation; close its quotes\n'
+
+
 def test_at_a_terminal_each_question_shows_what_was_found_and_an_answer_replaces_it(
     directory: Path, launch: Launch
 ) -> None:

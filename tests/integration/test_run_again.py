@@ -51,6 +51,38 @@ def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only
     assert experiments(place) == {"demo": ("Succeeded", 4)}
 
 
+def test_when_what_the_program_reads_was_missing_the_same_command_runs_it_again(place: Path) -> None:
+    (place / "train.py").write_text("open('data.csv')\n" + GOOD)
+    first = run(place)
+    named = katib_here("why", "demo", cwd=place).stdout
+    (place / "data.csv").touch()
+    second = run(place)
+
+    assert (first.returncode, second.returncode) == (1, 0)
+    assert "`katib run demo.yaml` runs the failed trials again" in named
+    assert "demo had failed, so its 3 trials run again" in second.stderr
+    assert experiments(place) == {"demo": ("Succeeded", 4)}
+
+
+def test_a_smaller_budget_starts_what_failed_again_and_disturbs_nothing_that_ended(directory: Path) -> None:
+    (directory / "train.py").write_text(FAILING)
+    run(directory)
+    write(directory, maxTrialCount=3)
+    failed = run(directory)
+    states = experiments(directory)
+    (directory / "train.py").write_text(GOOD)
+    run(directory)
+    write(directory, maxTrialCount=2)
+    ended, retried = run(directory), run(directory, "--retry-failed")
+
+    assert "so it starts again; the old one is demo-1 now" in failed.stderr
+    assert {name: state for name, (state, _) in states.items()} == {"demo-1": "Failed", "demo": "Failed"}
+    assert (ended.returncode, retried.returncode) == (3, 2)
+    assert ended.stderr.endswith("run it again with --restart (the old one is kept as a numbered one)\n")
+    assert retried.stderr.endswith("undo that, or use --restart\n")
+    assert experiments(directory)["demo"][0] == "Succeeded"
+
+
 def test_an_edit_of_a_module_that_the_script_imports_counts(directory: Path) -> None:
     (directory / "train.py").write_text("import sys\nimport model\nprint(f'loss={model.loss(float(sys.argv[1]))}')\n")
     (directory / "model.py").write_text("def loss(lr): raise ValueError\n")
@@ -90,9 +122,13 @@ def test_failed_trials_run_again_with_their_values_and_the_others_stay(place: Pa
     (place / "train.py").write_text(FAILS_ONCE)
     first = run(place)
     before = trials(place)
+    why = katib_here("why", "demo", cwd=place).stdout
     done = run(place, "--retry-failed")
     after = trials(place)
 
+    assert "1 of 4 trials failed or had no metrics. Look at " in first.stdout
+    assert "1 of 4 trials failed or had no metrics. Most common cause, 1 of 1 looked at: " in why
+    assert "`katib run --retry-failed demo.yaml` runs the failed trials again" in why
     assert (first.returncode, done.returncode) == (0, 0)
     assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
     assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}

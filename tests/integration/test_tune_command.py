@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +122,53 @@ def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
     assert "mine succeeded" in done.stdout
 
 
+def test_a_full_disk_keeps_the_file_that_was_there(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(_path: Path, _content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (directory / "x.yaml").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        saved = katib_here("tune", *X, "--save", "x.yaml", "--", "true", cwd=directory)
+        made = katib_here("init", "-p", "x=1..2", "--minimize", "loss", "--", "true", "{x}", cwd=directory)
+
+    assert saved.stderr.endswith("error: x.yaml: no space left on device; choose another file for --save\n")
+    assert made.stderr == "error: experiment.yaml: no space left on device; choose another one with --file\n"
+    assert (directory / "x.yaml").read_text() == "mine"
+    assert not (directory / "experiment.yaml").exists()
+
+
+def test_a_tilde_that_the_shell_left_is_the_home_directory(directory: Path, tmp_path: Path) -> None:
+    words = ("tune", *X, "--save=~/x.yaml", "--data-dir=~/runs", "--dry-run", "--", "true", "{x}")
+    done = katib_here(*words, cwd=directory, HOME=str(tmp_path))
+    shown = katib_here("get", "--data-dir=~/runs", cwd=directory, HOME=str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "x.yaml").is_file()
+    assert shown.stderr == f"error: there is no data directory {tmp_path}/runs; check --data-dir\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("best",), ("tune", *X, "--", "true", "{x}"), ("delete", "train")], ids=lambda c: c[0]
+)
+def test_a_data_directory_of_another_account_is_named(directory: Path, command: tuple[str, ...]) -> None:
+    (directory / ".katib").mkdir(mode=0)
+    line = [*KATIB, *command]
+    if os.geteuid() == 0:  # root reads everything, unless it gives that right away
+        line = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *line]
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv")
+    done = subprocess.run(line, cwd=directory, env=environment(), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        ".katib: permission denied; use another --data-dir, or the account that it belongs to\n"
+    )
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
     done = tune(*X, "--timeout", "2m", "--dry-run", "--", sys.executable, "train.py", "{x}", cwd=directory)
 
@@ -175,6 +225,10 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
             "--maximize loss contradicts --minimize loss; leave one out",
         ),
         ("--n_jobs 2 -p x=1..3 --minimize loss -- true", "there is no option --n_jobs; use --parallel"),
+        (
+            "\u2013minimize loss -p x=1..3 -- true",
+            "\u2013minimize begins with a long dash, as of a text; write --minimize",
+        ),
         ("--min loss -p x=1..3 -- true", "there is no option --min; did you mean --minimize?"),
         ("-n 3 -p x=1..3 --minimize loss -- true", "-n 3 is a namespace; for 3 trials, write --trials 3"),
         ("--paralel 2 -p x=1..3 -- true", "there is no option --paralel; did you mean --parallel?"),

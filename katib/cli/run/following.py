@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 
+from katib.api.failure_text import last_line
 from katib.api.types import Experiment, Trial
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
@@ -203,5 +204,4 @@ class Run:
             output = b"".join(self._service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
         except KatibError:
             return ""
-        lines = (line.strip() for line in reversed(output.decode(errors="replace").splitlines()))
-        return shortened(next(filter(None, lines), ""), _LONGEST_LINE)
+        return shortened(last_line(output), _LONGEST_LINE)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from katib.api.types import Experiment, Trial
 from katib.api.wording import counted
-from katib.explaining import Evidence, cause_of_loss, diagnose_experiment, diagnose_trial
+from katib.explaining import Evidence, cause_of_loss, diagnose_experiment, diagnose_trial, lost_sentence
 from katib.explaining.answer import namespace_option
 from katib.tuning.reading import (
     format_duration,
@@ -49,7 +49,10 @@ def ended_lines(
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
     if savings:
         yield savings
+    example = next(iter(lost), None)
     if best is not None:
+        if example is not None:
+            yield f"{lost_sentence(experiment)} Look at {example.name}: {cause_of_loss(example, evidence)}"
         found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
         yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
         page = "" if _is_cluster(place) else f", katib ui {name}{place}"
@@ -57,7 +60,6 @@ def ended_lines(
         return
     if infeasible := infeasible_words(experiment):
         yield f"{infeasible[0].upper()}{infeasible[1:]}."
-    example = next(iter(lost), None)
     if example is not None:
         cause = cause_of_loss(example, evidence)
         ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""

@@ -304,6 +304,7 @@ _SHELL = re.compile(r"(?:ba|da|z)?sh")
 _OPTIONS: Final = {_PYTHON: re.compile(r"-[uBOEIqsSv]+"), _SHELL: re.compile(r"-[eux]+")}
 """Options of interpreters that have no value; after any other one, the next word need not be a script."""
 
+_TEXT_QUOTES: Final = ("\u201c", "\u201d", "\u2018", "\u2019")
 _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
@@ -367,10 +368,18 @@ def _check_program(word: Part, directory: Path | None, search_path: str) -> None
         remedy = f"chmod +x {shlex.quote(program)}, or start it with its interpreter"
         word.error(f"{shown(program)} is not executable", remedy, "command-not-executable")
     elif not is_file(file) if is_path else shutil.which(program, path=search_path) is None:
-        remedy = f"install it, use a full path, or {OFFER}"
-        if len(program.split()) > 1:
+        cause, remedy = "is not on this machine", f"install it, use a full path, or {OFFER}"
+        if is_directory(file) and (is_path or directory is not None):
+            cause, remedy = "is a directory", "name the program in it"
+        elif not is_path and directory is not None and is_file(file):
+            cause, remedy = "is not on PATH", f"write ./{shlex.quote(program)} for the one of this directory"
+        elif program.startswith(_TEXT_QUOTES):
+            remedy = "write plain quotes, which a shell takes away"
+        elif program.startswith("~"):
+            remedy = "write the full path: only a shell replaces ~, and not within quotes"
+        elif len(program.split()) > 1:
             remedy = "write each of its words as an element, or [sh, -c] and the line"
-        word.error(f"{shown(program)} is not on this machine", remedy, "command-not-found")
+        word.error(f"{shown(program)} {cause}", remedy, "command-not-found")
 
 
 def _check_script(words: list[Part], mounts: Collection[str], directory: Path | None) -> None:

@@ -287,7 +287,7 @@ class Processes:
         try:
             record.write(self._directory / RECORD_FILE)
         except OSError as error:  # only the cleaning up after a crash of engine and guard together needs it
-            _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
+            _log.warning("The record of what runs cannot be written", extra={"cause": error.strerror})
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

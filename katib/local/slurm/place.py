@@ -240,7 +240,7 @@ class SlurmPods:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(path, data, is_private=True)
         except OSError as error:
-            _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
+            _log.warning("The record of what runs cannot be written", extra={"cause": error.strerror})
 
     def forget(self, group: str) -> None:
         """Remove the note, and the state of its pods."""

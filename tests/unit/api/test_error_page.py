@@ -99,6 +99,14 @@ def test_whatever_it_quotes_an_error_is_one_printable_line() -> None:
         pytest.param("内存不足\n".encode(), "内存不足", id="another script"),
         pytest.param(b"\xff boom\n", "\ufffd boom", id="not UTF-8"),
         pytest.param(b"x" * 1000, "x" * 300, id="too long"),
+        pytest.param(b"ValueError: boom\nmake: *** [Makefile:4: train] Error 1\n", "ValueError: boom", id="make"),
+        pytest.param(
+            b"make: *** [Makefile:4: train] Error 1\n", "make: *** [Makefile:4: train] Error 1", id="make alone"
+        ),
+        pytest.param(
+            b"docker: no daemon\n\nRun 'docker run --help' for more information\n", "docker: no daemon", id="a hint"
+        ),
+        pytest.param(b"boom\nsrun: error: n1: task 0: Exited with exit code 1\n", "boom", id="srun"),
     ],
 )
 def test_the_last_line_of_an_output_is_the_last_with_text(output: bytes, line: str) -> None:

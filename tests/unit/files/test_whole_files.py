@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.files.whole_files import write_whole
+from katib.files.whole_files import write_named, write_whole
 
 
 @pytest.mark.parametrize(("is_private", "mode"), [(True, 0o600), (False, 0o644)], ids=["private", "for all"])
@@ -44,3 +44,18 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
         write_whole(place, b"new")
 
     assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_file_that_a_user_names_is_written_behind_a_link_and_into_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_named(tmp_path / "link", "new")
+        write_named(tmp_path / "pipe", "text")
+
+        assert (tmp_path / "link").is_symlink()
+        assert ((tmp_path / "file").read_text(), os.read(reader, 100)) == ("new", b"text")
+    finally:
+        os.close(reader)

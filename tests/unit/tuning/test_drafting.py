@@ -22,7 +22,15 @@ from katib.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
-from katib.tuning.script_options import direction_of, metrics_of_output, options_of_help, options_of_source
+from katib.tuning.script_options import (
+    direction_of,
+    is_shell_script,
+    make_words,
+    metrics_of_output,
+    options_of_help,
+    options_of_source,
+    shell_command,
+)
 from metrics_collector.parsers import TextParser
 from tests.support.experiments import load_experiment
 
@@ -70,6 +78,8 @@ OPTIONS = "use :log, :step=NUMBER above 0, :int or :double"
         ("lr=1..2:step=0", f"-p lr: :step=0 is not an option of a range; {OPTIONS}"),
         ("lr=0.5..2:int", f"-p lr: :int is not an option of a range; {OPTIONS}"),
         ("lr=1e-3-1e-1", "-p lr: '1e-3-1e-1' is one value; for a range, write 1e-3..1e-1"),
+        ("lr=1\u20262", "-p lr: '1\u20262' is one value; for a range, write 1..2"),
+        ("lr=1\u20132", "-p lr: '1\u20132' is one value; for a range, write 1..2"),
         ("lr=0.001:0.1:log", "-p lr: '0.001:0.1:log' is one value; for a range, write 0.001..0.1:log"),
         ("lr=uniform(0.1,1)", f"-p lr: 'uniform(0.1,1)' is neither a range nor a list of values; {SYNTAX}"),
         ("a=1,1", "-p a: 1 is there twice; name each value once"),
@@ -321,3 +331,33 @@ def test_choices_and_metrics_are_found_in_what_is_printed() -> None:
 @pytest.mark.parametrize(("metric", "way"), [("val_loss", "minimize"), ("accuracy", "maximize"), ("RMSE", "minimize")])
 def test_the_direction_follows_from_the_name(metric: str, way: str) -> None:
     assert direction_of(metric) == way
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "expected"),
+    [
+        pytest.param("./x.sh", "lr=$1\necho $lr", "./x.sh {lr}", id="argument"),
+        pytest.param("bash -e x.sh 0.1 more", "train --lr $1", "bash -e x.sh {lr} more", id="argument in place"),
+        pytest.param("./x.sh", 'echo "$LR"', "LR={lr} ./x.sh", id="variable"),
+        pytest.param("./x.sh", "LR=${LR:-0.1}\necho $LR", "LR={lr} ./x.sh", id="variable with default"),
+        pytest.param("./x.sh", 'train "$@"', "./x.sh --lr {lr}", id="passed on"),
+        pytest.param("./x.sh", "LR=0.1\ntrain --lr $LR", "./x.sh", id="set by itself"),
+        pytest.param("./x.sh", "train --lr 0.1", "./x.sh", id="nowhere"),
+    ],
+)
+def test_a_shell_script_gets_a_value_where_it_reads_it(line: str, text: str, expected: str) -> None:
+    words = line.split()
+    place = next(place for place, word in enumerate(words) if word.endswith("x.sh"))
+
+    assert is_shell_script("x.sh", text)
+    assert " ".join(shell_command(words, place, text, ["lr"])) == expected
+
+
+def test_arguments_of_a_shell_script_go_by_its_own_names() -> None:
+    text = '#!/bin/sh\nlayers="$2"\nlr=$1\n'
+
+    assert shell_command(["./x"], 0, text, ["layers", "lr"]) == ["./x", "{lr}", "{layers}"]
+
+
+def test_make_gets_variables_as_its_file_writes_them() -> None:
+    assert make_words("train:\n\ttrain $(LR) $(layers)\n", ["lr", "layers"]) == ["LR={lr}", "layers={layers}"]

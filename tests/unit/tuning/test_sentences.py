@@ -12,7 +12,7 @@ from katib.runtime.controller import Controller
 from katib.runtime.objects import Key
 from katib.tuning.sentences import said_once
 
-FULL = "katib.db: database or disk is full; free some space on that disk; the write is tried again"
+FULL = "katib.db: database or disk is full; free some space on that disk; a run that waits for it goes on by itself"
 
 
 def fail(times: int) -> None:
