@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import tempfile
 import time
@@ -35,6 +36,9 @@ def show(error: Exception) -> int:
     if isinstance(error, KatibError):
         for line in error_lines(error):
             click.echo(f"error: {line}", err=True)
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = f"{error.filename or 'the output'}: {(error.strerror or '').lower()}"
+        click.echo(f"error: {what}; free some space there, and repeat the command", err=True)
     else:
         where = _write_traceback(error)
         click.echo(

@@ -64,6 +64,22 @@ def test_when_what_the_program_reads_was_missing_the_same_command_runs_it_again(
     assert experiments(place) == {"demo": ("Succeeded", 4)}
 
 
+def test_an_experiment_goes_on_where_its_directory_was_moved_to(directory: Path) -> None:
+    (directory / "project").mkdir()
+    write(directory / "project", maxTrialCount=2)
+    (directory / "project" / "train.py").write_text(GOOD)
+    first = run(directory / "project")
+    place = (directory / "project").rename(directory / "moved")
+    shown = run(place)
+    write(place, maxTrialCount=4)
+    done = run(place)
+
+    assert (first.returncode, shown.returncode, done.returncode) == (0, 0, 0), shown.stderr + done.stderr
+    assert "changed since" not in shown.stderr
+    assert {state for state, _ in trials(place).values()} == {"Succeeded"}
+    assert experiments(place) == {"demo": ("Succeeded", 4)}
+
+
 def test_a_smaller_budget_starts_what_failed_again_and_disturbs_nothing_that_ended(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
     run(directory)

@@ -140,6 +140,18 @@ def test_a_full_disk_keeps_the_file_that_was_there(
     assert not (directory / "experiment.yaml").exists()
 
 
+def test_output_that_a_full_disk_does_not_take_is_named(directory: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*KATIB, "algorithms"], cwd=directory, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False
+        )
+
+    assert done.stderr.endswith(
+        b"error: the output: no space left on device; free some space there, and repeat the command\n"
+    )
+    assert b"bug" not in done.stderr
+
+
 def test_a_tilde_that_the_shell_left_is_the_home_directory(directory: Path, tmp_path: Path) -> None:
     words = ("tune", *X, "--save=~/x.yaml", "--data-dir=~/runs", "--dry-run", "--", "true", "{x}")
     done = katib_here(*words, cwd=directory, HOME=str(tmp_path))

@@ -167,9 +167,11 @@ class Run:
             return Lines(self.progress, stream)
         from rich.console import Console
 
+        if (console := Console(file=stream)).is_dumb_terminal:  # it cannot draw over what it shows
+            return Lines(self.progress, stream)
         from katib.cli.run.live import LiveTable
 
-        return LiveTable(self.progress, self._service, Console(file=stream))
+        return LiveTable(self.progress, self._service, console)
 
     def report(self, place: str) -> int:
         """Print how it ended and return the exit code.

@@ -228,6 +228,14 @@ def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path, launch: 
         assert part in text
 
 
+def test_a_dumb_terminal_gets_the_lines_of_a_pipe(file: Path, launch: Launch) -> None:
+    text, code = _run_on_a_terminal(launch, ["run", str(file)], cwd=file.parent, until="demo-0000", TERM="dumb")
+
+    assert code == 0
+    assert "demo-0000 succeeded" in text
+    assert "\x1b[" not in text
+
+
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path, launch: Launch) -> None:
     process = _start(launch, file)
     _read_until(process, "demo-0000 started")
@@ -287,11 +295,11 @@ def _read_until(process: subprocess.Popen[str], words: str) -> None:
     raise AssertionError(f"the program ended without saying {words!r}")
 
 
-def _run_on_a_terminal(launch: Launch, args: list[str], *, cwd: Path, until: str) -> tuple[str, int]:
+def _run_on_a_terminal(launch: Launch, args: list[str], *, cwd: Path, until: str, **env: str) -> tuple[str, int]:
     """Return what is shown there, and the exit code; no trial ends before these words are shown."""
     controller, terminal = pty.openpty()
     gate, shown = cwd / "gate", b""
-    variables = {**_environment(), "FAKE_GATE": str(gate)}
+    variables = {**_environment(), "FAKE_GATE": str(gate), **env}
     try:
         process = launch([*PROGRAM, *args], cwd=cwd, env=variables, stdout=terminal, stderr=terminal, close_fds=True)
         os.close(terminal)
