@@ -112,12 +112,9 @@ def test_a_tracking_server_that_does_not_answer_is_one_line(monkeypatch: pytest.
             raise MlflowException(f"request to {self.uri} failed\nmore")
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    for name, members in {
-        "mlflow": {"MlflowClient": Client},
-        "mlflow.exceptions": {"MlflowException": MlflowException},
-    }.items():
+    for name, member in (("mlflow", Client), ("mlflow.exceptions", MlflowException)):
         module = ModuleType(name)
-        vars(module).update(members)
+        setattr(module, "MlflowClient" if member is Client else member.__name__, member)
         monkeypatch.setitem(sys.modules, name, module)
     with pytest.raises(InvalidError) as caught:
         read_source("http://a", study="", objectives=(), parameters=())
