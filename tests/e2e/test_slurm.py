@@ -313,7 +313,7 @@ while [ $step -lt 12 ]; do
 done
 : ${trialParameters.learningRate}
 """
-"""Twelve steps, of which the ninth follows when the program has been asked to end once: a test may take long for that."""
+"""Twelve steps, of which the ninth follows when the program has been asked to end: a test may take long for that."""
 
 
 def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_checkpoint_and_has_not_failed(
