@@ -496,9 +496,6 @@ def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[
     return tuple(found)
 
 
-_PROGRAMS = (".py", ".sh", ".bash", ".sbatch", ".ipynb")
-
-
 def read_file(path: str) -> tuple[str, str]:
     """Return the text of a file, `-` being the standard input, and what to call it in errors.
 
@@ -508,9 +505,9 @@ def read_file(path: str) -> tuple[str, str]:
     from katib.api.yaml_text import MAX_BYTES
 
     source = "standard input" if path == "-" else path
-    if Path(path).suffix in _PROGRAMS and Path(path).is_file():
-        remedy = "`katib init` writes one for a program, and `katib tune` needs none"
-        raise invalid(source, "is a program, not an experiment file", remedy, "file-unreadable")
+    if path.endswith(".py"):
+        remedy = f"`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python {path}` tunes it"
+        raise invalid(path, "it is a program, not an experiment file", remedy, "file-type")
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)

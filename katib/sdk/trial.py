@@ -29,7 +29,7 @@ def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
     if not wanted:
         return ""
     if not metrics:
-        return "" if has_reported() else f"the function returned no {wanted}, and its process reported none"
+        return "" if has_reported() else f"the function neither returned {wanted} nor called katib.report"
     remedy = f'pass objective="{next(iter(metrics))}"' if len(payload.objectives) == 1 else "return it as well"
     return f"the function returned {', '.join(metrics)} and no {wanted}; {remedy}"
 
@@ -66,8 +66,10 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
     if not isinstance(result, Mapping):
         if not (isinstance(result, numbers.Real) or hasattr(result, "__float__")):
             wanted = "a number" if len(names) == 1 else f"a tuple of {' and '.join(names)}"
+            several = isinstance(result, tuple | list) and len(names) == 1
+            more = '; for several objectives pass objectives={"loss": "minimize", ...}' if several else ""
             kind = type(result).__name__
-            raise TypeError(f"the function returned {kind}; return {wanted}, a mapping of metrics, or None")
+            raise TypeError(f"the function returned {kind}; return {wanted}, a mapping of metrics, or None{more}")
         result = {names[0]: result}
     return {name: float(text) for name, text in metric_texts({str(name): one for name, one in result.items()})}
 

@@ -80,18 +80,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, make: Callable[[Pat
     assert (done.returncode, done.stderr) == (2, f"error: x.yaml: {line}\n")
 
 
-def test_a_program_in_place_of_a_file_is_named_with_what_takes_it(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("print('loss=1')")
-
-    done = katib("run", "train.py", cwd=tmp_path)
-
-    assert done.returncode == 2
-    assert done.stderr == (
-        "error: train.py: is a program, not an experiment file; "
-        "`katib init` writes one for a program, and `katib tune` needs none\n"
-    )
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(GOOD)
