@@ -303,14 +303,14 @@ def check_all_trials(server: str, count: int) -> None:
 
 @pytest.mark.slow
 def test_clients_that_are_killed_lose_no_trial_and_double_none(server: str) -> None:
-    """Two hundred clients are killed wherever they are, in an ask, a report or a tell; then one works to the end."""
+    """A hundred clients are killed wherever they are, in an ask, a report or a tell; then one works to the end."""
     with HttpTuningService(server) as service:
-        raw = an_experiment(trialTemplate=None, maxTrialCount=1500, parallelTrialCount=300)
+        raw = an_experiment(trialTemplate=None, maxTrialCount=800, parallelTrialCount=160)
         service.submit(json.dumps(raw), source="demo.yaml")
-    run(KILLED_CLIENTS, server, "200")
+    run(KILLED_CLIENTS, server, "100")
     run(CLIENT, server)
 
-    check_all_trials(server, 1500)
+    check_all_trials(server, 800)
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """Cookies and settings of one test."""
     made = browser.new_context(viewport={"width": 1280, "height": 900})
-    made.set_default_timeout(20_000)
+    made.set_default_timeout(60_000)  # a busy machine takes long to draw
     yield made
     made.close()
 
