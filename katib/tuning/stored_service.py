@@ -18,7 +18,7 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
 from katib.api.marks import MarkChanges
-from katib.api.names import CHECKPOINTS_ANNOTATION, SUBMITTED_BUDGET_ANNOTATION
+from katib.api.names import CHECKPOINTS_ANNOTATION, SUBMITTED_BUDGET_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
@@ -196,8 +196,11 @@ class ObjectTuningService(ObjectReadingService):
         changed = {} if ended else changed_budget(old.metadata.annotations, wanted)
         if not ended and CHECKPOINTS_ANNOTATION in wanted.keys() - old.metadata.annotations.keys():
             changed[CHECKPOINTS_ANNOTATION] = wanted[CHECKPOINTS_ANNOTATION]
-        if changed:
-            found = self._store.patch(found, {"metadata": {"annotations": changed}})
+        workspace = wanted.get(WORKSPACE_ANNOTATION)
+        has_moved = workspace and workspace != old.metadata.annotations.get(WORKSPACE_ANNOTATION)
+        moved = {WORKSPACE_ANNOTATION: workspace} if has_moved else {}  # trials that start from now on run there
+        if changed or moved:
+            found = self._store.patch(found, {"metadata": {"annotations": {**changed, **moved}}})
         if same:
             resumed = is_stopped(old) and not ended
             outcome = "updated" if notices or changed else "resumed" if resumed else "unchanged"
