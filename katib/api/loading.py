@@ -289,6 +289,9 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
 def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
     """Return what is wrong with kind and apiVersion."""
     kind = data.get("kind")
+    if kind is None and {"program", "method"} & set(data):
+        remedy = "`katib convert FILE` makes an Experiment of a sweep of Weights & Biases"
+        return [FieldError(f"{prefix}kind", "it is missing", remedy, "kind-missing")]
     if kind is None:
         return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
     if not isinstance(kind, str) or kind not in _API_VERSIONS:

@@ -81,18 +81,27 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
     },
 }
 
-_OF_KUBECTL = {
+_OF_OTHERS = {
+    "agent": "run",
     "annotate": "tag",
     "config": "kubeconfig",
     "create": "apply",
+    "dashboard": "ui",
     "edit": "budget",
     "events": "describe",
     "label": "tag",
+    "list": "get",
+    "ls": "get",
+    "optimize": "tune",
     "patch": "budget",
+    "ps": "get",
     "scale": "budget",
+    "show": "describe",
+    "status": "get",
+    "sweep": "convert",
     "wait": "watch",
 }
-"""Commands of kubectl, and which of ours does what is meant with an experiment."""
+"""Commands of kubectl and other tools, and which of ours does what is meant with an experiment."""
 
 _EPILOG = """\b
 Start with an experiment file:
@@ -129,7 +138,7 @@ class _Commands(click.Group):
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = [_OF_KUBECTL[name]] if name in _OF_KUBECTL else []
+            near = [_OF_OTHERS[name]] if name in _OF_OTHERS else []
             near = near or difflib.get_close_matches(name, self.list_commands(ctx), n=1)
             remedy = f"did you mean `katib {near[0]}`?" if near else "`katib --help` lists all commands"
             raise click.UsageError(f'there is no command "{name}"; {remedy}')

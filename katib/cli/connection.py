@@ -15,11 +15,11 @@ import click
 
 from katib.api.types import Experiment, Trial
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
-from katib.errors import InvalidError, KatibError, NotFoundError, UnavailableError, invalid
+from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.rest.door import reached_door
 from katib.rest.notes import account_directory, note_of, running_servers
 from katib.tuning.service import TuningService
-from katib.tuning.titles import name_meant
+from katib.tuning.titles import name_meant, namespace_in_use
 
 if TYPE_CHECKING:
     from katib.cluster.access.tuning_service import OpenCluster
@@ -71,14 +71,6 @@ def connect(
         here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=deleted, namespace=namespace)
     with _open_service(target, read_only=read_only, here=here) as service:
         yield Connected(service, namespace or namespace_in_use(service))
-
-
-def namespace_in_use(service: TuningService) -> str:
-    """Return the namespace that all experiments are in; the default one where there are several or none."""
-    used: set[str] = set()
-    with suppress(KatibError):  # one who may not list them names a namespace
-        used.update(experiment.namespace for experiment in service.experiments())
-    return used.pop() if len(used) == 1 else DEFAULT_NAMESPACE
 
 
 def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:

@@ -202,7 +202,7 @@ def _lines(experiment: Experiment, added: int, title: str, left_out: Sequence[st
     has = f"; it has {total:,} now" if total != added else ""
     yield f"experiment/{experiment.name}: {counted(added, 'trial')} of {title} imported{has}"
     if left_out:
-        yield f"{len(left_out):,} left out, such as {left_out[0]}"
+        yield f"{len(left_out):,} left out, such as {left_out[0]}; -p NAME=VALUES names the parameters to keep"
     if unfinished:
         yield f"{unfinished:,} left out that {'has' if unfinished == 1 else 'have'} not ended"
 

@@ -256,4 +256,8 @@ def convert(source: str) -> None:
     from katib.tuning.sweeps import experiment_of_sweep
 
     text, name = options.read_file(source)
-    click.echo(dump_yaml(experiment_of_sweep(text, name)), nl=False)
+    experiment = experiment_of_sweep(text, name)
+    click.echo(dump_yaml(experiment), nl=False)
+    metric = experiment["spec"]["objective"]["objectiveMetricName"]
+    way = f"the program prints {metric}=NUMBER or calls katib.report"
+    click.echo(f"note: {metric} is read where {way}; wandb.log is not read", err=True)

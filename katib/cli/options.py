@@ -493,6 +493,9 @@ def read_file(path: str) -> tuple[str, str]:
     from katib.api.yaml_text import MAX_BYTES
 
     source = "standard input" if path == "-" else path
+    if path.endswith(".py"):
+        remedy = f"`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python {path}` tunes it"
+        raise invalid(path, "it is a program, not an experiment file", remedy, "file-type")
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)

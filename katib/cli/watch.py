@@ -18,6 +18,7 @@ from katib.errors import UnavailableError
 from katib.rest.notes import running_servers
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Change, TuningService
+from katib.tuning.titles import namespace_in_use
 from katib.tuning.trial_pages import each_trial
 
 _POLL_SECONDS = 0.5
@@ -56,7 +57,7 @@ def watch(name: str | None, form: str | None, quiet: bool, target: options.Targe
 @contextmanager
 def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
     """Give a service whose changes arrive, a namespace, and the options that name the place again."""
-    from katib.cli.connection import connect, namespace_in_use
+    from katib.cli.connection import connect
 
     directory = target.data_dir or options.default_data_dir()
     place = target.place

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from katib.api.metrics import MetricLog
 from katib.errors import invalid
 from katib.histories.records import Record, Source, moment, parsed
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 _ENDED = {"FINISHED": None, "FAILED": "it failed in MLflow", "KILLED": "it was killed in MLflow"}
 _FILE_STATES = {"3": "FINISHED", "4": "FAILED", "5": "KILLED"}
@@ -100,12 +104,21 @@ def read_server(uri: str, experiment: str) -> Source:
     Raises:
         InvalidError: The package is not installed, or as `read_database`.
     """
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # by itself it tries for minutes
     try:
         from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
     except ImportError as error:
         cause, remedy = "it takes the package mlflow, which is not installed", "pip install mlflow-skinny"
         raise invalid(uri, cause, remedy, "extra-missing") from error
-    client = MlflowClient(uri)
+    try:
+        return _read_client(MlflowClient(uri), uri, experiment)
+    except MlflowException as error:
+        cause = f"MLflow cannot read it: {str(error).partition(chr(10))[0][:200]}"
+        raise invalid(uri, cause, "check the address, and that the server runs", "import-unreadable") from error
+
+
+def _read_client(client: MlflowClient, uri: str, experiment: str) -> Source:
     chosen = _chosen({one.name: one.experiment_id for one in client.search_experiments()}, experiment, uri)
     runs, token = [], ""
     while True:

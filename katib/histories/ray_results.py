@@ -53,7 +53,7 @@ def read_results(directory: Path) -> Source:
     Raises:
         InvalidError: A table cannot be read.
     """
-    found = [_record(trial, directory) for trial in sorted(_trial_directories(directory))]
+    found = [_record(trial) for trial in sorted(_trial_directories(directory))]
     records = [record for record in found if record is not None]
     name = directory.resolve().name
     return Source(f'the Ray Tune results "{name}"', name, records, unfinished=len(found) - len(records))
@@ -63,7 +63,7 @@ def _trial_directories(directory: Path) -> Iterator[Path]:
     return (path.parent for path in directory.glob(f"**/{PARAMETERS}") if path.is_file())
 
 
-def _record(trial: Path, top: Path) -> Record | None:
+def _record(trial: Path) -> Record | None:
     """Return a trial; None of one that neither reported anything nor failed."""
     rows = list(_rows(trial))
     failure = _failure(trial)
@@ -88,7 +88,7 @@ def _record(trial: Path, top: Path) -> Record | None:
         for name, value in _metrics(row)
     ]
     return Record(
-        id=str(last.get("trial_id") or trial.relative_to(top)),
+        id=str(last.get("trial_id") or trial.name),
         parameters=dict(_flat(config)),
         values=dict(_metrics(last)) if failure is None else {},
         began=began,

@@ -12,6 +12,7 @@ from katib.errors import invalid
 from katib.histories.records import Source
 
 _SQLITE = b"SQLite format 3\0"
+_PROGRAMS = (".py", ".yaml", ".yml")
 _REMEDY = (
     "name the database or the journal of an Optuna study, a result directory of Ray Tune, a database or a directory "
     "mlruns of MLflow, or a table as CSV or JSON"
@@ -60,6 +61,8 @@ def _read_file(file: Path, study: str, objectives: Collection[str], parameters: 
     from katib.histories.optuna_studies import read_study
     from katib.histories.tables import read_table
 
+    if file.suffix in _PROGRAMS:
+        raise invalid(str(file), "it holds no trials", _REMEDY, "import-unknown")
     data = file.read_bytes()
     if data.startswith(_SQLITE):
         tables = _tables(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,9 @@ from katib.tuning.service import EndedTrial, Json
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z")
 _ORDERS_OF_MAGNITUDE = 100.0
 """A parameter whose largest value is so many times its smallest was probably searched by its magnitude."""
+
+_LARGEST_COUNT = 20
+"""A whole number of more values than that hardly says how many others there are."""
 
 _MOST_READINGS = 10_000
 """Of a trial: a longer curve keeps every second point, or every third, and so on."""
@@ -234,18 +237,30 @@ def _with_conditions(entries: Sequence[Json], records: Sequence[Record]) -> list
         if "when" in entry or counts[name] in (0, len(ran)):
             made.append(entry)
             continue
-        for other in entries:
+        for other in sorted(entries, key=lambda one: one["parameterType"] != "categorical"):
             choice = other["name"]
-            if other["parameterType"] != "categorical" or counts[choice] <= counts[name]:
+            if other["parameterType"] not in ("categorical", "int") or counts[choice] <= counts[name]:
                 continue
             inside = {value_text(values[choice]) for values in ran if name in values and choice in values}
             outside = {value_text(values[choice]) for values in ran if name not in values and choice in values}
             if not inside & outside and all(choice in values for values in ran if name in values):
-                when = [text for text in other["feasibleSpace"]["list"] if text in inside]
-                entry = {**entry, "when": {"parameter": choice, "values": when}}  # noqa: PLW2901 - the entry, completed
-                break
+                when = _values_of(other, inside, outside)
+                if when:
+                    entry = {**entry, "when": {"parameter": choice, "values": when}}  # noqa: PLW2901 - the entry, completed
+                    break
         made.append(entry)
     return made
+
+
+def _values_of(choice: Json, inside: Collection[str], outside: Collection[str]) -> list[str]:
+    """Return the values of a parameter that decide: some of a list, or a count and all above, as loops have it."""
+    space = choice["feasibleSpace"]
+    if choice["parameterType"] == "categorical":
+        return [text for text in space["list"] if text in inside]
+    least, most = min(int(float(text)) for text in inside), int(space["max"])
+    if most - int(space["min"]) > _LARGEST_COUNT or any(float(text) > least for text in outside):
+        return []
+    return [str(number) for number in range(least, most + 1, int(space.get("step", 1)))]
 
 
 # --- the trials -------------------------------------------------------------------------------------------------------

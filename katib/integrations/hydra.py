@@ -26,6 +26,7 @@ from katib.sdk.creating import create
 from katib.sdk.forking import Here, Outcome, Readings, Runner, evaluate, forked_slots
 from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
+from katib.tuning.foreign_words import same_here
 
 if TYPE_CHECKING:
     from hydra.plugins.launcher import Launcher
@@ -88,7 +89,9 @@ def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
     del options["options"]
     if unknown := set(options) - set(inspect.signature(create).parameters):
         cause = f"katib.create has no argument {', '.join(sorted(unknown))}"
-        raise invalid("hydra.sweeper.options", cause, "see its documentation", "hydra-options")
+        ours = same_here("create()", min(unknown))
+        remedy = f"use {ours}" if ours else "see its documentation"
+        raise invalid("hydra.sweeper.options", cause, remedy, "hydra-options")
     options["name"] = options["name"] or name_of_title(f"{sweeper.config.hydra.job.name}-{uuid.uuid4().hex[:8]}")
     names = list(options["objectives"] or [options["objective"]])
     directory = Path(sweeper.config.hydra.sweep.dir)

@@ -99,7 +99,7 @@ def create(
         "warm_start": warm_start,
     }
     arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel, "restart": restart}
-    check_arguments(parameters, arguments, takes_constants=False)
+    check_arguments(parameters, {**arguments, "data_dir": data_dir}, takes_constants=False)
     place = Place(data_dir, server, namespace)
     spec = search_spec(parameters, **search)
     names = list(objectives or [objective])

@@ -9,6 +9,7 @@ from katib.figures.catalogue import check_choice, compare, draw, figure_named
 from katib.figures.data import Choice
 from katib.figures.reading import read_experiment, with_curves
 from katib.sdk.homes import Place, open_service
+from katib.tuning.titles import namespace_in_use
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -37,7 +38,7 @@ def draw_figure(name: str, experiment: str | KeptExperiment, choice: Choice, pla
     kind = figure_named(name)
     title, place = _name_and_place(experiment, place)
     with open_service(place) as service:
-        data = read_experiment(service, place.namespace, title)
+        data = read_experiment(service, place.namespace or namespace_in_use(service), title)
         check_choice(data, choice)
         return draw(kind, with_curves(service, data, kind, choice), choice)
 
@@ -48,7 +49,7 @@ def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: Choice,
     for experiment in experiments:
         title, own = _name_and_place(experiment, place)
         with open_service(own) as service:
-            found.append(read_experiment(service, own.namespace, title))
+            found.append(read_experiment(service, own.namespace or namespace_in_use(service), title))
     return compare(found, choice)
 
 

@@ -42,7 +42,7 @@ class Place:
     Attributes:
         data_dir: A data directory; None: found as the command line finds it.
         server: The URL of a server; None: as above.
-        namespace: Of the experiment.
+        namespace: Of the experiment; empty: the one that all experiments are in.
     """
 
     data_dir: str | Path | None = None

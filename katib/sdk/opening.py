@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from katib.sdk.homes import Place, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import typed_value
-from katib.tuning.service import DEFAULT_NAMESPACE
-from katib.tuning.titles import name_meant
+from katib.tuning.titles import name_meant, namespace_in_use
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,7 +42,7 @@ def open_experiment(
     *,
     data_dir: str | Path | None = None,
     server: str | None = None,
-    namespace: str = DEFAULT_NAMESPACE,
+    namespace: str = "",
 ) -> OpenedExperiment:
     """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
 
@@ -51,7 +50,7 @@ def open_experiment(
         name: Name of the experiment, or title of the study; left out: the newest one.
         data_dir: A data directory; by default where the command line looks.
         server: The URL of a server.
-        namespace: Of the experiment.
+        namespace: Of the experiment; by default the one that all experiments are in, else `default`.
 
     Raises:
         NotFoundError: There is no such experiment.
@@ -59,10 +58,11 @@ def open_experiment(
     """
     place = Place(data_dir, server, namespace)
     with open_service(place) as service:
-        name = name or next((one.name for one in reversed(service.experiments(namespace))), "")
+        place = replace(place, namespace=namespace or namespace_in_use(service))
+        name = name or next((one.name for one in reversed(service.experiments(place.namespace))), "")
         if not name:
-            raise NotFoundError(f"no experiment is in namespace {namespace}; run one, or give another data_dir=")
-        experiment = service.get(Experiment, namespace, name_meant(service, namespace, name))
+            raise NotFoundError(f"no experiment is in namespace {place.namespace}; run one, or give another data_dir=")
+        experiment = service.get(Experiment, place.namespace, name_meant(service, place.namespace, name))
         found = read_result(service, experiment, _reader(experiment), place)
     return OpenedExperiment(**{one.name: getattr(found, one.name) for one in fields(found)})
 

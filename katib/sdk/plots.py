@@ -19,7 +19,6 @@ from katib.figures.catalogue import COMPARISON, FIGURES, ComparisonKind, FigureK
 from katib.figures.data import Choice
 from katib.sdk.drawing import draw_comparison, draw_figure
 from katib.sdk.homes import Place
-from katib.tuning.service import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -34,7 +33,7 @@ ARGUMENTS = {
 PLACE = {
     "data_dir": ("str | Path | None", None, "A data directory to read; by default where the command line looks."),
     "server": ("str | None", None, "The URL of a server to ask."),
-    "namespace": ("str", DEFAULT_NAMESPACE, "Of the experiment."),
+    "namespace": ("str", "", "Of the experiment; by default the one that all experiments are in."),
 }
 
 
@@ -60,7 +59,7 @@ def _named(draw: Callable[..., go.Figure], kind: FigureKind | ComparisonKind, fi
 
     def figure(*args: Any, **kwargs: Any) -> go.Figure:
         bound = signature.bind(*args, **kwargs)
-        place = Place(**{name: value for name, value in bound.kwargs.items() if name in PLACE})
+        place = Place(**{"namespace": ""} | {name: value for name, value in bound.kwargs.items() if name in PLACE})
         chosen = {name: value for name, value in bound.kwargs.items() if name in ARGUMENTS}
         return draw(
             bound.args[0], Choice(**{n: v if isinstance(v, str) else tuple(v) for n, v in chosen.items()}), place

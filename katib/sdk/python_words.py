@@ -17,6 +17,11 @@ _MAPPINGS = {
 }
 """Arguments that are mappings, and one of each."""
 
+_SPACES_OF_OTHERS = ("hyperopt.", "optuna.distributions", "ray.tune.search.sample", "scipy.stats.", "skopt.space.")
+"""Modules of what declares a parameter elsewhere, and would be passed to the function as it is."""
+_GRID = ["grid_search"]
+"""What Ray Tune makes of `tune.grid_search([...])`."""
+
 
 def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_constants: bool = True) -> None:
     """Check what an Experiment could not tell: types that would become other fields, or none at all.
@@ -56,6 +61,10 @@ def _wrong_scalars(arguments: Mapping[str, Any], may_be_none: Collection[str]) -
         if value is not None and not isinstance(value, str):  # such as a sampler of Optuna
             cause, remedy = f"{type(value).__name__} is not a text", f'write its name, such as "{example}"'
             yield FieldError(name, cause, remedy, "argument-type")
+    if "://" in str(data_dir := arguments.get("data_dir")):  # such as the storage of a study
+        yield FieldError(
+            "data_dir", f"{data_dir!r} is a URL", "name a directory; it needs no database", "argument-type"
+        )
     if isinstance(directions := arguments["direction"], list | tuple):
         remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
         yield FieldError("direction", f"{shortened(directions)} is for several objectives", remedy, "argument-type")
@@ -98,6 +107,9 @@ def _wrong_space(parameters: Any) -> list[FieldError]:
             errors.append(FieldError("parameters", f"{name!r} is not a name", "write a text", "space-type"))
         if isinstance(value, Mapping) and any(isinstance(inner, Parameter) for inner in value.values()):
             cause, remedy = "it is a search space inside of another one", f'write its parameters here, as "{name}.x"'
+            errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
+        if type(value).__module__.startswith(_SPACES_OF_OTHERS) or (isinstance(value, dict) and [*value] == _GRID):
+            cause, remedy = f"{shortened(value)} is of another library", "write katib.search.double, int or categorical"
             errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
         if isinstance(value, tuple | range) or (isinstance(value, list | set | frozenset) and not has_space):
             cause = f"{shortened(value)} is not a search space"

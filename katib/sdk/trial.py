@@ -37,7 +37,7 @@ def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
     if not wanted:
         return ""
     if not metrics:
-        return "" if has_reported() else f"the function returned no {wanted}, and its process reported none"
+        return "" if has_reported() else f"the function neither returned {wanted} nor called katib.report"
     remedy = f'pass objective="{next(iter(metrics))}"' if len(payload.objectives) == 1 else "return it as well"
     return f"the function returned {', '.join(metrics)} and no {wanted}; {remedy}"
 
@@ -64,7 +64,7 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
         if not (isinstance(result, numbers.Real) or hasattr(result, "__float__")):
             wanted = "a number" if len(names) == 1 else f"a tuple of {' and '.join(names)}"
             several = isinstance(result, tuple | list) and len(names) == 1
-            more = ', or pass objectives={"loss": "minimize", "accuracy": "maximize"} for a tuple' if several else ""
+            more = '; for several objectives pass objectives={"loss": "minimize", ...}' if several else ""
             kind = type(result).__name__
             raise TypeError(f"the function returned {kind}; return {wanted}, a mapping of metrics, or None{more}")
         result = {names[0]: result}

@@ -146,7 +146,7 @@ def tune(
         "warm_start": warm_start,
     }
     arguments = {**search, "max_trials": max_trials, "parallel": parallel, "restart": restart}
-    check_arguments(parameters, {**arguments, "preload": preload})
+    check_arguments(parameters, {**arguments, "preload": preload, "data_dir": data_dir})
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
     takes_mapping(function, parameters)

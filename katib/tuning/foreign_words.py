@@ -60,6 +60,7 @@ _SPACES = {
     "int(min, max)": "randint integer Integer Int suggest_int IntDistribution int_uniform",
     "int(min, max, log=True)": "lograndint",
     "int(min, max, step=...)": "qrandint qlograndint",
+    "double(min, max).when(name, *values), or compute it in the function": "sample_from conditional",
     "categorical([...])": "choice Choice suggest_categorical Categorical CategoricalDistribution grid_search select",
 }
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from katib.api.yaml_text import parse_one
@@ -13,6 +16,9 @@ from katib.tuning.drafting import Json, Metrics, Search, command_template, draft
 _METHODS = {"grid": "grid", "random": "random", "bayes": "gp"}
 _DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 _DEFAULT_TRIALS = 20
+_COUNTS = ("min_iter", "max_iter", "s", "eta")
+_DEFAULT_ETA = 3
+_VARIABLE = re.compile(r"\$\{envvar:(\w+)\}")
 _DISTRIBUTIONS = "use uniform, int_uniform, q_uniform, log_uniform_values, log_uniform, values or value"
 
 
@@ -30,17 +36,14 @@ def experiment_of_sweep(text: str, source: str) -> Json:
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         raise invalid(source, "it has no parameters", "name the YAML of a sweep", "sweep")
     metric = sweep.get("metric") or {}
-    errors: list[FieldError] = []
-    if not metric.get("name"):
-        errors.append(FieldError("metric.name", "it is missing", "name the metric that is optimized", "sweep"))
-    algorithm = _METHODS.get(str(sweep.get("method", "random")))
-    if algorithm is None:
-        cause = f"{sweep['method']} is not a method of a sweep"
-        errors.append(FieldError("method", cause, f"use {', '.join(_METHODS)}", "sweep"))
+    metric = metric if isinstance(metric, dict) else {"name": metric}
+    stop = sweep.get("early_terminate") or {}
+    stop = stop if isinstance(stop, dict) else {"type": stop}
+    errors = [*_wrong_fields(sweep, metric, stop)]
     parameters, constants = [], {}
     for name, given in sweep["parameters"].items():
         try:
-            found = _parameter(f"parameters.{name}", given or {})
+            found = _parameter(f"parameters.{name}", {} if given is None else given)
         except InvalidError as error:
             errors += error.errors
             continue
@@ -52,23 +55,46 @@ def experiment_of_sweep(text: str, source: str) -> Json:
         raise InvalidError(errors)
     names = {parameter["name"]: f"{{{parameter['name']}}}" for parameter in parameters}
     words = list(_command(sweep, {**names, **constants}))
-    goal = "maximize" if metric.get("goal") == "maximize" else "minimize"
-    stop = sweep.get("early_terminate") or {}
-    settings = {"min_resource": stop.get("min_iter"), "reduction_factor": stop.get("eta")}
+    algorithm = _METHODS[str(sweep.get("method", "random"))]
     search = Search(
-        objectives={str(metric["name"]): goal},
+        objectives={str(metric["name"]): str(metric.get("goal") or "minimize")},
         max_trials=int(sweep.get("run_cap") or _DEFAULT_TRIALS),
         parallel=1,
-        algorithm=str(algorithm),
+        algorithm=algorithm,
         goal=metric.get("target"),
-        more={"earlyStopping": _early_stopping(settings)} if stop else {},
+        more={"earlyStopping": _early_stopping(stop)} if stop else {},
     )
     title = str(sweep.get("name") or sweep.get("program") or "sweep")
     template = command_template(words, parameters, Metrics()).template
-    return draft(slug(title.removesuffix(".py")) or "sweep", search, parameters, template)
+    experiment = draft(slug(title.removesuffix(".py")) or "sweep", search, parameters, template)
+    if algorithm == "grid" and sweep.get("run_cap") is None:  # it ends with its last point
+        del experiment["spec"]["maxTrialCount"]
+    return experiment
 
 
-def _early_stopping(settings: Mapping[str, Any]) -> Json:
+def _wrong_fields(sweep: Mapping[str, Any], metric: Mapping[str, Any], stop: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield what is wrong beside the parameters."""
+    if not metric.get("name"):
+        yield FieldError("metric.name", "it is missing", "name the metric that is optimized", "sweep")
+    goal = str(metric.get("goal") or "minimize")
+    if goal not in ("minimize", "maximize"):
+        yield FieldError("metric.goal", f"{goal} is not a goal", "use minimize or maximize", "sweep")
+    if str(sweep.get("method", "random")) not in _METHODS:
+        cause = f"{sweep['method']} is not a method of a sweep"
+        yield FieldError("method", cause, f"use {', '.join(_METHODS)}", "sweep")
+    counts = {"run_cap": sweep.get("run_cap")} | {f"early_terminate.{key}": stop.get(key) for key in _COUNTS}
+    for field, value in counts.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            yield FieldError(field, f"{value!r} is not a whole number above 0", "write one", "sweep")
+    if isinstance(sweep.get("command"), str):
+        yield FieldError("command", "it is one text", "write a list of words", "sweep")
+
+
+def _early_stopping(stop: Mapping[str, Any]) -> Json:
+    first, eta = stop.get("min_iter"), stop.get("eta")
+    if first is None and "max_iter" in stop and "s" in stop:  # its first bracket
+        first = max(1, stop["max_iter"] // (eta or _DEFAULT_ETA) ** stop["s"])
+    settings = {"min_resource": first, "reduction_factor": eta}
     given = [{"name": name, "value": str(value)} for name, value in settings.items() if value is not None]
     return {"algorithmName": "asha", **({"algorithmSettings": given} if given else {})}
 
@@ -86,15 +112,22 @@ def _command(sweep: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[st
     arguments["${args_no_boolean_flags}"] = arguments["${args}"]
     for word in sweep.get("command") or _DEFAULT_COMMAND:
         text = str(word)
-        if text.startswith("${") and text not in arguments and not text.startswith("${envvar:"):
+        unset = [name for name in _VARIABLE.findall(text) if name not in os.environ]
+        if unset:
+            raise invalid("command", f"the variable {unset[0]} is not set", "set it, or write its value", "sweep")
+        text = _VARIABLE.sub(lambda found: os.environ[found[1]], text)
+        if text.startswith("${") and text not in arguments:
             raise invalid("command", f"{text} has no counterpart", "write the arguments out", "sweep")
         yield from arguments.get(text, [text])
 
 
-def _parameter(path: str, given: Mapping[str, Any]) -> Json | tuple[Any]:
+def _parameter(path: str, given: Any) -> Json | tuple[Any]:
     """Return the type and the space of a parameter; of a constant its value, alone in a tuple."""
-    if not isinstance(given, dict) or "parameters" in given:
+    if isinstance(given, dict) and "parameters" in given:
         raise invalid(path, "it is nested", "give its parameters names of their own", "sweep")
+    if not isinstance(given, dict):
+        key = "values" if isinstance(given, list) else "value"
+        raise invalid(path, "it is not a mapping", f"write {{{key}: {given}}}", "sweep")
     if "value" in given:
         return (given["value"],)
     if "values" in given:
@@ -103,17 +136,28 @@ def _parameter(path: str, given: Mapping[str, Any]) -> Json | tuple[Any]:
         texts = [str(one) for one in values]
         return {"parameterType": "discrete" if numbers else "categorical", "feasibleSpace": {"list": texts}}
     low, high = given.get("min"), given.get("max")
-    if not isinstance(low, int | float) or not isinstance(high, int | float):
-        raise invalid(path, "it has neither values nor min and max", _DISTRIBUTIONS, "sweep")
     whole = isinstance(low, int) and isinstance(high, int)
     distribution = str(given.get("distribution") or ("int_uniform" if whole else "uniform"))
     base = distribution.removeprefix("q_")
     if base not in _SPACES:
         raise invalid(f"{path}.distribution", f"{distribution} has no counterpart", _DISTRIBUTIONS, "sweep")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        raise invalid(path, "it has neither values nor min and max", _DISTRIBUTIONS, "sweep")
     kind, space = _SPACES[base](low, high)
-    if base != distribution:
-        space["step"] = str(given.get("q", 1))
-    return {"parameterType": kind, "feasibleSpace": space}
+    if base == distribution:
+        return {"parameterType": kind, "feasibleSpace": space}
+    step = given.get("q", 1)  # a whole one makes whole numbers
+    return {"parameterType": "int" if isinstance(step, int) else kind, "feasibleSpace": _multiples(space, step)}
+
+
+def _multiples(space: Json, step: float) -> Json:
+    """Return a space of the multiples of a step: the bounds of a sweep need not be such."""
+    unit = Decimal(str(step))
+    low, high = (
+        (Decimal(space[bound]) / unit).to_integral_value(way) * unit
+        for bound, way in (("min", ROUND_CEILING), ("max", ROUND_FLOOR))
+    )
+    return {**space, "min": str(low), "max": str(high), "step": str(step)}
 
 
 def _uniform(low: float, high: float) -> tuple[str, Json]:

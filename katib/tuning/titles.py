@@ -1,4 +1,4 @@
-"""Experiments by their titles: a study of Optuna has one of any characters, and so a name that differs from it."""
+"""Which experiment is meant: by its title, which a study of Optuna has in any characters, and without a namespace."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from contextlib import suppress
 
 from katib.api.names import TITLE_ANNOTATION, name_of_title
 from katib.api.types import Experiment
-from katib.errors import NotFoundError
-from katib.tuning.service import TuningService
+from katib.errors import KatibError, NotFoundError
+from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+
+def namespace_in_use(service: TuningService) -> str:
+    """Return the namespace that all experiments are in; the default one where there are several or none."""
+    used: set[str] = set()
+    with suppress(KatibError):  # one who may not list them names a namespace
+        used.update(experiment.namespace for experiment in service.experiments())
+    return used.pop() if len(used) == 1 else DEFAULT_NAMESPACE
 
 
 def name_meant(service: TuningService, namespace: str, text: str) -> str:

@@ -173,9 +173,10 @@ def test_ctrl_c_ends_a_sweep_which_goes_on_by_its_name(tmp_path: Path, parallel:
     [
         (["hydra.sweeper.algorithm=nonesuch"], 'katib: algorithm: "nonesuch" is unknown; use one of'),
         (["+hydra.sweeper.options.wrong=1"], "katib.create has no argument wrong"),
+        (["+hydra.sweeper.options.sampler=tpe"], "no argument sampler; use algorithm, such as tpe"),
         (["wrong=1"], "Key 'wrong' is not in struct"),
     ],
-    ids=["algorithm", "option", "key"],
+    ids=["algorithm", "option", "option of another sweeper", "key"],
 )
 def test_what_is_wrong_is_one_line_before_anything_runs(tmp_path: Path, overrides: list[str], cause: str) -> None:
     code, printed = run(tmp_path, *overrides)

@@ -263,6 +263,18 @@ sys.exit(str({"sqlalchemy", "pydantic", "yaml", "asyncio", "httpx"} & set(sys.mo
     assert done.stderr.strip() == "set()"
 
 
+def test_an_experiment_is_found_in_the_namespace_that_all_are_in(tmp_path: Path) -> None:
+    space = {"lr": katib.search.double(0, 1)}
+    with katib.create("mine", space, max_trials=1, data_dir=tmp_path, namespace="team") as experiment:
+        for trial in experiment.ask_until_done():
+            trial.tell(trial.parameters["lr"])
+
+    opened = katib.open("mine", data_dir=tmp_path)
+    assert (opened.place.namespace, len(opened.trials)) == ("team", 1)
+    assert katib.plots.history("mine", data_dir=tmp_path).data
+    assert opened.plots.history().data
+
+
 def test_a_study_is_found_by_its_title_as_by_its_name(tmp_path: Path) -> None:
     title, data_dir = "My Study", tmp_path / ".katib"
     with open_engine(data_dir=data_dir, own_process=False) as engine:

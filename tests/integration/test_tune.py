@@ -235,7 +235,7 @@ def test_a_function_that_raises_is_explained_by_its_last_words(
     ("function", "words"),
     [
         (lambda x: {"accuracy": x}, 'the function returned accuracy and no loss; pass objective="accuracy"'),
-        (lambda x: None, "the function returned no loss, and its process reported none"),
+        (lambda x: None, "the function neither returned loss nor called katib.report"),
         (lambda lr: lr, "the function has no argument x, so it was called with one mapping of all, which it returned"),
     ],
     ids=["another metric", "nothing", "its arguments"],

@@ -183,5 +183,6 @@ def spawn_error(
 def _where(command: str, env: Mapping[str, str], cwd: str) -> str:
     """Return where a command was looked for, as a part of a sentence."""
     if "/" not in command:
-        return f" (PATH is {env.get('PATH', os.defpath)})"
+        first, *others = env.get("PATH", os.defpath).split(os.pathsep)
+        return f" (PATH {'begins with' if others else 'is'} {first})"
     return "" if command.startswith("/") else f' (looked at "{PurePath(cwd, command)}")'

@@ -62,6 +62,29 @@ def test_a_file_that_cannot_be_read_is_bad_input(
     assert result.err.count("\n") == 1
 
 
+def test_files_of_other_tools_are_answered_with_the_command_for_them(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("program: train.py\nmethod: bayes\nparameters: {}\n")
+
+    assert katib("validate", "sweep.yaml").err == (
+        "sweep.yaml: kind: it is missing; `katib convert FILE` makes an Experiment of a sweep of Weights & Biases\n"
+    )
+    assert katib("validate", "train.py").err == (
+        "train.py: it is a program, not an experiment file; "
+        "`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python train.py` tunes it\n"
+    )
+
+
+def test_a_converted_sweep_says_what_is_read(katib: Katib, tmp_path: Path) -> None:
+    sweep = "program: train.py\nmetric: loss\nparameters: {lr: {min: 0.1, max: 0.2}}\n"
+    (tmp_path / "sweep.yaml").write_text(sweep)
+    result = katib("convert", "sweep.yaml")
+
+    assert result.out.startswith("apiVersion: kubeflow.org/v1beta1\nkind: Experiment\n")
+    assert result.err == (
+        "note: loss is read where the program prints loss=NUMBER or calls katib.report; wandb.log is not read\n"
+    )
+
+
 def test_algorithms_are_listed_with_their_settings(katib: Katib) -> None:
     out = katib("algorithms").out
 

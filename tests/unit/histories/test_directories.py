@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -61,6 +62,10 @@ def test_results_of_ray_tune(tmp_path: Path) -> None:
         assert trial.values == {"accuracy": "0.7"}
         assert [(one.step, one.value) for one in trial.readings] == [(1, "0.5"), (2, "0.6"), (3, "0.7")]
         assert (trial.ended - trial.began).total_seconds() == 3
+    assert [one.id for one in history_of(read(tmp_path), {"accuracy": "maximize"}, [], "-").trials] == [
+        one.id
+        for one in found.trials  # as the same trials of the directory above
+    ]
 
 
 def put_run(experiment: Path, number: int, status: int) -> None:
@@ -93,6 +98,30 @@ def test_runs_of_mlflow_in_files(tmp_path: Path) -> None:
     assert source.unfinished == 1
     with pytest.raises(InvalidError, match='no MLflow experiment "other"; choose one with --study: digits'):
         read(tmp_path, "other")
+
+
+def test_a_tracking_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class MlflowException(Exception):  # noqa: N818 - its name
+        pass
+
+    class Client:
+        def __init__(self, uri: str) -> None:
+            self.uri = uri
+
+        def search_experiments(self) -> None:
+            raise MlflowException(f"request to {self.uri} failed\nmore")
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    for name, member in (("mlflow", Client), ("mlflow.exceptions", MlflowException)):
+        module = ModuleType(name)
+        setattr(module, "MlflowClient" if member is Client else member.__name__, member)
+        monkeypatch.setitem(sys.modules, name, module)
+    with pytest.raises(InvalidError) as caught:
+        read_source("http://a", study="", objectives=(), parameters=())
+
+    assert str(caught.value) == (
+        "http://a: MLflow cannot read it: request to http://a failed; check the address, and that the server runs"
+    )
 
 
 WITH_MLFLOW = """

@@ -91,6 +91,28 @@ def test_objectives_have_the_names_of_the_study_or_of_the_user(tmp_path: Path) -
         history_of(source, {"loss": "maximize"}, [], "-")
 
 
+def test_a_loop_over_a_suggested_count_is_a_condition(tmp_path: Path) -> None:
+    def looping(trial: optuna.Trial) -> float:
+        count = trial.suggest_int("layers", 1, 3)
+        trial.suggest_int("depth", 1, 100)
+        return sum(trial.suggest_float(f"units_{i}", 0, 1) for i in range(count))
+
+    path = tmp_path / "study.db"
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    study = optuna.create_study(storage=f"sqlite:///{path}", sampler=sampler)
+    study.optimize(looping, n_trials=20)
+    history = history_of(read(path), {}, [], "-")
+
+    assert (len(history.trials), history.left_out) == (20, [])
+    assert {one["name"]: one.get("when") for one in history.spec["parameters"]} == {
+        "layers": None,
+        "depth": None,
+        "units_0": None,
+        "units_1": {"parameter": "layers", "values": ["2", "3"]},
+        "units_2": {"parameter": "layers", "values": ["3"]},
+    }
+
+
 def test_bounds_that_changed_are_joined(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
     study = optuna.create_study(storage=f"sqlite:///{path}")
@@ -115,6 +137,9 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> None:
         read(tmp_path / "journal.log")
     with pytest.raises(InvalidError, match="it does not exist"):
         read(tmp_path / "gone.db")
+    (tmp_path / "train.py").write_text("import optuna, time")
+    with pytest.raises(InvalidError, match="it holds no trials; name the database"):
+        read(tmp_path / "train.py")
     (tmp_path / "binary").write_bytes(b"\xff\x00")
     with pytest.raises(InvalidError, match="it is not text; name the database"):
         read(tmp_path / "binary")

@@ -107,7 +107,7 @@ def test_a_function_that_returns_and_reports_nothing_says_so(
     run(lambda lr, act: report(loss=lr), tmp_path, "lr=0.5", "act=relu")
     shown = capsys.readouterr()
 
-    assert shown.err == "the function returned no loss, and its process reported none\n"
+    assert shown.err == "the function neither returned loss nor called katib.report\n"
     assert shown.out == "loss=0.5\n"
 
 
@@ -115,7 +115,11 @@ def test_a_function_that_returns_and_reports_nothing_says_so(
     ("result", "words"),
     [
         pytest.param("good", "returned str; return a number, a mapping of metrics, or None", id="text"),
-        pytest.param((1, 2), 'returned tuple; return a number, .*, or pass objectives={"loss": ', id="tuple for one"),
+        pytest.param(
+            (1, 2),
+            "returned tuple; return a number, .*; for several objectives pass objectives=",
+            id="tuple for one objective",
+        ),
         pytest.param(np.array([1, 2]), r"loss: ndarray array\(\[1, 2\]\) is not one number", id="array"),
         pytest.param({"loss": "high"}, "loss: str 'high' is not one number", id="text in a mapping"),
     ],

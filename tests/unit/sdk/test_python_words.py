@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optuna.distributions import FloatDistribution
 from scipy import stats
 
 import katib
@@ -76,6 +77,18 @@ def refused(directory: Path, parameters: Any, **options: Any) -> list[str]:
             'parameters["opt"]: it is a search space inside of another one; write its parameters here, as "opt.x"',
             id="nested",
         ),
+        pytest.param(
+            {**LR, "x": FloatDistribution(0, 1)},
+            'parameters["x"]: FloatDistribution(high=1.0, log=False, low=0.0, step=None) is of another library; '
+            "write katib.search.double, int or categorical",
+            id="distribution of Optuna",
+        ),
+        pytest.param(
+            {**LR, "opt": {"grid_search": ["a", "b"]}},
+            "parameters[\"opt\"]: {'grid_search': ['a', 'b']} is of another library; "
+            "write katib.search.double, int or categorical",
+            id="grid of Ray Tune",
+        ),
         pytest.param({3: LR["lr"]}, "parameters: 3 is not a name; write a text", id="number as a name"),
         pytest.param(
             {"lr": 0.1},
@@ -102,6 +115,17 @@ def refused(directory: Path, parameters: Any, **options: Any) -> list[str]:
 )
 def test_a_wrong_search_space(parameters: Any, message: str, tmp_path: Path) -> None:
     assert refused(tmp_path, parameters) == [message]
+
+
+def test_the_storage_of_a_study_is_no_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cause = "data_dir: 'sqlite:///a.db' is a URL; name a directory; it needs no database"
+    with pytest.raises(InvalidError, match=re.escape(cause)):
+        katib.tune(lambda lr: lr, LR, data_dir="sqlite:///a.db")
+    with pytest.raises(InvalidError, match=re.escape(cause)):
+        katib.create("mine", LR, data_dir="sqlite:///a.db")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,83 @@ def test_everything_that_has_no_counterpart_is_said_at_once() -> None:
         "method",
         "parameters.a.distribution",
         "parameters.b",
-        "parameters.d",
+        "parameters.d.distribution",
     ]
     with pytest.raises(InvalidError, match=r"sweep\.yaml: it has no parameters"):
         experiment_of_sweep("a: 1", "sweep.yaml")
+
+
+def test_what_is_written_wrong_is_said_at_once() -> None:
+    text = """
+    command: python train.py
+    metric: {name: loss, goal: minimise}
+    run_cap: ten
+    early_terminate: {min_iter: x}
+    parameters:
+      a: [1, 2]
+      b: 3
+    """
+    with pytest.raises(InvalidError) as caught:
+        experiment_of_sweep(text, "sweep.yaml")
+
+    assert [str(error) for error in caught.value.errors] == [
+        "metric.goal: minimise is not a goal; use minimize or maximize",
+        "run_cap: 'ten' is not a whole number above 0; write one",
+        "early_terminate.min_iter: 'x' is not a whole number above 0; write one",
+        "command: it is one text; write a list of words",
+        "parameters.a: it is not a mapping; write {values: [1, 2]}",
+        "parameters.b: it is not a mapping; write {value: 3}",
+    ]
+
+
+def sweep_of(**fields: Any) -> dict[str, Any]:
+    base = {"program": "train.py", "metric": "loss", "parameters": {"lr": {"values": [0.1, 0.2]}}}
+    experiment = experiment_of_sweep(yaml.safe_dump({**base, **fields}), "sweep.yaml")
+    validate_document(yaml.safe_dump(experiment), source="sweep.yaml")
+    return dict(experiment["spec"])
+
+
+def test_a_whole_q_makes_whole_numbers_all_multiples_of_it() -> None:
+    spaces = {
+        "batch": {"distribution": "q_log_uniform_values", "q": 8, "min": 32, "max": 260},
+        "width": {"distribution": "q_uniform", "q": 5, "min": 1, "max": 100},
+        "drop": {"distribution": "q_uniform", "q": 0.1, "min": 0.05, "max": 0.3},
+    }
+
+    assert {
+        one["name"]: (one["parameterType"], one["feasibleSpace"]) for one in sweep_of(parameters=spaces)["parameters"]
+    } == {
+        "batch": ("int", {"min": "32", "max": "256", "distribution": "logUniform", "step": "8"}),
+        "width": ("int", {"min": "5", "max": "100", "step": "5"}),
+        "drop": ("double", {"min": "0.1", "max": "0.3", "step": "0.1"}),
+    }
+
+
+def test_a_grid_without_a_cap_ends_with_its_last_point() -> None:
+    assert "maxTrialCount" not in sweep_of(method="grid")
+    assert sweep_of(method="grid", run_cap=3)["maxTrialCount"] == 3
+    assert sweep_of(method="random")["maxTrialCount"] == 20
+
+
+def test_the_brackets_of_max_iter_begin_with_the_first() -> None:
+    stop = sweep_of(early_terminate={"type": "hyperband", "s": 2, "eta": 3, "max_iter": 27})["earlyStopping"]
+
+    assert {one["name"]: one["value"] for one in stop["algorithmSettings"]} == {
+        "min_resource": "3",
+        "reduction_factor": "3",
+    }
+    assert sweep_of(early_terminate="hyperband")["earlyStopping"] == {"algorithmName": "asha"}
+
+
+def test_variables_of_the_environment_have_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA", "/data")
+    spec = sweep_of(command=["python", "${program}", "--data=${envvar:DATA}/x", "${args}"])
+    [container] = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+
+    assert container["command"][2] == "--data=/data/x"
+    monkeypatch.delenv("DATA")
+    with pytest.raises(InvalidError, match="command: the variable DATA is not set; set it, or write its value"):
+        sweep_of(command=["python", "${envvar:DATA}"])
 
 
 EXPERIMENT = an_experiment(parameters=[a_double("lr"), a_double("momentum")])

@@ -90,6 +90,10 @@ class TestStarting:
             "install it or give its path, or run the image with --containers auto where podman or docker is installed"
         )
 
+    def test_a_long_path_is_named_by_its_beginning(self, processes: Processes) -> None:
+        with pytest.raises(SpawnError, match=r"not found on this machine \(PATH begins with /venv/bin\); install it"):
+            start(processes, "foo", env={"PATH": "/venv/bin:/usr/bin:/bin"})
+
     @pytest.mark.parametrize(
         ("mode", "text", "origin", "cause"),
         [
