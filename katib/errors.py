@@ -8,6 +8,7 @@ imports nothing of ours.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,6 +42,13 @@ def _printable(character: str) -> str:
 
 class KatibError(Exception):
     """Base of all errors that are meant to be read by a user."""
+
+    def _render_traceback_(self) -> list[str]:
+        return user_traceback(self)
+
+
+class CallError(KatibError, TypeError):
+    """A function or a call that cannot be: one with arguments that do not fit."""
 
 
 class InvalidError(KatibError):
@@ -118,6 +126,21 @@ ERROR_CODES: dict[type[KatibError], ErrorCode] = {
     InternalError: ErrorCode("Internal", 500, "INTERNAL", 1),
     KatibError: ErrorCode("Internal", 500, "UNKNOWN", 1),
 }
+
+
+def user_traceback(error: BaseException) -> list[str]:
+    """Return the lines that IPython and notebooks show of an error: those of the user that led to it, none of ours.
+
+    Their protocol is `_render_traceback_`. A bug of ours keeps all its lines.
+    """
+    entry = None if isinstance(error, InternalError) else error.__traceback__
+    while entry is not None and (called := entry.tb_next) is not None:
+        if called.tb_frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]:
+            entry.tb_next, error.__cause__ = None, None  # the causes are ours as well
+        entry = entry.tb_next
+    table = sys.modules["IPython"].get_ipython().InteractiveTB
+    lines: list[str] = table.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
+    return lines
 
 
 _LONGEST_LINE = 2_000

@@ -174,6 +174,8 @@ def _write_holder(descriptor: int) -> None:
     """Write down who holds the lock; a full disk does not prevent the lock."""
     subcommand = [word for word in sys.argv[1:2] if not word.startswith("-")]  # options may hold a token
     command = " ".join([Path(sys.argv[0]).name, *subcommand])
+    if notebook := os.environ.get("JPY_SESSION_NAME"):  # as Jupyter names it to its kernel, and all it starts
+        command = f"the kernel of {Path(notebook).name}" if "ipykernel" in command else command
     stat = read_stat(os.getpid())
     text = json.dumps({"pid": os.getpid(), "command": command, "startTime": stat.start_time if stat else 0})
     with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import sys
 import threading
 import time
 import uuid
@@ -26,6 +27,7 @@ from katib.errors import KatibError
 from katib.sdk.homes import PATIENCE_SECONDS, Home, Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
+from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import assignments_of, is_completed, last_condition
 from katib.tuning.service import CallerAnswer, GivenTrial, TuningService
 
@@ -37,6 +39,13 @@ _SIGNS_OF_LIFE = 3
 
 _LOOK_SECONDS = 20.0
 """How long one request for a trial waits."""
+
+_UNSAID_SECONDS = 5.0
+"""How long the first one waits: what it waits for is said then."""
+
+_left: dict[str, dict[str, tuple[dict[str, Any], str]]] = {}
+"""The trials whose loop was left before their end, as by an exception in a cell of a notebook: by the uid of their
+experiment and their names, what `Experiment.taken_again` takes. The next loop of this program begins with them."""
 
 
 class StopTrial(Exception):  # noqa: N818 - it is no error: the trial is to end here
@@ -186,6 +195,7 @@ class AskedTrial:
             )
         )
         self._ended = True
+        _left.get(self._experiment.uid, {}).pop(self.name, None)
         self._experiment.trial_ended(self)
         return answer.stop
 
@@ -197,6 +207,7 @@ class Experiment:
 
     Attributes:
         name: Name of the experiment.
+        uid: Its identity: another one of its name has another.
         objective: Name of the metric that is optimized, or of the first of several.
     """
 
@@ -210,6 +221,7 @@ class Experiment:
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self.name = stored.name
+        self.uid = stored.metadata.uid
         objective = stored.spec.objective
         self.objective = objective.objective_metric_name if objective is not None else ""
         self._home = home
@@ -221,8 +233,10 @@ class Experiment:
         self._changed = threading.Condition()
         self._out: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
         self._closed = False
+        self._has_said = False
         self._heart: threading.Thread | None = None
 
+    @takes_its_arguments
     def ask(self, timeout_seconds: float | None = None) -> AskedTrial | None:
         """Return the next trial for this program; wait while none is free.
 
@@ -237,8 +251,9 @@ class Experiment:
         """
         request_id = _new_id()
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        look = _LOOK_SECONDS if self._has_said else _UNSAID_SECONDS
         while True:
-            left = _LOOK_SECONDS if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LOOK_SECONDS)
+            left = look if deadline is None else min(max(deadline - time.monotonic(), 0.0), look)
 
             def request(service: TuningService, namespace: str, wait_seconds: float = left) -> GivenTrial:
                 return service.ask(
@@ -255,6 +270,8 @@ class Experiment:
                 return self._taken(given.trial, request_id)
             if given.is_over or (deadline is not None and time.monotonic() >= deadline):
                 return None
+            look = _LOOK_SECONDS
+            self._say_what_is_waited_for()
 
     def ask_until_done(self, parallel: int = 1) -> Iterator[AskedTrial]:
         """Yield trials until the experiment has ended; of those that were yielded, at most `parallel` are under way.
@@ -275,11 +292,16 @@ class Experiment:
         mine: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
         while True:
             self._await_room(mine, parallel)
-            trial = self.ask()
+            trial = (self._left_before() if parallel == 1 else None) or self.ask()
             if trial is None:
                 return
             mine.add(trial)
-            yield trial
+            try:
+                yield trial
+            except GeneratorExit:
+                if parallel == 1 and not trial.has_ended:
+                    _left.setdefault(self.uid, {})[trial.name] = (trial.parameters, trial.ask_id)
+                raise
             del trial
 
     def asynchronous(self) -> AsyncExperiment:
@@ -350,6 +372,28 @@ class Experiment:
                 self._heart = threading.Thread(target=self._beat, name=f"leases-{self.name}", daemon=True)
                 self._heart.start()
         return trial
+
+    def _left_before(self) -> AskedTrial | None:
+        """Return a trial whose loop was left before its end; None where there is none that is still this program's."""
+        left = _left.get(self.uid, {})
+        while left:
+            name = next(iter(left))
+            trial = self.taken_again(name, *left.pop(name))
+            with suppress(KatibError):
+                trial.renew()
+                return trial
+            self.trial_ended(trial)
+        return None
+
+    def _say_what_is_waited_for(self) -> None:
+        """Say once which trials have not ended: while their places are taken, there is no next one."""
+        if self._has_said:
+            return
+        listed = self.call(lambda service, namespace: service.trials(namespace, self.name, states=["Running"]))
+        if names := ", ".join(trial.name for trial in listed.items):
+            self._has_said = True
+            ways = "tell(...) or fail() of a trial makes room for the next one"
+            sys.stderr.write(f"{self.name} waits for a trial, and these have not ended: {names}; {ways}\n")
 
     def _await_room(self, mine: weakref.WeakSet[AskedTrial], parallel: int) -> None:
         with self._changed:

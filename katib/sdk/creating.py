@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from katib.sdk.asking import LEASE_SECONDS, Experiment
 from katib.sdk.homes import Place, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
-from katib.sdk.spec import Bounds, search_spec, without_none
+from katib.sdk.spec import Bounds, document_of, search_spec, without_none
 from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
@@ -106,7 +105,7 @@ def create(
     names = list(objectives or [objective])
     # The value at the end counts, whatever was reported before.
     spec["objective"]["metricStrategies"] = [{"name": one, "value": "latest"} for one in names]
-    parallel = parallel if max_trials is None else min(parallel, max_trials)
+    parallel = parallel if max_trials is None else min(parallel, max(max_trials, 1))
     document: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
@@ -127,7 +126,7 @@ def create(
         )
         return submission.experiment
 
-    text = json.dumps(document)
+    text = document_of(document)
     with ExitStack() as opened, python_words():
         home = open_home(place)
         opened.callback(home.close)

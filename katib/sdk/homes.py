@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from katib.errors import Backoff, UnavailableError, invalid
 from katib.tuning.argument_words import python_words
+from katib.tuning.sentences import said_once
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 R = TypeVar("R")
@@ -225,6 +226,16 @@ def _home_in(directory: Path, place: Place) -> Home:
 
 
 @contextmanager
+def engine_here(directory: Path) -> Iterator[TuningService | None]:
+    """Open the engine that experiments of this process have in a directory; None where they have none."""
+    if _engines.process != os.getpid() or directory not in _engines.by_directory:
+        yield None
+        return
+    with _engine_of(directory) as service:
+        yield service
+
+
+@contextmanager
 def _engine_of(directory: Path) -> Iterator[TuningService]:
     shared = _enter(directory)
     try:
@@ -244,6 +255,7 @@ def _enter(directory: Path) -> _Shared:
             from katib.rest.door import open_door
 
             with ExitStack() as stack:
+                stack.enter_context(said_once())
                 engine = stack.enter_context(open_engine(data_dir=directory, own_process=False))
                 engine.start()
                 stack.enter_context(open_door(engine.service, directory))

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.types import Experiment
+from katib.errors import NotFoundError
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.homes import Place, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
+from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import typed_value
 from katib.tuning.titles import name_meant, namespace_in_use
 
@@ -34,8 +36,9 @@ class OpenedExperiment(TuneResult):
         return AskedExperiment(home, stored, _reader(stored), self.place, lease_seconds=lease_seconds)
 
 
+@takes_its_arguments
 def open_experiment(
-    name: str,
+    name: str = "",
     *,
     data_dir: str | Path | None = None,
     server: str | None = None,
@@ -44,7 +47,7 @@ def open_experiment(
     """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
 
     Args:
-        name: Name of the experiment, or title of the study.
+        name: Name of the experiment, or title of the study; left out: the newest one.
         data_dir: A data directory; by default where the command line looks.
         server: The URL of a server.
         namespace: Of the experiment; by default the one that all experiments are in, else `default`.
@@ -56,6 +59,9 @@ def open_experiment(
     place = Place(data_dir, server, namespace)
     with open_service(place) as service:
         place = replace(place, namespace=namespace or namespace_in_use(service))
+        name = name or next((one.name for one in reversed(service.experiments(place.namespace))), "")
+        if not name:
+            raise NotFoundError(f"no experiment is in namespace {place.namespace}; run one, or give another data_dir=")
         experiment = service.get(Experiment, place.namespace, name_meant(service, place.namespace, name))
         found = read_result(service, experiment, _reader(experiment), place)
     return OpenedExperiment(**{one.name: getattr(found, one.name) for one in fields(found)})

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from katib.errors import one_line
+from katib.errors import CallError, one_line
 from katib.files.whole_files import write_whole
 from katib.sdk.search import Parameter
 
@@ -54,13 +54,13 @@ class Payload:
         """Return the payload as it travels.
 
         Raises:
-            TypeError: The function holds what cannot be copied.
+            CallError: The function holds what cannot be copied.
         """
         try:
             return b"".join(map(cloudpickle.dumps, (list(sys.path), self)))
         except Exception as error:  # noqa: BLE001 - a foreign type fails with whatever it likes
             cause = f"{_name_of(self.function)} cannot be sent to its trials: {one_line(error)}"
-            raise TypeError(f"{cause}; make locks, open files and connections inside of it") from None
+            raise CallError(f"{cause}; make locks, open files and connections inside of it") from None
 
     @staticmethod
     def save(path: Path, pickled: bytes) -> None:
@@ -86,7 +86,7 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
         parameters: All its arguments by name, `Parameter` or not.
 
     Raises:
-        TypeError: It cannot.
+        CallError: It cannot.
     """
     conditional = [name for name, value in parameters.items() if isinstance(value, Parameter) and value.condition]
     if not conditional or takes_mapping(function, parameters):
@@ -99,7 +99,7 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
         called = _name_of(function)
         required = {name for name, one in signature.parameters.items() if one.default is inspect.Parameter.empty}
         lacking = ", ".join(name for name in conditional if name in required)
-        raise TypeError(
+        raise CallError(
             f"{called}{signature} needs a default for {lacking}: trials without a value do not pass one"
         ) from None
 
@@ -108,18 +108,18 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
     """Return whether a function wants one mapping of all parameters rather than a keyword for each.
 
     Raises:
-        TypeError: It can be called neither way.
+        CallError: It can be called neither way.
     """
     called = _name_of(function)
     if not callable(function):
-        raise TypeError(f"{function!r} is not a function; a program is tuned by `katib tune`")
+        raise CallError(f"{function!r} is not a function; a program is tuned by `katib tune`")
     if inspect.iscoroutinefunction(function):
         wrapped = f"lambda **arguments: asyncio.run({called}(**arguments))"
-        raise TypeError(f"{called} is a coroutine function, which nothing awaits; pass {wrapped}")
+        raise CallError(f"{called} is a coroutine function, which nothing awaits; pass {wrapped}")
     try:
         signature = inspect.signature(function)
     except ValueError:
-        raise TypeError(f"{called} does not say which arguments it takes; wrap it in a function that does") from None
+        raise CallError(f"{called} does not say which arguments it takes; wrap it in a function that does") from None
     try:
         signature.bind(**names)
     except TypeError:
@@ -127,7 +127,7 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
             signature.bind({})
         except TypeError:
             wanted = ", ".join(names)
-            raise TypeError(f"{called}{signature} must take {wanted} by name, or one mapping of them") from None
+            raise CallError(f"{called}{signature} must take {wanted} by name, or one mapping of them") from None
         return True
     return False
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex
 
 from katib.errors import FieldError, InvalidError
 from katib.sdk.search import Parameter
+
+_MAPPINGS = {
+    "objectives": '{"loss": "minimize", "accuracy": "maximize"}',
+    "goals": '{"accuracy": 0.95}',
+    "constraints": '{"memory": (None, 8)}',
+    "settings": '{"random_state": 1}',
+    "early_stopping_settings": '{"start_step": 4}',
+}
+"""Arguments that are mappings, and one of each."""
 
 _SPACES_OF_OTHERS = ("hyperopt.", "optuna.distributions", "ray.tune.search.sample", "scipy.stats.", "skopt.space.")
 """Modules of what declares a parameter elsewhere, and would be passed to the function as it is."""
@@ -28,7 +37,7 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
     errors = [*_wrong_space(parameters)]
     if not errors and not takes_constants:
         errors = [
-            FieldError(f'parameters["{name}"]', f"{_short(value)} is not searched", "leave it out", "space-constant")
+            FieldError(f'parameters["{name}"]', f"{shortened(value)} is not searched", "leave it out", "space-constant")
             for name, value in parameters.items()
             if not isinstance(value, Parameter)
         ]
@@ -43,7 +52,9 @@ def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_cons
 def _wrong_scalars(arguments: Mapping[str, Any], may_be_none: Collection[str]) -> Iterator[FieldError]:
     for name in ("max_trials", "parallel", "max_failed"):
         value = arguments[name]
-        if not (value is None and name in may_be_none) and (not isinstance(value, int) or isinstance(value, bool)):
+        if not (value is None and name in may_be_none) and (
+            not isinstance(value, SupportsIndex) or isinstance(value, bool)
+        ):
             yield FieldError(name, f"{value!r} is not a whole number", "write one, such as 20", "argument-type")
     for name, example in (("algorithm", "tpe"), ("early_stopping", "medianstop"), ("objective", "loss")):
         value = arguments[name]
@@ -56,17 +67,28 @@ def _wrong_scalars(arguments: Mapping[str, Any], may_be_none: Collection[str]) -
         )
     if isinstance(directions := arguments["direction"], list | tuple):
         remedy = 'name each: objectives={"loss": "minimize", "accuracy": "maximize"}'
-        yield FieldError("direction", f"{_short(directions)} is for several objectives", remedy, "argument-type")
+        yield FieldError("direction", f"{shortened(directions)} is for several objectives", remedy, "argument-type")
 
 
 def _wrong_collections(arguments: Mapping[str, Any]) -> Iterator[FieldError]:
-    if isinstance(initial := arguments["initial_trials"], Mapping):
-        cause, remedy = f"{_short(dict(initial))} is one trial", "write a list of trials, [{...}]"
+    initial = arguments["initial_trials"]
+    if isinstance(initial, Mapping):
+        cause, remedy = f"{shortened(dict(initial))} is one trial", "write a list of trials, [{...}]"
+        yield FieldError("initial_trials", cause, remedy, "argument-type")
+    elif not all(isinstance(trial, Mapping) for trial in initial):
+        cause, remedy = f"{shortened(initial)} has no names of parameters", 'write [{"lr": 0.1}]'
         yield FieldError("initial_trials", cause, remedy, "argument-type")
     for name in ("warm_start", "additional_metrics", "preload"):
         if isinstance(value := arguments.get(name), str):
             yield FieldError(name, f"{value!r} is one text", f"write [{value!r}]", "argument-type")
-    for name, bounds in (arguments["constraints"] or {}).items():
+        elif value is not None and not isinstance(value, Iterable):
+            yield FieldError(name, f"{value!r} is not a list", "write the names, [...]", "argument-type")
+    for name, example in _MAPPINGS.items():
+        if arguments[name] and not isinstance(arguments[name], Mapping):
+            cause = f"{shortened(arguments[name])} is not a mapping"
+            yield FieldError(name, cause, f"write {example}", "argument-type")
+    constraints = arguments["constraints"]
+    for name, bounds in constraints.items() if isinstance(constraints, Mapping) else ():
         if not (isinstance(bounds, Sequence) and len(bounds) == 2 and not isinstance(bounds, str)):  # noqa: PLR2004
             remedy = (
                 f"write (None, {bounds}) for at most that" if isinstance(bounds, int | float) else "write (min, max)"
@@ -87,10 +109,10 @@ def _wrong_space(parameters: Any) -> list[FieldError]:
             cause, remedy = "it is a search space inside of another one", f'write its parameters here, as "{name}.x"'
             errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
         if type(value).__module__.startswith(_SPACES_OF_OTHERS) or (isinstance(value, dict) and [*value] == _GRID):
-            cause, remedy = f"{_short(value)} is of another library", "write katib.search.double, int or categorical"
+            cause, remedy = f"{shortened(value)} is of another library", "write katib.search.double, int or categorical"
             errors.append(FieldError(f'parameters["{name}"]', cause, remedy, "space-type"))
         if isinstance(value, tuple | range) or (isinstance(value, list | set | frozenset) and not has_space):
-            cause = f"{_short(value)} is not a search space"
+            cause = f"{shortened(value)} is not a search space"
             remedy = f"write {_suggested(value)}"
             if has_space:
                 remedy += "; for a constant, use functools.partial on the function"
@@ -108,12 +130,14 @@ def _suggested(value: Any) -> str:
         step = f", step={abs(value.step)}" if abs(value.step) != 1 else ""
         return f"katib.search.int({min(value, default=0)}, {max(value, default=1)}{step})"
     numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
-    if isinstance(value, tuple) and len(value) == len(numbers) == 2:  # noqa: PLR2004 - two bounds
-        kind = "int" if all(isinstance(v, int) for v in value) else "double"
-        return f"katib.search.{kind}({value[0]!r}, {value[1]!r})"
-    return f"katib.search.categorical({_short(list(value))})"
+    is_log = isinstance(value, tuple) and len(value) == 3 and "log" in str(value[2])  # noqa: PLR2004 - as scikit-optimize has it
+    if isinstance(value, tuple) and len(value) - is_log == len(numbers) == 2:  # noqa: PLR2004 - two bounds
+        kind = "int" if all(isinstance(v, int) for v in numbers) else "double"
+        return f"katib.search.{kind}({min(numbers)!r}, {max(numbers)!r}{', log=True' if is_log else ''})"
+    return f"katib.search.categorical({shortened(list(value))})"
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """Return a value as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of an error

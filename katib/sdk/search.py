@@ -8,8 +8,9 @@ One may depend on another: {"momentum": search.double(0, 1).when("optimizer", "s
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal
 
 from katib.errors import invalid
@@ -81,7 +82,7 @@ def double(min: float, max: float, *, step: float | None = None, log: bool = Fal
 @takes_its_arguments
 def int(min: builtins.int, max: builtins.int, *, step: builtins.int = 1, log: bool = False) -> Parameter:  # noqa: A001, A002 - Katib's names
     """Return a whole parameter between two bounds, both included."""
-    return _number("int", min, max, None if step == 1 else step, log=log)
+    return _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log=log)
 
 
 @takes_its_arguments
@@ -106,6 +107,11 @@ if not TYPE_CHECKING:  # which knows all names
         raise missing_attribute("katib.search", name, ["double", "int", "categorical", "discrete"])
 
 
+def _whole(value: Any) -> Any:
+    """Return a number such as 1e3 as what it is, a whole one; anything else as it is."""
+    return builtins.int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _number(kind: ParameterType, low: float, high: float, step: float | None, *, log: bool) -> Parameter:
     space: dict[str, Any] = {"min": str(low), "max": str(high)}
     if step is not None:
@@ -115,14 +121,27 @@ def _number(kind: ParameterType, low: float, high: float, step: float | None, *,
     return Parameter(kind, space)
 
 
-def _choice(kind: ParameterType, choices: Iterable[Any]) -> Parameter:
-    if isinstance(choices, str):
-        raise invalid("choices", f"{choices!r} is one text", f"write [{choices!r}, ...]", "argument-type")
+def _choice(kind: ParameterType, choices: Any) -> Parameter:
+    if isinstance(choices, str) or not isinstance(choices, Iterable):
+        cause = f"{choices!r} is {'one text' if isinstance(choices, str) else 'not a list'}"
+        remedy = f"write [{choices!r}, ...]"
+        if hasattr(choices, "rvs"):
+            cause, remedy = "it is a distribution of SciPy", "write katib.search.double(min, max), with log=True"
+        raise invalid("choices", cause, remedy, "argument-type")
     values: dict[str, Any] = {}
     for value in choices:
-        text = str(value)
+        text = _text(value, values)
         if text in values:
             cause = f"{values[text]!r} and {value!r} are the same text in an experiment"
             raise invalid("choices", cause, "keep one of them, or spell one differently", "choice-text")
         values[text] = value
     return Parameter(kind, {"list": list(values)}, tuple(values.values()))
+
+
+def _text(value: Any, others: Container[str]) -> str:
+    """Return a choice as an experiment has it: the same in each process, so without the address of an object."""
+    text = str(value)
+    if " at 0x" not in text:
+        return text
+    name = getattr(value, "__name__", type(value).__name__)
+    return next(one for one in chain([name], (f"{name}-{n}" for n in count(2))) if one not in others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,11 @@ def search_spec(
             earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
         ),
     }
+
+
+def document_of(experiment: Json) -> str:
+    """Return an experiment as text; numbers of NumPy are numbers, and what is none is refused where it stands."""
+    return json.dumps(experiment, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 
 def without_none(**fields: Any) -> Json:

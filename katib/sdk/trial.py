@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
@@ -15,12 +17,18 @@ from katib.tuning.foreign_words import same_here
 
 def main(argv: list[str]) -> None:
     """Call the function with the assignments of one trial and report what it returns."""
-    payload = Payload.load(Path(argv[0]))
+    payload = Payload.load(_file_here(Path(argv[0])))
     metrics = called(payload, payload.arguments(argv[1:]))
     if metrics:
         report(metrics, step=last_step())  # the end of a curve, wherever that stands
     if lacks := lacking(payload, metrics):  # what it printed may still hold the objective
         sys.stderr.write(f"{lacks}\n")
+
+
+def _file_here(file: Path) -> Path:
+    """Return the file of a function in the data directory of this trial: it may be a copy, or have moved."""
+    folders = Path(os.environ.get("KATIB_TRIAL_DIR", "")).parents
+    return next((one for folder in folders if (one := folder / "functions" / file.name).exists()), file)
 
 
 def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
@@ -43,18 +51,7 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
     """
     name_objective(payload.objectives[0] if len(payload.objectives) == 1 else "")
     if takes_mapping(payload.function, arguments):
-        mapping = dict(arguments)
-        try:
-            result = payload.function(mapping)
-        except AttributeError as error:
-            name = error.name or ""
-            remedy = f"[{name!r}]" if name in mapping else same_here("dict", name)
-            if error.obj is not mapping or not remedy:
-                raise
-            raise AttributeError(f"{error}; use {remedy}") from error
-        if result is mapping:  # such as `lambda lr: lr` in a search of x
-            cause = f"the function has no argument {next(iter(mapping))}, so it was called with one mapping of all"
-            raise TypeError(f"{cause}, which it returned; name its arguments as the search space does")
+        result = _called_with_mapping(payload.function, dict(arguments))
     else:
         result = payload.function(**arguments)
     # A result is a number, several for several objectives, a mapping, or nothing when the function reported itself.
@@ -74,5 +71,39 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(text) for name, text in metric_texts({str(name): one for name, one in result.items()})}
 
 
+def _called_with_mapping(function: Callable[[dict[str, Any]], Any], mapping: dict[str, Any]) -> Any:
+    """Return what a function of one mapping returns; where it takes that for something else, say so."""
+    one = next(iter(mapping))
+    cause = f"the function has no argument {one}, so it was called with one mapping of all"
+    remedy = "name its arguments as the search space does"
+    try:
+        result = function(mapping)
+    except AttributeError as error:
+        name = error.name or ""
+        same = f"[{name!r}]" if name in mapping else same_here("dict", name)
+        if error.obj is not mapping or not same:
+            raise
+        raise AttributeError(f"{error}; use {same}") from error
+    except TypeError as error:  # such as `lambda lr: lr / 2` in a search of x
+        if "dict" not in str(error):
+            raise
+        raise TypeError(f"{error}; {cause}; {remedy}") from error
+    if result is mapping:
+        raise TypeError(f"{cause}, which it returned; {remedy}")
+    return result
+
+
+def lines_of(error: BaseException) -> str:
+    """Return an error of a function as Python prints it, without the lines of ours that called the function."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_frame.f_globals.get("__package__") == __package__:
+        entry = entry.tb_next
+    return "".join(format_exception(error.with_traceback(entry or error.__traceback__)))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
+        sys.stderr.write(lines_of(error))
+        sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shlex
@@ -28,13 +27,13 @@ from katib.rest.door import open_door
 from katib.rest.notes import Note, running_servers
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
-from katib.sdk.homes import Home, Place, say_what_is_waited_for
+from katib.sdk.homes import Home, Place, engine_here, say_what_is_waited_for
 from katib.sdk.notebook import Bar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
-from katib.sdk.python_words import check_arguments
+from katib.sdk.python_words import check_arguments, shortened
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
-from katib.sdk.spec import search_spec
+from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
 from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
@@ -47,6 +46,9 @@ if TYPE_CHECKING:
     from katib.local.engine import Engine
 
 _CONTAINER = "function"
+_FILE = 3
+"""Where its command has the file of the function."""
+
 _LEASE_SECONDS = 6.0
 """Of trials that this process evaluates: signs of life cost nothing here, and the next run waits so long for the trials
 of one that was interrupted."""
@@ -161,7 +163,7 @@ def tune(
         "spec": {
             **search_spec(space, **search),
             "maxTrialCount": max_trials,
-            "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
+            "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max(max_trials, 1)),
             "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
         },
     }
@@ -180,7 +182,7 @@ def tune(
     with said_once(), python_words(), _submitted(root, experiment, named, file, pickled) as running:
         service, submitted, had_ended = running.service, running.experiment, running.had_ended
         url = running.url if preload is None else ""  # where this process evaluates, its end ends that
-        for note in running.notes if verbose else ():
+        for note in (*_lists_of(constants), *running.notes) if verbose else ():
             sys.stderr.write(f"{note}\n")
         if verbose and url and not had_ended:
             sys.stderr.write(f"the server at {url} runs the trials; Ctrl-C stops the watching only\n")
@@ -192,12 +194,7 @@ def tune(
                 else _evaluated(service, submitted, payload, file, preload, follow)
             )
         except KeyboardInterrupt:
-            if verbose:
-                again = f"the same call with name={name!r}"
-                at = _option_of(root)
-                goes_on = f"the server at {url} goes on; `katib stop {name}{at}` stops it, and {again} watches it again"
-                kept = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
-                sys.stderr.write(f"{goes_on if url else kept}\n")
+            _stop(running, name, root, url=url, verbose=verbose)
             raise
         place = Place(root.absolute())
         result = read_result(service, final, lambda key, text: space[key].value(text), place)
@@ -217,6 +214,7 @@ class _Running(NamedTuple):
         url: Where the server listens; empty for an engine.
         had_ended: Whether it had ended before and is left as it is.
         notes: What to say about one that was there before, and of those that run beside it, a sentence each.
+        is_shared: Whether what runs it stays when this search ends.
     """
 
     service: TuningService
@@ -224,6 +222,7 @@ class _Running(NamedTuple):
     url: str = ""
     had_ended: bool = False
     notes: tuple[str, ...] = ()
+    is_shared: bool = False
 
 
 @contextmanager
@@ -240,6 +239,10 @@ def _submitted(
         pickled: Its content.
     """
     with ExitStack() as opened:
+        if shared := opened.enter_context(engine_here(root.absolute())):
+            running = _taken(shared, experiment, arguments, file, pickled)
+            yield running._replace(is_shared=True)
+            return
 
         def open_() -> Note | Engine:
             note = next(iter(running_servers(root)), None)
@@ -267,7 +270,9 @@ def _taken(
     Raises:
         InvalidError: It is wrong, or it differs from the one of this name, whose function stays as it was.
     """
-    document, name = json.dumps(experiment), experiment["metadata"]["name"]
+    name = experiment["metadata"]["name"]
+    _keep_path(service, experiment, name)
+    document = document_of(experiment)
     try:
         service.validate(document, source=name)
         earlier = file.read_bytes() if file.exists() else None
@@ -290,6 +295,21 @@ def _taken(
     return _Running(service, stored, had_ended=ways is not None, notes=notes)
 
 
+def _keep_path(service: TuningService, experiment: Json, name: str) -> None:
+    """Have an experiment name the file of its function as the stored one does, whose data directory may have moved."""
+    with suppress(NotFoundError, LookupError, TypeError):
+        found = service.get(Experiment, DEFAULT_NAMESPACE, name).encode()
+        there, here = (_command_of(one) for one in (found, experiment))
+        if Path(there[_FILE]).name == Path(here[_FILE]).name:
+            here[_FILE] = there[_FILE]
+
+
+def _command_of(experiment: Json) -> list[str]:
+    template = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]
+    command: list[str] = template["spec"]["containers"][0]["command"]
+    return command
+
+
 def _run(service: TuningService, document: str, name: str, *, restart: bool) -> RunOutcome:
     """Submit an experiment; the failed trials of one of its name that failed run again: its function may be fixed."""
     with suppress(NotFoundError):
@@ -305,6 +325,30 @@ def _run(service: TuningService, document: str, name: str, *, restart: bool) -> 
     if outcome.ways is not None and any(change.startswith("spec.") for change in outcome.ways.changes):
         service.submit(document, source=name)  # refuses it field by field
     return outcome
+
+
+def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) -> None:
+    """Stop a search that was interrupted, unless a server goes on with it, and say how it goes on."""
+    again = f"the same call with name={name!r}"
+    if url:
+        way = (
+            f"the server at {url} goes on; `katib stop {name}{_option_of(root)}` stops it, and {again} watches it again"
+        )
+    else:
+        with suppress(KatibError):  # else it would go on beside the next search of the data directory
+            running.service.edit(DEFAULT_NAMESPACE, name, counts={}, stopped=True)
+        way = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
+        way += "; trials that run now go on to their ends" if running.is_shared else ""
+    if verbose:
+        sys.stderr.write(f"{way}\n")
+
+
+def _lists_of(constants: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a note for each constant that looks like choices."""
+    for key, value in constants.items():
+        if isinstance(value, list) and len(value) > 1 and all(isinstance(v, str | bool | None) for v in value):
+            text = shortened(value)
+            yield f'parameters["{key}"]: each trial gets {text}; to search it, write katib.search.categorical({text})'
 
 
 def _option_of(root: Path) -> str:

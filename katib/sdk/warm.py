@@ -20,7 +20,7 @@ from typing import Any
 from katib.sdk.asking import StopTrial
 from katib.sdk.forking import Outcome, Slot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
-from katib.sdk.trial import called, lacking
+from katib.sdk.trial import called, lacking, lines_of
 
 _END_SECONDS = 10.0
 
@@ -63,7 +63,7 @@ def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> Outcome:
     except StopTrial:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
-        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.write(lines_of(error))
         return Outcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 

@@ -59,10 +59,7 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
     """
     if differing := [one for one in error.errors if one.origin == "update-immutable"]:
         return _other_search(differing, arguments)  # nothing about its counts matters then
-    found = [replace(one, path=_argument(one.path, arguments)) for one in error.errors]
-    if arguments.get("parallel") is None:  # it follows max_trials then, whose own error is the one to read
-        found = [one for one in found if one.path != "parallel"]
-    return InvalidError(found)
+    return InvalidError(replace(one, path=_argument(one.path, arguments)) for one in error.errors)
 
 
 def _other_search(differing: Sequence[FieldError], arguments: Mapping[str, Any]) -> InvalidError:

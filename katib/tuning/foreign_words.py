@@ -6,8 +6,10 @@ Read only where a name was not found: nothing here costs a program that has none
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import ParamSpec, TypeVar
+
+from katib.errors import CallError, InternalError, KatibError, user_traceback
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -168,20 +170,37 @@ def missing_attribute(owner: str, name: str, asked: object) -> AttributeError:
 def takes_its_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that says of an argument it does not have which one does the same.
 
+    What a user should read, and Ctrl-C, leave it without the lines of ours that led there.
+
     Raises:
-        TypeError: It was called with such an argument; as without this, but with a remedy.
+        CallError: It was called with such an argument; as without this, but with a remedy.
     """
     code = function.__code__
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        unknown = [name for name in kwargs if name not in known]
-        if unknown:
-            owner = f"{function.__name__}()"
-            raise TypeError(
-                "; ".join(f"{owner} has no argument {one!r}; {_remedy(owner, one, known)}" for one in unknown)
-            )
-        return function(*args, **kwargs)
+        owner = f"{function.__name__}()"
+        wrong = [f"{owner} has no argument {one!r}; {_remedy(owner, one, known)}" for one in kwargs if one not in known]
+        if len(args) > code.co_argcount:
+            wrong.append(_too_many(owner, known[: code.co_argcount], known[code.co_argcount :], args))
+        try:
+            if wrong:
+                raise CallError("; ".join(wrong))
+            return function(*args, **kwargs)
+        except InternalError:
+            raise
+        except (KatibError, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                vars(error)["_render_traceback_"] = partial(user_traceback, error)
+            raise error.with_traceback(None) from None
 
     return checked
+
+
+def _too_many(owner: str, positional: tuple[str, ...], named: tuple[str, ...], args: tuple[object, ...]) -> str:
+    """Return what is wrong with a call that has too many arguments without a name."""
+    if not named:  # such as choices that are written one by one
+        return f"{owner} takes one list; write [{', '.join(map(repr, args))}]"
+    more = ", ".join(f"{name}=..." for name in named[:3])
+    return f"{owner} takes only {' and '.join(positional)} without names; write the others as {more}"

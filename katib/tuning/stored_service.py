@@ -196,9 +196,9 @@ class ObjectTuningService(ObjectReadingService):
         changed = {} if ended else changed_budget(old.metadata.annotations, wanted)
         if not ended and CHECKPOINTS_ANNOTATION in wanted.keys() - old.metadata.annotations.keys():
             changed[CHECKPOINTS_ANNOTATION] = wanted[CHECKPOINTS_ANNOTATION]
-        place = wanted.get(WORKSPACE_ANNOTATION) or old.metadata.annotations.get(WORKSPACE_ANNOTATION)
-        has_moved = place != old.metadata.annotations.get(WORKSPACE_ANNOTATION)
-        moved = {WORKSPACE_ANNOTATION: place} if place and has_moved else {}
+        workspace = wanted.get(WORKSPACE_ANNOTATION)
+        has_moved = workspace and workspace != old.metadata.annotations.get(WORKSPACE_ANNOTATION)
+        moved = {WORKSPACE_ANNOTATION: workspace} if has_moved else {}  # trials that start from now on run there
         if changed or moved:
             found = self._store.patch(found, {"metadata": {"annotations": {**changed, **moved}}})
         if same:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -191,6 +191,51 @@ def test_a_loop_that_forgets_to_tell_is_told_so(home: dict[str, Any]) -> None:
         first = next(trials)
         with pytest.raises(RuntimeError, match=f"{first.name} has not ended"):
             next(trials)
+
+
+def test_a_loop_that_an_exception_ended_begins_with_its_trial(home: dict[str, Any]) -> None:
+    def evaluate(value: Callable[[float], float]) -> list[str]:
+        kept.append(create(home, max_trials=3))
+        names = []
+        for trial in kept[-1].ask_until_done():
+            kept.append(trial)  # as a notebook does
+            names.append(trial.name)
+            trial.tell(value(trial.parameters["x"]))
+        return names
+
+    kept: list[Any] = []
+    with pytest.raises(ZeroDivisionError):
+        evaluate(lambda x: x / 0)
+    names = evaluate(lambda x: x)
+    for one in kept:
+        if isinstance(one, katib.Experiment):
+            one.close()
+
+    assert names[0] == kept[1].name
+    assert len(names) == 3
+
+
+def test_a_trial_that_was_told_after_its_loop_is_not_given_again(home: dict[str, Any]) -> None:
+    with create(home, max_trials=2) as experiment:
+        loop = experiment.ask_until_done()
+        first = next(loop)
+        loop.close()  # type: ignore[attr-defined]  # as `break` does
+        first.tell(1)
+        assert [trial.tell(2) for trial in experiment.ask_until_done()] == [""]
+
+
+def test_who_waits_for_a_trial_is_told_which_ones_have_not_ended(
+    home: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("katib.sdk.asking._UNSAID_SECONDS", 0.1)
+    monkeypatch.setattr("katib.sdk.asking._LOOK_SECONDS", 0.1)
+    with create(home) as experiment:
+        first = experiment.ask()
+        assert first is not None
+        assert experiment.ask(timeout_seconds=1) is None
+        said = f"mine waits for a trial, and these have not ended: {first.name}; tell(...) or fail() of a trial makes"
+
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_a_trial_that_is_forgotten_is_given_again(home: dict[str, Any]) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import katib
-from katib.api.types import Trial
+from katib.api.names import STOPPED_ANNOTATION
+from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
 from katib.local import open_offline
 from katib.local.claims import holder_of
@@ -138,6 +139,40 @@ def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[...
     assert same == first
     assert more.trials[:2] == first.trials
     assert (more.trials[2].value or 0) > 100
+
+
+def test_a_data_directory_that_was_moved_goes_on_with_its_names(
+    tune: Callable[..., katib.TuneResult], tmp_path: Path
+) -> None:
+    def search(place: str, trials: int, factor: int) -> katib.TuneResult:
+        return tune(lambda x: factor * x, X, name="mine", max_trials=trials, parallel=1, data_dir=tmp_path / place)
+
+    first = search("old", 1, 1)
+    (tmp_path / "old").rename(tmp_path / "new")
+    again = search("new", 2, 10)
+
+    assert again.trials[0] == first.trials[0]
+    assert again.trials[1].value == 10 * again.trials[1].parameters["x"]
+
+
+def test_a_search_runs_beside_an_open_experiment_of_its_program(
+    tune: Callable[..., katib.TuneResult], tmp_path: Path
+) -> None:
+    with katib.create("asked", X, data_dir=tmp_path, algorithm="random") as experiment:
+        result = tune(lambda x: x, X)
+        trial = experiment.ask()
+
+    assert len(result.trials) == 3
+    assert trial is not None
+
+
+def test_a_list_that_is_not_searched_is_noted(
+    tune: Callable[..., katib.TuneResult], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tune(lambda x, act: x * len(act), {**X, "act": ["relu", "tanh"]}, max_trials=1, verbose=True)
+
+    said = "parameters[\"act\"]: each trial gets ['relu', 'tanh']; to search it, write katib.search.categorical(["
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preload", [None, ["wave"]], ids=["jobs", "warm"])
@@ -543,6 +578,9 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
     process.send_signal(end)
     output, _ = process.communicate(timeout=180)
     assert ("KeyboardInterrupt" in output and INTERRUPTED in output) == (end == signal.SIGINT), output
+    assert "in _follow" not in output
+    left = open_offline(home).get(Experiment, "default", "s")
+    assert (STOPPED_ANNOTATION in left.metadata.annotations) == (end == signal.SIGINT)
     eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"))
     (tmp_path / "go").touch()
 

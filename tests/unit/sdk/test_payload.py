@@ -14,7 +14,7 @@ import pytest
 
 from katib.sdk import report, search
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
-from katib.sdk.trial import main
+from katib.sdk.trial import called, lines_of, main
 
 SPACE = {"lr": search.double(0, 1), "act": search.categorical(["relu", None])}
 
@@ -136,6 +136,40 @@ def test_a_mapping_that_is_taken_for_a_trial_of_optuna_says_how_it_is_read(tmp_p
         run(lambda config: config.lr, tmp_path, "lr=0.5", "act=relu")
     with pytest.raises(AttributeError, match=r"'str' object has no attribute 'suggest_float'$"):
         run(lambda trial: trial["act"].suggest_float("lr"), tmp_path, "lr=0.5", "act=relu")
+
+
+def test_a_mapping_that_is_taken_for_a_number_says_why_it_was_given(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"'dict'.*; the function has no argument lr, so it was called"):
+        run(lambda x: x / 2, tmp_path, "lr=0.5", "act=relu")
+    with pytest.raises(TypeError, match=r"^can only concatenate str \(not \"int\"\) to str$"):
+        run(lambda trial: trial["act"] + 1, tmp_path, "lr=0.5", "act=relu")
+
+
+def test_the_function_is_read_where_the_data_directory_of_the_trial_is_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, value in (("old", 1), ("new", 2)):
+        path = tmp_path / place / "functions" / "f.pickle"
+        Payload.save(path, payload(lambda lr, act, value=value: value).pickled())
+    words = [str(tmp_path / "old/functions/f.pickle"), "lr=0.5", "act=relu"]
+    main(words)
+    monkeypatch.setenv("KATIB_TRIAL_DIR", str(tmp_path / "new/trials/default/f-1/f-1-pod"))
+    main(words)
+
+    assert capsys.readouterr().out == "loss=1.0\nloss=2.0\n"
+
+
+def test_the_lines_of_an_error_are_those_of_the_function(tmp_path: Path) -> None:
+    def broken(lr: float, act: str) -> float:
+        raise ValueError(lr)
+
+    with pytest.raises(ValueError, match=r"^0\.5$") as caught:
+        called(payload(broken), {"lr": 0.5, "act": "relu"})
+    shown = lines_of(caught.value.with_traceback(caught.tb.tb_next))
+
+    assert shown.count("  File ") == 1
+    assert ", in broken\n" in shown
+    assert shown.endswith("ValueError: 0.5\n")
 
 
 def test_arguments_have_their_types_and_constants_come_along(tmp_path: Path) -> None:

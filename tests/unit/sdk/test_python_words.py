@@ -6,14 +6,18 @@ import copy
 import inspect
 import pickle
 import re
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
+from scipy import stats
 
 import katib
-from katib.errors import InvalidError, NotFoundError, TerminalError, invalid
+from katib.errors import CallError, InvalidError, KatibError, NotFoundError, TerminalError, invalid
 from katib.sdk.results import TrialResult, TuneResult
 from katib.tuning import foreign_words
 from katib.tuning.argument_words import python_words
@@ -39,6 +43,17 @@ def refused(directory: Path, parameters: Any, **options: Any) -> list[str]:
             {"n": (1, 4)},
             'parameters["n"]: (1, 4) is not a search space; write katib.search.int(1, 4)',
             id="whole tuple",
+        ),
+        pytest.param(
+            {"lr": (0.1, 0.001)},
+            'parameters["lr"]: (0.1, 0.001) is not a search space; write katib.search.double(0.001, 0.1)',
+            id="tuple the wrong way round",
+        ),
+        pytest.param(
+            {"lr": (0.001, 0.1, "log-uniform")},
+            "parameters[\"lr\"]: (0.001, 0.1, 'log-uniform') is not a search space; "
+            "write katib.search.double(0.001, 0.1, log=True)",
+            id="tuple with a scale",
         ),
         pytest.param(
             {"n": range(0, 9, 3)},
@@ -122,6 +137,12 @@ def test_the_storage_of_a_study_is_no_data_directory(tmp_path: Path, monkeypatch
         pytest.param({"max_trials": None}, "max_trials: None is not a whole number", id="max_trials none"),
         pytest.param({"algorithm": Path()}, "algorithm: PosixPath is not a text; write its name, such", id="sampler"),
         pytest.param({"initial_trials": {"lr": 0.5}}, "initial_trials: {'lr': 0.5} is one trial", id="one trial"),
+        pytest.param({"initial_trials": [0.5]}, "initial_trials: [0.5] has no names of parameters", id="a number"),
+        pytest.param({"objectives": ["a"]}, "objectives: ['a'] is not a mapping; write {\"loss\": ", id="a list"),
+        pytest.param({"settings": [1]}, "settings: [1] is not a mapping; write {", id="list of settings"),
+        pytest.param({"constraints": [1]}, "constraints: [1] is not a mapping; write {", id="list of constraints"),
+        pytest.param({"preload": True}, "preload: True is not a list; write the names, [...]", id="preload"),
+        pytest.param({"max_trials": 0, "parallel": 2}, "max_trials: 0 is not above 0", id="max_trials beside parallel"),
         pytest.param({"max_trials": 0}, "max_trials: 0 is not above 0", id="max_trials"),
         pytest.param({"max_trials": "x"}, "max_trials: 'x' is not a whole number", id="max_trials type"),
         pytest.param({"parallel": -1}, "parallel: -1 is not above 0", id="parallel"),
@@ -192,6 +213,69 @@ def test_an_option_of_the_space_by_another_name_is_refused_with_ours() -> None:
         double(low=0, high=1)
     with pytest.raises(InvalidError, match=r"choices: 'abc' is one text; write \['abc', \.\.\.\]"):
         katib.search.categorical("abc")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        pytest.param(
+            lambda search: search.double(0.1, 1, True),
+            "double() takes only min and max without names; write the others as step=..., log=...",
+            id="scale without its name",
+        ),
+        pytest.param(
+            lambda search: search.categorical("a", "b"),
+            "categorical() takes one list; write ['a', 'b']",
+            id="choices one by one",
+        ),
+        pytest.param(
+            lambda search: search.categorical(3),
+            "choices: 3 is not a list; write [3, ...]",
+            id="one choice",
+        ),
+        pytest.param(
+            lambda search: search.categorical(stats.uniform(0, 1)),
+            "choices: it is a distribution of SciPy; write katib.search.double(min, max), with log=True",
+            id="distribution",
+        ),
+    ],
+)
+def test_a_parameter_that_is_written_as_elsewhere_is_refused_with_how_to(
+    call: Callable[[Any], object], message: str
+) -> None:
+    with pytest.raises(KatibError) as caught:
+        call(katib.search)
+
+    assert str(caught.value) == message
+
+
+def test_whole_numbers_may_be_written_as_others_and_be_of_numpy(tmp_path: Path) -> None:
+    assert katib.search.int(1.0, 1e3, step=2.0) == katib.search.int(1, 1000, step=2)  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {"max_trials": np.int64(3), "goal": np.float32(0.5)}
+    with katib.create("mine", LR, **numbers, data_dir=tmp_path, algorithm="random") as experiment:
+        trial = experiment.ask()
+        assert trial is not None
+        trial.tell(0.25)
+        assert experiment.has_ended
+
+
+def test_choices_without_a_text_of_their_own_are_the_same_in_each_process() -> None:
+    class Net:
+        pass
+
+    space = katib.search.categorical([Net(), Net(), inspect.signature, lambda: 0])
+
+    assert space.space == {"list": ["Net", "Net-2", "signature", "<lambda>"]}
+    assert space.value("signature") is inspect.signature
+
+
+def test_an_error_leaves_a_call_without_the_lines_of_ours_that_led_to_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError) as caught:
+        katib.tune(lambda lr: lr, {"lr": katib.search.double(2, 1)}, data_dir=tmp_path)
+    with pytest.raises(CallError) as refused:
+        katib.tune("train.py", LR, data_dir=tmp_path)  # type: ignore[arg-type]
+
+    assert [len(traceback.extract_tb(one.tb)) for one in (caught, refused)] == [2, 2]
 
 
 def test_a_result_with_its_own_words_is_copied_and_pickled_as_before() -> None:
