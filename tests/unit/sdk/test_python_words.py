@@ -256,7 +256,7 @@ def test_whole_numbers_may_be_written_as_others_and_be_of_numpy(tmp_path: Path) 
         trial = experiment.ask()
         assert trial is not None
         trial.tell(0.25)
-        assert experiment.has_ended
+        assert experiment.result().best.value == 0.25
 
 
 def test_choices_without_a_text_of_their_own_are_the_same_in_each_process() -> None:
