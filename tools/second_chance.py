@@ -1,6 +1,6 @@
 """Run pytest, and a few tests that fail once more, alone (used by `.ci/run`; nothing else sets `SECOND_CHANCE`).
 
-`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most six tests fail, just
+`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, just
 these run again: in one process, when nothing else runs any more, with the same seed. Tests that pass then do not fail
 the run. They are a defect of the test or of the product all the same: a section at the end lists them, and `SAVED`,
 or the file that `SAVED_TESTS` names, keeps them, one a line. A test that fails again, more failures, and errors of
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-MOST = 6
-"""More tests than these do not fail because a machine was busy."""
+MOST = 3
+"""More tests than these do not fail because a machine was busy for a moment."""
 
 SAVED = "saved-tests/tests.txt"
 """Where the ids of saved tests are added, below the working directory, unless `SAVED_TESTS` names another file."""
