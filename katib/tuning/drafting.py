@@ -22,6 +22,7 @@ from katib.api.wording import shown
 from katib.errors import invalid
 from katib.tuning.batch_scripts import Batch, option_words
 from katib.tuning.config_files import filled_config, read_config
+from katib.tuning.script_options import SHELL_SUFFIXES
 
 Json = dict[str, Any]
 
@@ -36,7 +37,7 @@ METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
-_SCRIPTS: Final = frozenset({".py", ".sh", ".R", ".jl", ".js", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
+_SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-_SHELL_SUFFIXES: Final = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
+SHELL_SUFFIXES: Final = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
 _NOT_TUNED = re.compile(r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose")
@@ -76,7 +76,7 @@ def option_around(flag: str, value: str) -> ScriptOption | None:
 
 def is_shell_script(name: str, text: str) -> bool:
     """Return whether a file is a script for a shell: by its first line, else by its name."""
-    return bool(_SHELL_LINE.match(text)) or (PurePath(name).suffix in _SHELL_SUFFIXES and not text.startswith("#!"))
+    return bool(_SHELL_LINE.match(text)) or (PurePath(name).suffix in SHELL_SUFFIXES and not text.startswith("#!"))
 
 
 def shell_command(words: Sequence[str], place: int, text: str, names: Iterable[str]) -> list[str]:

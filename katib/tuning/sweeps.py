@@ -147,7 +147,12 @@ def _parameter(path: str, given: Any) -> Json | tuple[Any]:
     if base == distribution:
         return {"parameterType": kind, "feasibleSpace": space}
     step = given.get("q", 1)  # a whole one makes whole numbers
-    return {"parameterType": "int" if isinstance(step, int) else kind, "feasibleSpace": _multiples(space, step)}
+    if not isinstance(step, int | float) or not 0 < step < math.inf:
+        raise invalid(f"{path}.q", f"{step!r} is not a number above 0", "write one", "sweep")
+    multiples = _multiples(space, step)
+    if float(multiples["min"]) > float(multiples["max"]):
+        raise invalid(path, f"no multiple of {step} is between {low} and {high}", "use a smaller q", "sweep")
+    return {"parameterType": "int" if isinstance(step, int) else kind, "feasibleSpace": multiples}
 
 
 def _multiples(space: Json, step: float) -> Json:
