@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.api_server import api_server
 from tests.support.processes import Launch, launching
 from tests.support.skips import pytest_terminal_summary
+from tests.support.waiting import PATIENCE_SECONDS
 
 __all__ = ["api_server", "pytest_terminal_summary"]
 
@@ -26,9 +28,14 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 # How long an example takes is the machine's affair. Each run draws the same examples; for others, and more of them:
 # --hypothesis-profile=explore
-settings.register_profile("suite", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+_ANY_SPEED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("suite", derandomize=True, **_ANY_SPEED)
+settings.register_profile("explore", max_examples=1000, **_ANY_SPEED)
 settings.load_profile("suite")
+
+# By default httpx waits five seconds for an answer.
+for _call in (httpx.Client.__init__, httpx.request, httpx.get, httpx.post):
+    _call.__kwdefaults__["timeout"] = PATIENCE_SECONDS
 
 # A suite that was started in the background, or by nohup, inherits signals that are ignored; programs that tests start
 # would inherit that too, and a shell cannot even trap what was ignored when it began.

@@ -95,6 +95,9 @@ def status_of(plane: ControlPlane, name: str, namespace: str) -> dict[str, Any]:
     return {}
 
 
+WRITES = ("create", "update", "patch", "delete")
+
+
 def requests_of(controller: ControllerProcess, *verbs: str) -> list[str]:
     """Return the labels of each request that a controller has made, by what it tells Prometheus."""
     with urllib.request.urlopen(f"http://127.0.0.1:{controller.metrics_port}/metrics") as answer:
@@ -616,9 +619,7 @@ def test_a_restart_writes_nothing_when_nothing_changed(plane: ControlPlane, name
     first = plane.controller("before").start()
     plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=10)
     assert_ran_once(plane, namespace, "demo", 20)
-    # What other tests left is still being deleted, which takes writes: the first controller has to be done with it.
-    ours = [obj for kind in (EXPERIMENT, TRIAL) for obj in plane.store.list(kind, namespace).items]
-    eventually(lambda: sum(len(plane.store.list(kind).items) for kind in (EXPERIMENT, TRIAL)) == len(ours))
+    await_quiet(first)  # other tests' experiments are still being deleted, which takes writes
     first.stop()
     versions = revisions(plane, namespace)
     second = plane.controller("after").start()
@@ -626,10 +627,23 @@ def test_a_restart_writes_nothing_when_nothing_changed(plane: ControlPlane, name
         second.await_work()
         never(lambda: revisions(plane, namespace) != versions, seconds=3)
 
-        writes = requests_of(second, "create", "update", "patch", "delete")
+        writes = requests_of(second, *WRITES)
         assert [line for line in writes if 'resource="secrets"' not in line] == []  # but the webhooks' certificate
     finally:
         second.stop()
+
+
+def await_quiet(controller: ControllerProcess, *, seconds: float = 3) -> None:
+    """Wait until a controller has written nothing for some seconds."""
+    seen, since = -1, time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal seen, since
+        if (count := len(requests_of(controller, *WRITES))) != seen:
+            seen, since = count, time.monotonic()
+        return time.monotonic() - since > seconds
+
+    eventually(is_quiet, "the controller to write no more", every=0.1)
 
 
 def revisions(plane: ControlPlane, namespace: str) -> dict[str, str]:

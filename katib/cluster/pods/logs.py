@@ -14,7 +14,7 @@ from urllib.parse import quote
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
 from katib.cluster.client import Connection
-from katib.cluster.pods.reading import POD
+from katib.cluster.pods.reading import OVER, POD
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.ports import ALL, Part
@@ -110,21 +110,28 @@ class ClusterOutput:
 
     def _follow(self, trial: Trial, part: Part, goes_on: Callable[[], bool]) -> Iterator[bytes]:
         read: set[str] = set()
+        was_opened = False
         while True:
             more = goes_on()  # asked first: what is written before the end is read below
             fresh = [pod for pod in self._pods(trial, part.replica) if pod["metadata"]["uid"] not in read]
             if fresh:
                 with suppress(NotFoundError):  # it has not started, or has gone this moment
                     stream = self._open(fresh[0], trial, part)
-                    read.add(fresh[0]["metadata"]["uid"])
-                    part = replace(part, tail_lines=None)  # what later pods print is all new
-                    yield from _follow(stream)
-                    continue
+                    was_opened = True
+                    # A busy node answers for a running container with an empty log: that is not the end of it.
+                    is_final = (fresh[0].get("status") or {}).get("phase") in OVER
+                    for chunk in _follow(stream):
+                        is_final = is_final or bool(chunk)
+                        yield chunk
+                    if is_final:
+                        read.add(fresh[0]["metadata"]["uid"])
+                        part = replace(part, tail_lines=None)  # what later pods print is all new
+                        continue
             if not more:
                 break
             yield b""
             time.sleep(_LOOK_SECONDS)
-        if not read:
+        if not was_opened:
             raise _no_pod(trial)
 
 

@@ -31,7 +31,8 @@ POD = Kind("v1", "Pod")
 PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _CREATING = ("ContainerCreating", "PodInitializing")
-_OVER = ("Succeeded", "Failed")
+OVER = ("Succeeded", "Failed")
+"""Phases in which no container of a pod runs any more."""
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
 """Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
 
@@ -99,7 +100,7 @@ def facts_of(pod: Object) -> PodFacts:
         incomplete=next(_incomplete(pod), ""),
         has_failed=status.get("phase") == "Failed",
         labels=frozenset(labels.items()),
-        is_over=status.get("phase") in _OVER,
+        is_over=status.get("phase") in OVER,
     )
 
 
@@ -283,7 +284,7 @@ def _reports(pod: Object) -> Iterator[str]:
 def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the collectors that will not run again, and how they ended."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    is_over = status.get("phase") in _OVER or "deletionTimestamp" in pod["metadata"]
+    is_over = status.get("phase") in OVER or "deletionTimestamp" in pod["metadata"]
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     by_name = {container["name"]: container for container in containers}
     for container in container_statuses(status):
@@ -302,7 +303,7 @@ def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _collecting(pod: Object) -> Iterator[str]:
     """Yield the collectors that may still store something. In a pod that has ended they do not."""
     status = pod.get("status") or {}
-    if status.get("phase") in _OVER:
+    if status.get("phase") in OVER:
         return
     ended = {name for name, _ in _ended_collectors(pod)}
     for container in container_statuses(status):

@@ -181,6 +181,20 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
     assert b"".join(chunks) == b""
 
 
+def test_an_empty_answer_for_a_running_container_is_asked_for_again(world: ClusterWorld) -> None:
+    trial = trial_of(world)
+    pod = world.stand_in.add_pod(trial, phase="Running")
+    world.stand_in.logs.written[Key.of(pod), "main"] = b""
+    chunks = world.service.logs(NS, "demo-0000", follow=True)
+    silence = next(chunks)
+    world.stand_in.logs.written[Key.of(pod), "main"] = b"late\n"
+    first = next(chunk for chunk in chunks if chunk)
+    world.stand_in.end_trial(trial, said("Succeeded"))
+
+    assert (silence, first) == (b"", b"late\n")
+    assert b"".join(chunks) == b""
+
+
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 
