@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -289,7 +290,8 @@ def _announce(server: Server, access: _Access, about: str) -> None:
     """Print where the server listens and how other clients than katib sign in; the token is shown to its operator."""
     click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
     if server.page:
-        click.echo(f"in a browser: {server.page} (or: katib ui)")
+        is_shown = server.is_open or sys.stdout.isatty()  # what else output goes to, other accounts may read
+        click.echo(f"in a browser: {server.page} (or: katib ui)" if is_shown else "in a browser: run `katib ui`")
     if access.file is not None:
         click.echo(f'elsewhere:    curl -u "katib:$(cat {access.file})" {server.url}/api/v1/experiments')
     if server.is_open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import webbrowser
 from html import escape
@@ -41,8 +42,9 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
     stop it.
 
-    The link lets a browser in without a token, for an hour; the browser stays signed in after that. Do not share the
-    link: anyone who has it can run commands as you.
+    The link lets a browser in without a token, once and within ten minutes; the browser stays signed in after that.
+    Where the output is no terminal, only --print prints it. Do not share the link: anyone who has it can run commands
+    as you.
     """
     directory, server = data_dir or options.default_data_dir(), options.server_meant(server)
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name_of_title(name)}" if name else ""
@@ -63,10 +65,15 @@ def _show(note: Note, page: str) -> None:
     """Open a page in a browser, and report it."""
     link = _link(note, page)
     if _open(note, link):
-        click.echo(f"opening the page of {note.url}; if no browser appears, open this link yourself:", err=True)
+        seen = f"opening the page of {note.url}; if no browser appears, "
     else:
-        click.echo("no browser can be opened from here; open this link yourself:", err=True)
-    click.echo(link)
+        seen = "no browser can be opened from here; "
+    is_shown = sys.stdout.isatty() or not note.link_key
+    click.echo(
+        f"{seen}open {'this link' if is_shown else 'the link of `katib ui --print`'} yourself{':' * is_shown}", err=True
+    )
+    if is_shown:
+        click.echo(link)
     if note.directory is not None and (line := line_to_copy(note.directory)):
         click.echo(f"a study of Optuna is kept here, and shown there, with storage={line}", err=True)
 

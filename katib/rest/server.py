@@ -46,8 +46,8 @@ class Server:
         url: Where it listens, as its host was named.
         address: Where it listens, as an address.
         port: Its port.
-        page: Address of the page for people, as a link that lets a browser in where a token is asked for; empty where
-            there is no page, or its address is not known here. A link opens for an hour.
+        page: Address of the page for people, as a link that lets a browser in once where a token is asked for; empty
+            where there is no page, or its address is not known here.
         link_key: Makes further links (`katib.rest.sessions.new_ticket`); empty where no link needs one.
         is_open: Whether every client that reaches it may do everything.
 

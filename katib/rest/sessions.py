@@ -1,9 +1,9 @@
 """How a browser gets in where a token is asked for, and stays in without carrying the token.
 
 A link with a ticket, or the token typed into a form, is exchanged for a cookie. A ticket is signed with a key that each
-start makes, and is good for an hour or until someone signs out, so a link that was left behind in a terminal or a
-browser's history opens nothing later. The cookie is signed with the token and says when it ends: it survives a restart
-of the server, ends with the token or when its browser signs out, and does not reveal the token.
+start makes, and opens once, within minutes and until someone signs out, so a link that was left behind in a terminal or
+a browser's history opens nothing later. The cookie is signed with the token and says when it ends: it survives a
+restart of the server, ends with the token or when its browser signs out, and does not reveal the token.
 
 Browsers send the cookies of a host to all its ports, so also to a server that another account runs on this machine.
 Therefore the link names the server by a host name of its own below `localhost`, which cannot be guessed without the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -23,14 +24,14 @@ from katib.rest.signed_out import SignedOut
 LIFETIME_SECONDS = 30 * 86_400
 """A cookie that gets into wrong hands is of use for so long at most."""
 
-LINK_SECONDS = 3_600
+LINK_SECONDS = 600
 """A link opens for so long after it was made; `katib ui` makes another."""
 
 MOST_VALUES = 8
 """So many cookies of our name are looked at: a server on another port of the same host can set more beside ours."""
 
 _COOKIE = re.compile(r"(?P<end>[0-9]{1,12})\.(?P<mac>[0-9a-f]{64})")
-_TICKET = re.compile(r"(?P<made>[0-9]{1,15})\.(?P<mac>[0-9a-f]{64})")
+_TICKET = re.compile(r"(?P<signed>(?P<made>[0-9]{1,15})\.[0-9a-f]{16})\.(?P<mac>[0-9a-f]{64})")
 _HOST_DIGITS = 16
 
 
@@ -40,7 +41,7 @@ class Sessions:
 
     Attributes:
         token: Of the server.
-        link_key: Signs the tickets of links to this start of the server; empty: no link opens it.
+        link_key: Signs the tickets of links to this start of the server; empty: no browser gets in, by link or cookie.
         signed_out: What browsers that signed out may not use any more.
     """
 
@@ -52,8 +53,8 @@ class Sessions:
         """Return whether this is the server's token."""
         return hmac.compare_digest(given, self.token)
 
-    def is_ticket(self, given: str, now: float) -> bool:
-        """Return whether a link with this ticket opens the running server now.
+    def use_ticket(self, given: str, now: float) -> bool:
+        """Return whether a link with this ticket opens the running server now, which it does once.
 
         Args:
             given: What the link carries.
@@ -62,11 +63,11 @@ class Sessions:
         match = _TICKET.fullmatch(given)
         if match is None or not self.link_key:
             return False
-        expected = _digest(self.link_key.encode(), "link", match["made"])
+        expected = _digest(self.link_key.encode(), "link", match["signed"])
         if not hmac.compare_digest(match["mac"], expected):
             return False
         made = int(match["made"]) / 1000
-        return made > self.signed_out.links_until and now - LINK_SECONDS < made
+        return now - LINK_SECONDS < made and self.signed_out.use(match["signed"], made, made + LINK_SECONDS, now)
 
     def new_value(self, now: float) -> str:
         """Return the value of a cookie that is good from now on.
@@ -96,6 +97,8 @@ class Sessions:
         return f"katib-{_digest(self.token, 'host')[:_HOST_DIGITS]}.localhost"
 
     def _valid(self, values: Iterable[str], now: float) -> list[str]:
+        if not self.link_key:
+            return []
         some = (value for value, _ in zip(values, range(MOST_VALUES), strict=False))
         return [value for value in some if self._is_ours(value, now) and value not in self.signed_out]
 
@@ -114,8 +117,8 @@ def new_ticket(link_key: str, now: float) -> str:
         link_key: Of the running server.
         now: Seconds since 1970.
     """
-    made = str(int(now * 1000))
-    return f"{made}.{_digest(link_key.encode(), 'link', made)}"
+    signed = f"{int(now * 1000)}.{secrets.token_hex(8)}"
+    return f"{signed}.{_digest(link_key.encode(), 'link', signed)}"
 
 
 def cookie_name(port: str) -> str:

@@ -1,4 +1,4 @@
-"""What may not be used any more because its browser signed out: cookies, and the links that were made before that.
+"""What may not be used any more: cookies of browsers that signed out, links made before that, and links already used.
 
 The cookies are kept in a file as digests until they would have ended anyway, so that a copy of one opens nothing after
 a restart either. Links need no file: each start has a key of its own.
@@ -21,13 +21,11 @@ class SignedOut:
 
     Args:
         path: Where they are kept; None: nowhere, and a restart forgets them.
-
-    Attributes:
-        links_until: Links that were made until then open nothing; in seconds since 1970.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.links_until = 0.0
+        self._links_until = 0.0
+        self._used: dict[str, float] = {}
         self._path = path
         self._lock = threading.Lock()
         self._ends = _read(path) if path is not None else {}
@@ -35,6 +33,22 @@ class SignedOut:
     def __contains__(self, value: str) -> bool:
         """Return whether the browser of this value of a cookie signed out."""
         return _digest(value) in self._ends
+
+    def use(self, link: str, made: float, end: float, now: float) -> bool:
+        """Use up a link; return whether it was new and made after the last browser signed out.
+
+        Args:
+            link: What tells it from others.
+            made: When it was made, in seconds since 1970.
+            end: When it is too old anyway.
+            now: Seconds since 1970.
+        """
+        with self._lock:
+            self._used = {used: until for used, until in self._used.items() if until > now}
+            if made <= self._links_until or link in self._used:
+                return False
+            self._used[link] = end
+            return True
 
     def add(self, value: str, end: int, now: float) -> None:
         """End a session.
@@ -47,7 +61,7 @@ class SignedOut:
             now: Seconds since 1970.
         """
         with self._lock:
-            self.links_until = max(self.links_until, now)
+            self._links_until = max(self._links_until, now)
             self._ends = {digest: until for digest, until in self._ends.items() if until > now} | {_digest(value): end}
             if self._path is None:
                 return

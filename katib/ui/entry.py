@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from katib.rest.guard import session_cookie
+from katib.rest.guard import is_signed_in, session_cookie
 from katib.rest.problems import Problem
 from katib.rest.routing import sessions_of
 from katib.rest.sessions import LIFETIME_SECONDS, cookie_values, set_cookie
@@ -22,7 +22,7 @@ HOME = "./"
 _PAGE = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|\?|$))(?:[\w.~-]+(?:/[\w.~-]*)*)?(?:\?[\w.~!$&'()*+,;=:@/?%-]*)?", re.ASCII)
 _CAUSES = {
     "token": "That is not the token of this server.",
-    "ticket": "This link is not valid any more: links open for an hour, until you sign out or the server stops.",
+    "ticket": "This link is not valid any more: it opens once, within ten minutes, until you sign out or the server stops.",
 }
 
 
@@ -35,8 +35,8 @@ def entry_routes() -> APIRouter:
         sessions, place = sessions_of(request), f"{HOME}{page_within(page)}"
         if sessions is None:
             return _go(place)
-        if not sessions.is_ticket(ticket, time.time()):
-            return _sign_in(request, page, cause=_CAUSES["ticket"])
+        if not sessions.use_ticket(ticket, time.time()):
+            return _go(place) if is_signed_in(request.scope) else _sign_in(request, page, cause=_CAUSES["ticket"])
         answer = _go(place) if is_typed(Headers(request.scope["headers"])) else _again(request, place)
         return _with_session(request, answer, sessions.new_value(time.time()), LIFETIME_SECONDS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 from html import unescape
@@ -22,15 +24,16 @@ def test_the_page_of_an_experiment_opens_though_no_server_ran_and_has_the_line_f
 ) -> None:
     with open_engine(data_dir=tmp_path / "data"):
         pass  # a data directory is there, as after any run
-    printed = tmp_path / "printed"
-    with printed.open("w") as out:
-        program = launch(
-            [*KATIB, "ui", "my-experiment", "--data-dir", tmp_path / "data"],
-            stdout=out,
-            cwd=tmp_path,
-            env=environment(HOME=str(tmp_path), BROWSER="true"),
-        )
-    found = eventually(lambda: LINK.search(printed.read_text()))
+    controller, terminal = pty.openpty()
+    program = launch(
+        [*KATIB, "ui", "my-experiment", "--data-dir", tmp_path / "data"],
+        stdout=terminal,
+        cwd=tmp_path,
+        env=environment(HOME=str(tmp_path), BROWSER="true"),
+    )
+    os.close(terminal)
+    printed = os.fdopen(controller)
+    found = LINK.search(printed.readline())
     assert found is not None
     address = httpx.URL(found[0])
     here = address.copy_with(host="127.0.0.1", query=None, path="/katib/")
@@ -45,6 +48,7 @@ def test_the_page_of_an_experiment_opens_though_no_server_ran_and_has_the_line_f
     assert answer.status_code == 303
     assert answer.headers["location"] == "./experiments/default/my-experiment"
     assert program.wait(60) == 0
+    printed.close()
 
 
 def test_without_a_server_there_is_no_link_to_print(tmp_path: Path) -> None:

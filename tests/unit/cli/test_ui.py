@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 import time
 import webbrowser
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def test_the_link_of_the_running_server_is_printed_from_any_directory(
     base, _, ticket = katib("ui", "--print").out.strip().partition("?ticket=")
 
     assert base == LINK.format(port=8765).partition("?")[0]
-    assert Sessions(b"secret", "key of this start").is_ticket(ticket, time.time())
+    assert Sessions(b"secret", "key of this start").use_ticket(ticket, time.time())
 
 
 def test_the_browser_gets_a_file_that_only_this_account_reads_and_that_goes_with_the_server(
@@ -114,6 +115,18 @@ def test_the_server_of_the_data_directory_comes_first_and_of_several_one_is_name
     assert [result.out for result in (named, by_directory, here)] == [
         LINK.format(port=port) + "\n" for port in (9002, 9001, 9003)
     ]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "file"])
+def test_a_link_that_lets_in_is_printed_on_a_terminal_only(
+    katib: Katib, running: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda _url: False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    run_server(running, 8765, tmp_path / ".katib", link_key="key of this start")
+    result = katib("ui")
+
+    assert ("?ticket=" in result.out + result.err, "`katib ui --print`" in result.err) == (is_terminal, not is_terminal)
 
 
 @pytest.mark.parametrize("option", [("--data-dir", "nothing"), ("--server", "http://127.0.0.1:1")])

@@ -30,7 +30,8 @@ def test_a_cookie_is_good_until_it_ends_with_its_time_or_its_token() -> None:
     assert after_a_restart.is_valid([value], NOW + LIFETIME_SECONDS - 2)
     assert not OURS.is_valid([value], NOW + LIFETIME_SECONDS)
 
-    assert not Sessions(b"new token").is_valid([OURS.new_value(NOW)], NOW)
+    assert not Sessions(b"new token", "today").is_valid([OURS.new_value(NOW)], NOW)
+    assert not Sessions(b"secret").is_valid([OURS.new_value(NOW)], NOW)  # a server for programs only
 
     assert "secret" not in OURS.new_value(NOW) + OURS.host_name()
 
@@ -79,16 +80,28 @@ def test_signing_in_again_gives_a_good_cookie_beside_those_of_others() -> None:
     assert not OURS.is_valid([*(["planted"] * MOST_VALUES), GOOD], NOW)
 
 
-def test_only_a_ticket_of_this_start_opens_for_an_hour() -> None:
-    made, _, mac = TICKET.partition(".")
-    wrong = ("", "today", "tödäy", "secret", mac, f"{int(made) + 1}.{mac}", new_ticket("yesterday", NOW), GOOD)
+def test_only_a_ticket_of_this_start_opens_and_once() -> None:
+    made, once, mac = TICKET.split(".")
+    wrong = (
+        "",
+        "today",
+        "tödäy",
+        "secret",
+        mac,
+        f"{int(made) + 1}.{once}.{mac}",
+        f"{made}.{mac}",
+        new_ticket("yesterday", NOW),
+        GOOD,
+    )
 
-    assert OURS.is_ticket(TICKET, NOW)
-    assert {ticket: OURS.is_ticket(ticket, NOW) for ticket in wrong} == dict.fromkeys(wrong, False)
-    assert [Sessions(b"secret").is_ticket(ticket, NOW) for ticket in ("", new_ticket("", NOW))] == [False] * 2
+    assert {ticket: OURS.use_ticket(ticket, NOW) for ticket in wrong} == dict.fromkeys(wrong, False)
+    assert [OURS.use_ticket(TICKET, NOW + after) for after in (0, 1, LINK_SECONDS)] == [True, False, False]
+    assert [Sessions(b"secret").use_ticket(ticket, NOW) for ticket in ("", new_ticket("", NOW))] == [False] * 2
 
-    assert OURS.is_ticket(TICKET, NOW + LINK_SECONDS - 1)
-    assert not OURS.is_ticket(TICKET, NOW + LINK_SECONDS)
+    late, too_late = new_ticket("today", NOW), new_ticket("today", NOW)
+
+    assert OURS.use_ticket(late, NOW + LINK_SECONDS - 1)
+    assert not OURS.use_ticket(too_late, NOW + LINK_SECONDS)
 
 
 def test_signing_out_ends_every_copy_of_the_cookie_also_after_a_restart(tmp_path: Path) -> None:
@@ -108,13 +121,13 @@ def test_signing_out_ends_the_links_that_were_made_before_it_if_it_is_of_a_sessi
     ours = Sessions(b"secret", "today")
     ours.sign_out([ours.new_value(NOW)], NOW + 1)
 
-    assert not ours.is_ticket(TICKET, NOW + 2)
-    assert ours.is_ticket(new_ticket("today", NOW + 1.5), NOW + 2)
+    assert not ours.use_ticket(TICKET, NOW + 2)
+    assert ours.use_ticket(new_ticket("today", NOW + 1.5), NOW + 2)
 
     ours = Sessions(b"secret", "today")
     ours.sign_out(["", "planted", ours.new_value(NOW - LIFETIME_SECONDS)], NOW)
 
-    assert ours.is_ticket(TICKET, NOW)
+    assert ours.use_ticket(TICKET, NOW)
 
 
 def test_who_signed_out_is_forgotten_when_the_cookie_would_have_ended(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from katib.rest.guard import MAX_BODY_BYTES
 from katib.rest.server import Server
-from katib.rest.sessions import LIFETIME_SECONDS, Sessions
+from katib.rest.sessions import LIFETIME_SECONDS, Sessions, new_ticket
 from katib.ui import ui_routes
 from katib.ui.entry import page_within
 from tests.support.tuning import MemoryTuningService, document
@@ -62,7 +62,8 @@ def public(service: MemoryTuningService) -> Iterator[httpx.Client]:
 
 
 def ticket_of(server: Server) -> str:
-    return server.page.partition("?ticket=")[2]
+    """Return a new ticket: each opens once."""
+    return new_ticket(server.link_key, time.time())
 
 
 # --- in by the link ---------------------------------------------------------------------------------------------------
@@ -90,6 +91,16 @@ def test_a_link_from_elsewhere_gets_the_cookie_and_then_goes_on_by_itself(server
     assert '<meta http-equiv="refresh" content="0; url=./">' in answer.text
 
 
+def test_a_link_opens_once_and_later_only_for_the_browser_that_it_let_in(server: Server, http: httpx.Client) -> None:
+    link = server.page.partition("localhost")[2].partition("/")[2]
+    cookie = http.get(link, headers=TYPED).headers["set-cookie"].partition(";")[0]
+    http.cookies.clear()
+    other, same = (http.get(link, headers={**TYPED, **more}) for more in ({}, {"cookie": cookie}))
+
+    assert (other.status_code, "set-cookie" in other.headers) == (401, False)
+    assert (same.status_code, same.headers["location"]) == (303, "./")
+
+
 @pytest.mark.parametrize("query", ["?ticket=wrong", "", f"?ticket={TOKEN}", f"?token={TOKEN}", "?ticket=%ff"])
 def test_a_wrong_link_sets_no_cookie_and_says_what_to_do(http: httpx.Client, query: str) -> None:
     answer = http.get(f"/katib/open{query}", headers=TYPED)
@@ -103,7 +114,7 @@ def test_a_wrong_link_sets_no_cookie_and_says_what_to_do(http: httpx.Client, que
 
 def test_each_start_has_a_link_of_its_own(server: Server, service: MemoryTuningService) -> None:
     with Server(service, host="127.0.0.1", port=0, token=TOKEN, ui=ui_routes) as again:
-        assert ticket_of(again) != ticket_of(server)
+        assert again.link_key != server.link_key
         assert again.page.partition(":")[2].partition(":")[0] == server.page.partition(":")[2].partition(":")[0]
 
 
