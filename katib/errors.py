@@ -151,6 +151,7 @@ def one_line(error: object) -> str:
     """Return the text of an error or an answer on one line, cut when very long; several field errors are listed."""
     text = "; ".join(map(str, error.errors)) if isinstance(error, InvalidError) else str(error)
     line = " ".join(text.split())
+    line = line if line.isprintable() else "".join(map(_printable, line))
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 

@@ -28,7 +28,11 @@ _LINE_CHARACTERS = 300
 _WORD_CHARACTERS = 8
 _LAYOUT = "\t\n\v\f\r\b\a\x1b"
 _SEPARATOR = f"; {LAST_OUTPUT}"
-_TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_TERMINAL_CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # texts for the terminal itself, such as its title
+    r"|\x1b[ -/]*[0-~]"
+)
 _OF_A_LAUNCHER = re.compile(
     r"make(?:\[\d+\])?: \*\*\* .* Error \d+$|(?:Run|Try) '.*--help' for |ERROR conda\.cli\.main_run|"
     r"srun: (?:error: .*: Exited with exit code|Terminating )"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
+import os
+import re
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +19,13 @@ from katib.cli import experiment_files
 from katib.errors import InvalidError, KatibError, code_of, one_line
 
 BAD_INPUT = 2
+
+_SENSITIVE = r"token|secret|passw|credential|api[-_]?key|access[-_]?key"
+_SECRET_OPTION = re.compile(rf"-[^=]*(?:{_SENSITIVE})[^=]*", re.IGNORECASE)
+_SECRET_VALUE = re.compile(rf"[\w-]*(?:{_SENSITIVE})[\w-]*=(.+)", re.IGNORECASE | re.DOTALL)
+_SHORTEST_SENSITIVE = 6
+"""Of a variable of the environment: TOKENIZERS_PARALLELISM=false is none."""
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 
 
 def error_lines(error: KatibError, source: str = "") -> list[str]:
@@ -69,13 +80,29 @@ def _write_traceback(error: Exception) -> str:
     """Write the traceback to the data directory, or where that is impossible to the temporary one; return the place."""
     from katib.cli.options import default_data_dir
 
-    text = "".join(traceback.format_exception(error)) + f"\nargv: {sys.argv}\n"
-    name = f"katib-error-{time.strftime('%Y%m%d-%H%M%S')}.txt"
-    for directory in (default_data_dir(), Path(tempfile.gettempdir())):
+    text = _without_secrets("".join(traceback.format_exception(error)), sys.argv)
+    prefix = f"katib-error-{time.strftime('%Y%m%d-%H%M%S')}-"
+    for directory in (default_data_dir(), tempfile.gettempdir()):
         try:
-            (directory / name).write_text(text)
+            descriptor, path = tempfile.mkstemp(
+                ".txt", prefix, directory
+            )  # for its owner only, and never through a link
+            with open(descriptor, "w") as file:  # noqa: PTH123 - of a descriptor
+                file.write(text)
         except OSError:
             continue
-        return str(directory / name)
+        return path
     click.echo(text, err=True)
     return "the text above"
+
+
+def _without_secrets(text: str, arguments: Sequence[str]) -> str:
+    """Return a traceback and the command line below it, without values that their names call secrets."""
+    secrets = {value for name, value in os.environ.items() if _SECRET_VALUE.fullmatch(f"{name}={value}")}
+    secrets = {value for value in secrets if len(value) >= _SHORTEST_SENSITIVE}
+    secrets |= {value for name, value in itertools.pairwise(arguments) if _SECRET_OPTION.fullmatch(name)}
+    secrets |= {match[1] for word in arguments if (match := _SECRET_VALUE.fullmatch(word))}
+    whole = f"{text}\nargv: {[*arguments]}\n"
+    for secret in sorted(secrets - {""}, key=len, reverse=True):
+        whole = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", whole)
+    return _LOGIN.sub("***", whole)

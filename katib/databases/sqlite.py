@@ -319,7 +319,7 @@ def open_database(
 
 def open_copy(path: Path) -> Database:
     """Open a copy of a file, which may be changed and is gone with its last user. Raises as `open_database`."""
-    directory = tempfile.mkdtemp(prefix="katib-")
+    directory = tempfile.mkdtemp(prefix=f"katib-{os.getpid()}-")  # the next engine removes that of a killed process
     database = open_database(Path(directory) / path.name)
     weakref.finalize(database, shutil.rmtree, directory, ignore_errors=True)
     with (

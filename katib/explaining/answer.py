@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import PurePath
 from statistics import fmean, median
 
+from katib.api.failure_text import readable
 from katib.api.types import Condition, Experiment, Resource
 from katib.explaining.evidence import Evidence, JobFacts, Place
 from katib.tuning.reading import (
@@ -50,7 +51,7 @@ class Answer:
             verdict=self.verdict,
             findings=tuple(dict.fromkeys(self.findings)),
             remedies=tuple(dict.fromkeys(self.remedies)),
-            log_tail=tuple(self.log_tail)[-_SHOWN_LINES:],
+            log_tail=tuple(readable(line.encode(errors="replace")) for line in self.log_tail[-_SHOWN_LINES:]),
         )
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from katib.errors import ForbiddenError, TerminalError
+from katib.files.private_directories import make_private
 
 _LEAST_BYTES = 1 << 16
 
@@ -64,7 +65,10 @@ class Layout:
         """
         for directory in (self.root, self.trials, self.checkpoints, self.services, self.run):
             try:
-                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if directory == self.root:
+                    make_private(directory)
+                else:
+                    directory.mkdir(exist_ok=True, mode=0o700)
                 writable = os.access(directory, os.W_OK | os.X_OK)
             except OSError as error:
                 cause = (error.strerror or str(error)).lower()

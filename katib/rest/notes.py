@@ -26,6 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from katib.errors import TerminalError
+from katib.files.private_directories import make_private
 
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file
 SIGNED_OUT_FILE = "signed-out"
@@ -78,7 +79,7 @@ def kept_token(directory: Path) -> str:
     """
     path = directory / TOKEN_FILE
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(directory)
         if not path.exists():
             _make_token(path)
         with path.open() as file:

@@ -22,7 +22,7 @@ HOME = "./"
 _PAGE = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|\?|$))(?:[\w.~-]+(?:/[\w.~-]*)*)?(?:\?[\w.~!$&'()*+,;=:@/?%-]*)?", re.ASCII)
 _CAUSES = {
     "token": "That is not the token of this server.",
-    "ticket": "This link is not valid any more: it opens once, within ten minutes, until you sign out or the server stops.",
+    "ticket": "This link is not valid any more: it opens once, within ten minutes, and only until the server stops.",
 }
 
 

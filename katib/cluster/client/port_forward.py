@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -43,7 +44,7 @@ class PortForward:
         self._configuration = configuration
         self._pod = pod
         self._port = port
-        self._directory = Path(tempfile.mkdtemp(prefix="katib-"))
+        self._directory = Path(tempfile.mkdtemp(prefix=f"katib-{os.getpid()}-"))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def __enter__(self) -> str:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from katib.algorithm_services.plan import ServiceId
+from katib.api.failure_text import readable
 from katib.local.processes.proc import is_running
 
 _PREFIX = "katib-"
@@ -21,20 +22,25 @@ _TAIL_LINES = 3
 
 
 class SocketDirectory:
-    """A private directory for sockets, with a short path. Directories of dead owners are removed on the way."""
+    """A private directory for sockets and tokens, with a short path. Those of dead owners are removed on the way."""
 
     def __init__(self) -> None:
         given = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
         fits = (d for d in given if d and len(os.fsencode(d)) <= _MAX_DIRECTORY and os.access(d, os.W_OK | os.X_OK))
-        base = Path(next(fits, "/tmp"))  # noqa: S108 - mkdtemp makes a private directory in it
-        _remove_abandoned(base)
-        self._path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
+        bases = [*fits, "/tmp"]  # noqa: S108 - mkdtemp makes a private directory in it
+        for base in dict.fromkeys(bases):
+            _remove_abandoned(Path(base))
+        self._path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=bases[0]))
         self._count = 0
 
     def new_path(self) -> Path:
         """Return a path that was never used, so that nothing of an earlier process answers there."""
         self._count += 1
         return self._path / f"{self._count}.sock"
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file that its user names: not a number with `.sock`."""
+        return self._path / name
 
     def remove(self) -> None:
         """Remove the directory and what is left in it."""
@@ -74,7 +80,7 @@ class ServiceLog:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start, end - _TAIL_BYTES))
-                text = file.read().decode(errors="replace")
+                text = readable(file.read())
         except OSError:
             return ""
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -8,11 +8,9 @@ when the first one needs it, and anyone who calls there brings a token (`katib.r
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.algorithm_services.plan import ServiceId, ServicePlan
@@ -56,7 +54,6 @@ class LogServers:
         self._own: DbManagerServer | None = None
         self._others: DbManagerServer | None = None
         self._status: StatusServer | None = None
-        self._token_files: tempfile.TemporaryDirectory[str] | None = None
         reader = {TOKEN_VARIABLE: self._tokens.token_of(Claims(Role.READER))}
         self.plans: Mapping[ServiceId, ServicePlan] = {
             service: replace(plan, environment={**reader, **plan.environment}) if _needs_port(plan) else plan
@@ -88,10 +85,9 @@ class LogServers:
         from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, StatusReceiver
 
         with self._lock:
-            if self._status is None or self._token_files is None:
+            if self._status is None:
                 self._status = StatusServer(StatusReceiver(self._log, self._guard(), self._stored))
-                self._token_files = tempfile.TemporaryDirectory(prefix="katib-tokens-", ignore_cleanup_errors=True)
-            url, file = self._status.url_of(trial_name, metrics), Path(self._token_files.name) / trial_name
+            url, file = self._status.url_of(trial_name, metrics), self._directory().path(trial_name)
         file.touch(mode=0o600)
         file.write_text(token)
         return found | {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
@@ -102,8 +98,8 @@ class LogServers:
             return
         self._pushing.discard(trial_name)
         with self._lock:
-            if self._token_files is not None:
-                (Path(self._token_files.name) / trial_name).unlink(missing_ok=True)
+            if self._sockets is not None:
+                self._sockets.path(trial_name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Take no more calls. Closing twice is fine; the next request starts a server again."""
@@ -111,11 +107,8 @@ class LogServers:
             servers, self._own, self._others = (self._own, self._others), None, None
             sockets, self._sockets = self._sockets, None
             status, self._status = self._status, None
-            token_files, self._token_files = self._token_files, None
         if status is not None:
             status.close()
-        if token_files is not None:
-            token_files.cleanup()
         for server in servers:
             if server is not None:
                 server.stop(0)
@@ -130,9 +123,13 @@ class LogServers:
 
         with self._lock:
             if self._own is None:
-                self._sockets = SocketDirectory()
-                self._own = serve_db_manager(self._log, f"unix:{self._sockets.new_path()}")
+                self._own = serve_db_manager(self._log, f"unix:{self._directory().new_path()}")
             return self._own.address
+
+    def _directory(self) -> SocketDirectory:
+        if self._sockets is None:
+            self._sockets = SocketDirectory()
+        return self._sockets
 
     def _port(self) -> str:
         from katib.rpc.db_manager import serve_db_manager

@@ -99,6 +99,11 @@ def test_whatever_it_quotes_an_error_is_one_printable_line() -> None:
         pytest.param("内存不足\n".encode(), "内存不足", id="another script"),
         pytest.param(b"\xff boom\n", "\ufffd boom", id="not UTF-8"),
         pytest.param(b"x" * 1000, "x" * 300, id="too long"),
+        pytest.param(
+            b"\x1b]0;a title\x07bad \x1b[2J\x1b(Bthing\x1bP1;q\x1b\\\x1bc\n", "bad thing", id="for the terminal"
+        ),
+        pytest.param(b"\x1b]8;;http://host\x1b\\a link\x1b]8;;\x1b\\\n", "a link", id="a link"),
+        pytest.param(b"\x1b]a title without an end\n", "a title without an end", id="without an end"),
         pytest.param(b"ValueError: boom\nmake: *** [Makefile:4: train] Error 1\n", "ValueError: boom", id="make"),
         pytest.param(
             b"make: *** [Makefile:4: train] Error 1\n", "make: *** [Makefile:4: train] Error 1", id="make alone"

@@ -33,16 +33,24 @@ def test_an_unexpected_exception_is_a_bug_with_its_traceback_in_a_file(
     katib: Katib, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def explode(*_args: object) -> None:
-        raise ZeroDivisionError("division by zero")
+        raise ZeroDivisionError("division by zero") from ValueError("mysql://u:w0rd@db/x with s3cret and wandb-k3y")
 
     monkeypatch.setattr("tests.support.tuning.MemoryTuningService.experiments", explode)
+    monkeypatch.setattr(
+        sys, "argv", ["katib", "get", "--token", "s3cret", "--api-key=k3y", "--url", "mysql://u:w0rd@db/x"]
+    )
+    monkeypatch.setenv("WANDB_API_KEY", "wandb-k3y")
     result = katib("get")
     (file,) = (tmp_path / ".katib").glob("katib-error-*.txt")
+    text = file.read_text()
 
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [secret for secret in ("s3cret", "k3y", "w0rd") if secret in text] == []
+    assert "'--token', '***'" in text
     assert result.code == 1
     assert result.err.startswith("error: ZeroDivisionError: division by zero; this is a bug, please report it with ")
     assert result.err.count("\n") == 1
-    assert "Traceback" in file.read_text()
+    assert "Traceback" in text
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_a_spent_failure_budget_names_the_trials_and_the_commonest_cause() -> No
     experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialsFailed=3)
     trials = tuple(make_trial(name, condition("Failed")) for name in "abc")
     jobs = {
-        "a": JobFacts(exit_code=1, log_tail=("Traceback", "KeyError: 'lr'")),
+        "a": JobFacts(exit_code=1, log_tail=("Trace\x1b]0;title\x07back", "\x1b[31mKeyError: 'lr'\x1b[0m")),
         "b": JobFacts(exit_code=1),
         "c": JobFacts(signal="SIGKILL"),
     }

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from katib.files.private_directories import make_private
 from katib.files.whole_files import write_named, write_whole
 
 
@@ -59,3 +61,21 @@ def test_a_file_that_a_user_names_is_written_behind_a_link_and_into_a_pipe(tmp_p
         assert ((tmp_path / "file").read_text(), os.read(reader, 100)) == ("new", b"text")
     finally:
         os.close(reader)
+
+
+def test_git_takes_nothing_of_a_directory_that_was_made_and_all_of_the_users_own(tmp_path: Path) -> None:
+    made, own, earlier = tmp_path / "data", tmp_path / "project", tmp_path / "x" / ".katib"
+    own.mkdir()
+    (own / "train.py").touch()
+    earlier.mkdir(parents=True)
+    (earlier / "katib.db").touch()
+    for directory in (made, own, earlier, made):
+        make_private(directory)
+        (directory / "token").touch()
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    staged = subprocess.run([*git, "ls-files"], check=True, capture_output=True, text=True).stdout.split()
+
+    assert staged == ["project/token", "project/train.py"]
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700

@@ -1,0 +1,26 @@
+"""Directories that hold secrets: for their owner only, and left out by Git."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from katib.files.whole_files import write_whole
+
+_OWN_NAME = ".katib"
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory for its owner only, with a `.gitignore` of all that is in it.
+
+    A directory that was there keeps its mode. Unless it is empty or has our name, it may hold the user's own files and
+    gets no `.gitignore`.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ignore = directory / ".gitignore"
+    with suppress(OSError):  # a full or read-only disk is reported by what the directory is for
+        if not ignore.exists() and (directory.name == _OWN_NAME or not any(directory.iterdir())):
+            write_whole(ignore, "*\n")
