@@ -76,6 +76,7 @@ def _serve(server: MCPServer, port: int, target: options.Target) -> None:
     from katib.rest.guard import LOOPBACK_HOSTS, Guard
     from katib.rest.listening import listen
     from katib.rest.notes import TOKEN_FILE, kept_token
+    from katib.rest.prompt_server import PromptServer
     from katib.rest.sessions import Sessions
 
     directory = target.data_dir or options.default_data_dir()
@@ -89,4 +90,4 @@ def _serve(server: MCPServer, port: int, target: options.Target) -> None:
         where = "KATIB_TOKEN" if target.token else directory / TOKEN_FILE
         click.echo(f"http://{_HOST}:{listening.getsockname()[1]}/mcp (bearer token: {where}); Ctrl-C stops it")
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-        uvicorn.Server(config).run(sockets=[listening])
+        PromptServer(config).run(sockets=[listening])

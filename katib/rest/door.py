@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from katib.rest.listening import App, Message, Receive, Send, ServerThread
+from katib.rest.listening import BACKLOG, App, Message, Receive, Send, ServerThread
 
 if TYPE_CHECKING:
     from katib.tuning.service import TuningService
@@ -36,7 +36,7 @@ def open_door(service: TuningService, directory: Path) -> Iterator[None]:
             stack.callback(listening.close)
             listening.bind(place)
             Path(place).chmod(0o600)
-            listening.listen()
+            listening.listen(BACKLOG)
         except OSError as error:
             _log.info("No command can reach this run", extra={"directory": str(directory), "cause": error.strerror})
         else:

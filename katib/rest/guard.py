@@ -24,7 +24,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from katib.api.yaml_text import MAX_BYTES
 from katib.rest.problems import Problem, problem, render
@@ -174,8 +174,8 @@ class Guard:
 
         try:
             await self._app(scope, counted_receive, noting_send)
-        except CutOffError:
-            return  # the server closes the connection, and the client sees that the answer is not complete
+        except (CutOffError, ClientDisconnect):
+            return  # the server closes the connection, and a client that is there sees that the answer is not complete
         except BodyTooLargeError:
             if started:
                 raise

@@ -29,6 +29,9 @@ Tls = Callable[[], ssl.SSLContext | None]
 DRAIN_SECONDS = 5
 """How long requests that are under way may take to finish when a server is closed."""
 
+BACKLOG = 64
+"""Connections that wait to be accepted: few, since each is a descriptor that nothing bounds."""
+
 _IDLE_SECONDS = 120
 """Longer than clients keep a connection that they do not use, so that they close it: those in Go keep it for 90 s."""
 
@@ -148,7 +151,7 @@ def open_socket(host: str | None, port: int) -> socket.socket:
     family = socket.AF_INET6 if both else socket.AF_UNSPEC
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
-    listening = socket.create_server(address[:2], family=family, backlog=512, dualstack_ipv6=both)
+    listening = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
     # Without it a body waits until its header is acknowledged, which the other side delays by 40 ms. Connections
     # inherit it; asyncio sets it only on sockets that name their protocol.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
