@@ -26,7 +26,7 @@ from pathlib import Path
 
 from katib.api.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
-from metrics_collector.parsers import DEFAULT_FILTER, TextParser
+from metrics_collector.parsers import TextParser
 from metrics_collector.sources import CHUNK_BYTES, FileTail, Output
 
 TARGET_MB_PER_SECOND = 100
@@ -66,7 +66,7 @@ def collect(path: Path) -> int:
 
 
 def loop(path: Path) -> int:
-    pattern = re.compile(DEFAULT_FILTER.replace("(?i:nan|inf(?:inity)?)", "(?:nan|inf)"))
+    pattern = re.compile(r"([\w|-]+)\s*=\s*([+-]?(?:(?:nan|inf)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))")
     count = 0
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:

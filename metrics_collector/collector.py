@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from katib.api.metrics import ZERO_TIME, MetricLog, is_usable, parse_value
-from katib.api.types import EarlyStoppingRule, ObjectiveSpec, TrialSpec
+from katib.api.names import REMEDY
+from katib.api.types import UNAVAILABLE, EarlyStoppingRule, ObjectiveSpec, TrialSpec
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.explanation import quote
 from metrics_collector.parsers import Parser, parser_for
@@ -74,6 +75,10 @@ class Collector:
                 reading = MetricLog(self._last_stamp, *reading[1:])  # noqa: PLW2901 - the same reading
             if (counts := self._counts.get(reading.name)) is not None:
                 taken.append(reading)
+                if reading.value == UNAVAILABLE:  # takes back those before it
+                    self._counts[reading.name] = _ReadingCounts()
+                    unread.add(reading.name)
+                    continue
                 if unread:
                     counts.readings += 1
                     counts.last = reading.value
@@ -94,6 +99,11 @@ class Collector:
         counts = self._counts[self._objective]
         if counts.usable:
             return ""
+        is_lost = bool(counts.readings) and not self._evidence.refused(self._objective)  # it diverged
+        remedies = [] if is_lost else self._evidence.remedies(self._objective)
+        return REMEDY.join([self._cause(counts), *remedies])
+
+    def _cause(self, counts: _ReadingCounts) -> str:
         seen = self._evidence.seen()
         if counts.readings:
             kind = "only as NaN or infinity" if counts.numbers == counts.readings else "never as a finite number"

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from metrics_collector.parsers.lines import without_control_sequences
+from metrics_collector.parsers.names import printed_metrics
+
 SAMPLE_BYTES = 32 << 10
 """Kept of the beginning, and of the end."""
 
@@ -22,6 +25,9 @@ MAX_LINE_LENGTH = 2_000
 MAX_CANDIDATES = 500
 """Different names compared; an explanation is asked for while other trials wait."""
 
+MAX_NAMES = 10
+"""Similar names that are looked at closely."""
+
 MAX_QUOTE_LENGTH = 80
 
 LEAST_LIKENESS = 0.45
@@ -30,10 +36,10 @@ LEAST_LIKENESS = 0.45
 CONTAINED_LIKENESS = 0.6
 """At least this alike are names of which one contains the other (`loss` and `validation_loss`)."""
 
-# `name sep number`: "Loss: 0.21", "acc=1", "val loss -> 3e-4", "'loss' : nan"
+# Beside names with `=` or `:`: "loss 0.21", "val loss -> 3e-4", "'loss' => nan"
 _CANDIDATE = re.compile(
     r"""(?<![\w/.|-])(?P<name>[^\W\d][\w/.|-]{0,100}(?:\x20[\w/.|-]{1,40})?)["']?\s{0,3}
-        (?:[:=]|->|=>|\s)\s{0,3}["']?
+        (?:->|=>|\s)\s{0,3}["']?
         (?P<number>[+-]?(?:\d+(?:\.\d*)?(?:[Ee][+-]?\d+)?|\.\d+(?:[Ee][+-]?\d+)?|(?i:nan|inf(?:inity)?)\b)%?)""",
     re.VERBOSE,
 )
@@ -63,27 +69,39 @@ class OutputSample:
 
     def lines(self) -> list[str]:
         """Return the sampled lines without blank ones, in order; long ones are shortened."""
-        text = self._head.decode(errors="replace") + b"".join(self._tail).decode(errors="replace")
+        parts = (bytes(self._head), b"".join(self._tail))
+        text = "".join(without_control_sequences(part).decode(errors="replace") for part in parts)
         return [line[:MAX_LINE_LENGTH].strip() for line in text.splitlines() if line.strip()]
 
 
-def nearest(metric: str, lines: list[str]) -> str:
+def nearest(metric: str, lines: Iterable[str]) -> str:
     """Return the part of a line that looks most like a reading of the metric; empty when none looks like a reading."""
-    best, best_score = "", LEAST_LIKENESS
-    seen: set[str] = set()
+    found = _candidates(lines)
+    scores = {name: _likeness(metric, name) for name in found}
+    best = max(scores, key=lambda name: scores[name], default="")
+    return found[best] if best and scores[best] > LEAST_LIKENESS else ""
+
+
+def names_like(metric: str, lines: Iterable[str]) -> list[str]:
+    """Return the names printed with `=` or `:` that look like that of the metric, the most similar first."""
+    names = islice(dict.fromkeys(name for line in lines for name, _ in printed_metrics(line)), MAX_CANDIDATES)
+    scores = {name: _likeness(metric, name) for name in names if len(name) <= MAX_QUOTE_LENGTH}
+    likely = [name for name in scores if scores[name] > LEAST_LIKENESS]
+    return sorted(likely, key=lambda name: -scores[name])[:MAX_NAMES]
+
+
+def _candidates(lines: Iterable[str]) -> dict[str, str]:
+    """Return what looks like a reading in these lines, by its name."""
+    found: dict[str, str] = {}
     for line in lines:
+        for name, text in printed_metrics(line):
+            found.setdefault(name, text)
         for match in _CANDIDATE.finditer(line):
-            name = match["name"]
-            if name in seen:
-                continue
-            seen.add(name)
-            if len(seen) > MAX_CANDIDATES:
-                return best
-            for start, word in _endings(name):
-                score = _likeness(metric, word)
-                if score > best_score:
-                    best, best_score = match.group()[start:], score
-    return best
+            for start, word in _endings(match["name"]):
+                found.setdefault(word, match.group()[start:])
+        if len(found) > MAX_CANDIDATES:
+            break
+    return found
 
 
 def nearest_name(metric: str, names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from katib.api.wording import counted, shown
 from katib.errors import invalid
@@ -238,13 +238,6 @@ def trainer_readings(
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
-
-PRINTED_FORMAT: Final = (
-    r"""(\w[\w@./-]*)['"]?\s*[=:]\s*(?:(?:np\.float\d+|tensor)\()?"""
-    r"""([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d+\.?\d*|\.\d+)(?:[Ee][+-]?\d+)?))"""
-)
-"""A `metricsFormat` for what programs print of themselves: `loss=0.5`, `val/loss: 0.5`, `{'loss': 0.5}`, also where the
-number is shown as NumPy and PyTorch do: `np.float64(0.5)`, `tensor(0.5)`."""
 
 
 def compile_format(text: str, path: str) -> Any:

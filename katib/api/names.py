@@ -52,6 +52,9 @@ SUBMITTED_BUDGET_ANNOTATION = "katib.kubeflow.org/submitted-trials"
 COMMAND_ANNOTATION = "katib.kubeflow.org/command"
 """On an Experiment of one machine: the command that runs it, as its user typed it."""
 
+REMEDY = "; remedy: "
+"""Before each remedy in the report of a collector."""
+
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 """On a job: what its collector has to say when the objective metric was not found."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Self, TextIO
 
+from katib.api.names import REMEDY
 from katib.api.trials import waiting_words
 from katib.api.types import Experiment, Trial
 from katib.api.wording import counted
@@ -151,7 +152,7 @@ _WORDS = {
 
 
 def _why(trial: Trial) -> str:
-    message = early_stop_reason(" ".join(last_condition(trial).message.split()))
+    message = early_stop_reason(" ".join(last_condition(trial).message.partition(REMEDY)[0].split()))
     for said_already in ("Metrics are not available: ", "Trial is stopped: "):
         message = message.removeprefix(said_already)
     return f"; {message}" if message else ""

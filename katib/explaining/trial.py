@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.job_kinds import IN_QUEUE, is_suspended, suspend_field
 from katib.api.leases import is_callers, is_chosen, lease_of
-from katib.api.metrics import PRINTED_FORMAT, ZERO_TIME
-from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, RETRYING_REASON, WORKSPACE_ANNOTATION
+from katib.api.metrics import ZERO_TIME
+from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, REMEDY, RETRYING_REASON, WORKSPACE_ANNOTATION
 from katib.api.trials import waiting_words
-from katib.api.types import Condition, Trial
+from katib.api.types import CollectorKind, Condition, Trial
 from katib.api.wording import counted
 from katib.explaining.answer import (
     Answer,
@@ -374,12 +371,6 @@ def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _eviden
 _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
 
 
-_NUMBER = r"[+-]?\d*\.?\d+(?:[Ee][+-]?\d+)?"
-
-_NEAREST = re.compile(f'; nearest: "{PRINTED_FORMAT}')
-"""A line that names another metric, in what a collector says of a missing one."""
-
-
 def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _evidence: Evidence) -> Answer:
     if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
@@ -389,22 +380,16 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     answer = Answer(f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
     report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
+    report, *remedies = report.split(REMEDY)
     if report:
         answer.findings.append(report)
-    example = ""
-    if re.search(rf"""{re.escape(metric)}['"]?\s*:""", report):
-        example = f" as {json.dumps([PRINTED_FORMAT])}, which reads `{metric}: 0.5`, too"
-    elif found := re.search(rf"\b{re.escape(metric)}\s+(?:(is|was|of)\s+)?{_NUMBER}", report):
-        words = [metric, found[1]] if found[1] else [metric]
-        between = r"\s+".join(["", *words[1:], ""])
-        pattern = json.dumps([f"({re.escape(metric)}){between}({_NUMBER})"])
-        example = f" as {pattern}, which reads `{' '.join(words)} 0.5`"
-    if (other := _NEAREST.search(report)) and other[1] != metric:
-        answer.remedies.append(f"If `{other[1]}` is the metric that you mean, name it in place of {metric}.")
-    answer.remedies.append(
-        f"Print lines such as `{metric}=0.5`, or describe your format in "
-        f"spec.metricsCollectorSpec.source.filter.metricsFormat{example}; katib tune has --metrics-format for it."
-    )
+    answer.remedies += [f"{remedy[:1].upper()}{remedy[1:]}." for remedy in remedies]
+    is_text = trial.spec.metrics_collector.kind in (CollectorKind.STDOUT, CollectorKind.FILE)
+    if is_text and not remedies and "NaN" not in report:  # a collector of another version
+        answer.remedies.append(
+            f"Print lines such as `{metric}=0.5`, or describe your format in "
+            f"spec.metricsCollectorSpec.source.filter.metricsFormat; katib tune has --metrics-format for it."
+        )
     return answer
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
-from katib.api.metrics import PRINTED_FORMAT
 from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import shown
@@ -36,7 +35,6 @@ METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
-_USUAL_METRIC: Final = re.compile(r"\w[\w@./-]*", re.ASCII)
 _SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
@@ -168,7 +166,7 @@ class Metrics:
     Attributes:
         kind: `stdout`, `json` or `tensorboard`.
         path: The file or directory that its command names; empty: `{metrics}` in the command stands for it.
-        formats: Patterns of `metricsFormat` for what is printed, in place of the usual one.
+        formats: Patterns of `metricsFormat` for what is printed; none: metrics are found by their names.
     """
 
     kind: str = "stdout"
@@ -251,10 +249,8 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":
         spec["metricsCollectorSpec"] = _collector(metrics)
-    elif formats := metrics.formats or (  # a metric of another name is found by it
-        (PRINTED_FORMAT,) if template and all(map(_USUAL_METRIC.fullmatch, search.objectives)) else ()
-    ):
-        source = {"filter": {"metricsFormat": list(formats)}}
+    elif metrics.formats:
+        source = {"filter": {"metricsFormat": list(metrics.formats)}}
         spec["metricsCollectorSpec"] = {"collector": {"kind": "StdOut"}, "source": source}
     return {
         "apiVersion": API_VERSION,

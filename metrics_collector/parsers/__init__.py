@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from metrics_collector.parsers.json_lines import JsonParser
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, Notes, Parser
-from metrics_collector.parsers.text import DEFAULT_FILTER, TextParser
+from metrics_collector.parsers.text import TextParser
 
-__all__ = ["DEFAULT_FILTER", "MAX_LINE_BYTES", "JsonParser", "Notes", "Parser", "TextParser", "parser_for"]
+__all__ = ["MAX_LINE_BYTES", "JsonParser", "Notes", "Parser", "TextParser", "parser_for"]
 
 
 def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> Parser:

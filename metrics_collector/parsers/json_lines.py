@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
 from metrics_collector.parsers.text import clean_value
 
 TIME_KEY = "timestamp"
@@ -52,7 +52,7 @@ class JsonParser(Parser):
         super().__init__((word for name in self._names for word in _spellings(name)), limit)
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
-        entries = None if line.cut else _decode(line.text)
+        entries = None if line.cut else _decode(without_control_sequences(line.text))
         if entries is None:
             self.notes.broken_lines += 1
             return

@@ -1,13 +1,19 @@
-"""TEXT: metrics in log lines, found by RE2 patterns of two groups, name and value.
+"""TEXT: metrics in log lines, by `name=value` and `name: value`, or by RE2 patterns of two groups, name and value.
 
-The default pattern reads `name=value`. It takes what Katib's default takes, and `nan` and `inf` as well, where Katib
-reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none. A metric whose name
-the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
+By default a metric is found by its name, blanks and signs included. It has to be the whole name that is printed
+(`names`): `loss` is not `train loss`. As Katib finds a name by its last word, one with other words before it counts,
+too, if the output has only one such name and none without other words. Its first reading is held back until the name
+comes round again, or the output ends. If a second one comes (`train loss` and `val loss` for `loss`), the metric is
+ambiguous: it gets no more readings, and any earlier ones are taken back as Katib does, by one with the text
+`unavailable`.
 
-A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes
-a part, when the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it. Text is taken where a
-pattern has no groups but name and value, as that of a genotype; of a pattern with more the value group may be another
-than was meant. What is not taken is noted with its line.
+`nan` and `inf` are readings, for which Katib reads an empty value: a diverged run says `loss=nan`. An empty value is
+none.
+
+A number is taken whole or not at all, whatever a pattern says: of `1,234.5`, `1_000`, `0x10`, `1/2` and `1e-05` Katib
+takes a part, when the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it, an abbreviation
+(`1.2k`) is. Text is taken where a pattern has no groups but name and value, as that of a genotype; of a pattern with
+more the value group may be another than was meant. What is not taken is noted with its line.
 
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
 that; `step=4` is left alone, because programs count all kinds of things that restart in each epoch.
@@ -16,12 +22,13 @@ that; `step=4` is left alone, because programs count all kinds of things that re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-import re2
+from typing_extensions import override
 
 from katib.api.metrics import (
     MAX_TIMESTAMP_LENGTH,
@@ -32,35 +39,56 @@ from katib.api.metrics import (
     parse_time,
     parse_value,
 )
+from katib.api.types import UNAVAILABLE
 from katib.errors import FieldError, InvalidError, invalid
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
+from metrics_collector.parsers.names import qualifier
 
-_VALUE = r"\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
-DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
-
-# The same pattern for the standard library's engine, which costs a fifth of RE2's binding on a short line. It is given
-# short ones only: where RE2 is linear, this one looks at a long word from each of its characters.
-_SHORT_LINE = 256
-_DEFAULT = re.compile(DEFAULT_FILTER.replace(r"\s", r"[\t\n\f\r ]").encode())
+# What stands behind a name: a sign, what NumPy and PyTorch put around a number, and the number.
+_SIGN_AND_VALUE = (
+    rb"""['"]?\s*+([=:])\s*+(?:(?:np\.float\d+|(?:torch\.)?tensor)\()?"""
+    rb"([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+)
+_KATIBS_NAME = re.compile(r"[\w|-]+", re.ASCII)
+_MOST_ALTERNATIVES = 16
+"""More names are looked up among all words of a line, in place of a pattern that names them."""
 
 _STEP_MARK = STEP_MARK.encode() + b"="
 _STEP = re.compile(rb"(?:^|\s)" + re.escape(_STEP_MARK) + rb"(\d{1,18})(?=\s|$)")
 
-# What belongs to a number beyond the value that a pattern found: behind it, and before it. A comma is looked at apart.
-_GOES_ON = re.compile(rb"[A-Za-z]*[0-9_]|[eEdD][+-]?[0-9]|[.':][0-9]|(?:\xc2\xa0|\xe2\x80[\x89\xaf])[0-9]")
+# What belongs to a number beyond the value that was found: behind it, and before it. A comma is looked at apart.
+_CONTINUED = re.compile(
+    rb"[A-Za-z]*[0-9_]|[eEdD][+-]?[0-9]|[eE](?![A-Za-z])|[kKMGT](?![A-Za-z])|\.+[0-9#]|[':][0-9]"
+    rb"|(?:\xc2\xa0|\xe2\x80[\x89\xaf])[0-9]|\x20?(?:\xc3\x97|\xc2\xb7|\xe2\x8b\x85)\x20?[0-9]"
+)
+_CALCULATED = re.compile(rb"[/*^+-]\.?[0-9]")
+"""A fraction, range or product; a pattern that reads on behind the value means a part of it."""
+
+_THOUSANDS = re.compile(rb"[+-]?[0-9]{1,3}\x20[0-9]{3}(?![0-9A-Za-z_=:%])")
 _BEGAN = re.compile(rb"(?:[0-9][_.']?|[0-9.][eEdD][+-]?|0[xXbBoO]|(?:^|[^\w.)\]+-])[.-])$", re.ASCII)
 _EXPONENT = re.compile(rb"[0-9.][eEdD]$")
 _OTHER_BASE = re.compile(rb"[xXbBoO][0-9A-Fa-f]")
 _MAY_HAVE_GROUPS = re.compile(rb"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 """A comma and a digit behind such a number go on with it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
 
-_COLOUR_BEGINS: Final = b"\x1b["
-_COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
-"""What a terminal shows as a colour; a filter of the user that reads such codes itself gets them."""
-
 _NAME_AND_VALUE = 2
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
+
+
+@dataclass(slots=True)
+class _LongerName:
+    """The name with other words before it that was found for a metric.
+
+    Attributes:
+        name: The whole name.
+        held: Its first reading, until the name comes round again.
+        counts: Whether readings of it have been handed on.
+    """
+
+    name: str
+    held: list[MetricLog] = field(default_factory=list)
+    counts: bool = False
 
 
 class TextParser(Parser):
@@ -68,7 +96,7 @@ class TextParser(Parser):
 
     Args:
         names: The metrics to find.
-        filters: RE2 patterns in order of preference; none: the default pattern.
+        filters: RE2 patterns in order of preference; none: metrics are found by their names.
         limit: Longest part of a line that is examined, in bytes.
         file_format: As given by the user, to be refused when it is not TEXT.
 
@@ -87,59 +115,131 @@ class TextParser(Parser):
         if file_format not in {"", "TEXT"}:
             path, cause = "source.fileSystemPath.format", f"unknown format {file_format!r}"
             raise invalid(path, cause, "use TEXT or JSON", "file-format")
-        self._names = {name.encode(): name for name in names}
-        self._takes_text = bool(filters)
-        self._reads_colours = any("1b" in text.lower() or "033" in text for text in filters)
-        self._is_default, self._filters = _filters(tuple(filters), tuple(self._names.values()))
+        self.names, self.filters = tuple(names), tuple(filters)
+        self._names = {name.encode(): name for name in self.names}
+        self._reads_escapes = any("1b" in text.lower() or "033" in text for text in filters)
+        self._patterns = _compiled(self.filters)
+        self._find, self._shorter = _search(self.names)
+        self._exact: set[str] = set()  # metrics whose name was found without other words
+        self._longer: dict[str, _LongerName] = {}  # by metric
         super().__init__(self._names, limit)
 
+    @override
+    def finish(self) -> list[MetricLog]:
+        readings = super().finish()
+        for longer in self._longer.values():
+            readings += longer.held
+            longer.held.clear()
+        return readings
+
     def _read(self, line: Line) -> Iterator[MetricLog]:
-        if _COLOUR_BEGINS in line.text and not self._reads_colours:
-            line = line._replace(text=_COLOUR.sub(b"", line.text))
+        if not self._reads_escapes:
+            line = line._replace(text=without_control_sequences(line.text))
         time: datetime | None = None
         step = _step_of(line.text) if _STEP_MARK in line.text else None
-        for text, match in self._matches(line):
-            name = self._names.get((match.group(1) or b"").strip())
-            raw = match.group(2)
-            if name is None or not raw or not raw.strip():
-                continue
-            value = clean_value(raw)
-            start, end = match.span(2)
-            if parse_value(value) is None:
-                is_taken = self._takes_text and value[:1].isalpha() and match.re.groups == _NAME_AND_VALUE
+        for words, name, value in self._matches(line) if self._patterns else self._named(line):
+            time = time or _time_of(line.text)
+            reading = MetricLog(time, name, value, step)
+            if words:
+                yield from self._take_longer(name, words + name, reading)
             else:
-                is_taken = not _is_part(text, start + len(raw) - len(raw.lstrip()), end)
-            if not is_taken:
-                self.notes.refuse(name, text, match.start())
-                continue
-            if time is None:
-                word, blank, _ = line.text[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
-                time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
-                time = time or ZERO_TIME
-            yield MetricLog(time, name, value, step)
+                yield reading
+                self._take_exact(name)
+            for shorter in self._shorter.get(name, ()):
+                yield from self._take_longer(shorter, words + name)
 
-    def _matches(self, line: Line) -> Iterator[tuple[bytes, Any]]:
-        """Yield what the filters find, each match with the text that it is in."""
-        if self._is_default and len(line.text) <= _SHORT_LINE and not line.cut:
-            for match in _DEFAULT.finditer(line.text):
-                yield line.text, match
+    def _take_exact(self, name: str) -> None:
+        """Note that the name of a metric is printed without other words: longer ones count no more."""
+        if name not in self._exact and not self._patterns:
+            self._exact.add(name)
+            self._longer.pop(name, None)
+            self.notes.ambiguous.pop(name, None)
+
+    def _take_longer(self, metric: str, whole_name: str, reading: MetricLog | None = None) -> Iterator[MetricLog]:
+        """Yield the readings that count now that a longer name was found, which may be another metric of its own."""
+        if metric in self._exact or metric in self.notes.ambiguous or self._patterns:
             return
+        new = [] if reading is None else [reading]
+        longer = self._longer.setdefault(metric, _LongerName(whole_name))
+        if longer.name != whole_name:
+            self.notes.ambiguous[metric] = (longer.name, whole_name)
+            longer.held.clear()
+            if longer.counts:
+                yield MetricLog(ZERO_TIME, metric, UNAVAILABLE)
+        elif new and not longer.held and not longer.counts:
+            longer.held = new
+        else:
+            yield from longer.held
+            yield from new
+            longer.held, longer.counts = [], longer.counts or bool(new)
+
+    def _named(self, line: Line) -> Iterator[tuple[str, str, str]]:
+        """Yield the other words before each name that is found, the name and its value."""
+        text = line.text
+        for match in self._find.finditer(text):
+            name, start, end = self._names.get(match[1]), match.start(), match.end()
+            if name is None or not match[3] or (line.cut and end == len(text)):  # the end may have lost digits
+                continue
+            words = qualifier(text, start) if start else ""
+            if words and words[-1] != " " and not _is_read_by_katib(name, match[2], words):
+                continue
+            value = match[3].decode()
+            if parse_value(value) is None or _goes_on(match[3], text, end) or _THOUSANDS.match(text, match.start(3)):
+                self.notes.refuse(name, text, start)
+            else:
+                yield words, name, value
+
+    def _matches(self, line: Line) -> Iterator[tuple[str, str, str]]:
+        """Yield what the filters find: no other words, the name and its value."""
         text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
-        for pattern in self._filters:
+        for pattern in self._patterns:
             for match in pattern.finditer(text):
-                # A match that reaches the end of a cut line may have lost digits.
-                if not (line.cut and match.end() == len(text)):
-                    yield text, match
+                name, raw = self._names.get((match.group(1) or b"").strip()), match.group(2)
+                if name is None or not raw or not raw.strip() or (line.cut and match.end() == len(text)):
+                    continue
+                value = clean_value(raw)
+                start, end = match.span(2)
+                if parse_value(value) is None:
+                    is_taken = value[:1].isalpha() and match.re.groups == _NAME_AND_VALUE
+                else:
+                    start += len(raw) - len(raw.lstrip())
+                    before = text[max(0, start - 3) : start]
+                    began = (_EXPONENT if text[start : start + 1] in b"+-" else _BEGAN).search(before)
+                    is_column, is_last = before.endswith(b","), match.end() == end
+                    is_taken = not began and not _goes_on(
+                        text[start:end], text, end, is_column=is_column, is_last=is_last
+                    )
+                if is_taken:
+                    yield "", name, value
+                else:
+                    self.notes.refuse(name, text, match.start())
 
 
-def _is_part(text: bytes, start: int, end: int) -> bool:
-    """Return whether the number in text[start:end] is only a part of the one that stands there."""
-    value, before, after = text[start:end], text[max(0, start - 3) : start], text[end : end + 16]
-    if _GOES_ON.match(after) or (value.lstrip(b"+-") == b"0" and _OTHER_BASE.match(after)):
+def _goes_on(value: bytes, text: bytes, end: int, *, is_column: bool = False, is_last: bool = True) -> bool:
+    """Return whether the number that ends at a place of a line is only the beginning of the one that stands there.
+
+    Args:
+        value: The number.
+        text: The line.
+        end: Where it ends.
+        is_column: Whether commas divide the line.
+        is_last: Whether the pattern that found it ends there, too.
+    """
+    after = text[end : end + 16]
+    if not after:
+        return False
+    if _CONTINUED.match(after) or (value.lstrip(b"+-") == b"0" and _OTHER_BASE.match(after)):
         return True
-    if after[:1] == b"," and after[1:2].isdigit() and not before.endswith(b",") and _MAY_HAVE_GROUPS.fullmatch(value):
+    if is_last and _CALCULATED.match(after):
         return True
-    return (_EXPONENT if value[:1] in b"+-" else _BEGAN).search(before) is not None
+    if after[:1] == b"," and after[1:2].isdigit() and not is_column:
+        return _MAY_HAVE_GROUPS.fullmatch(value) is not None
+    return after[0] > 0x7F and after.decode(errors="replace")[0].isnumeric()  # noqa: PLR2004 - the last of ASCII
+
+
+def _is_read_by_katib(name: str, sign: bytes, words: str) -> bool:
+    """Return whether Katib reads a metric from a longer word, as `loss` from `train/loss=0.5`."""
+    return sign == b"=" and not words[-1].isalnum() and _KATIBS_NAME.fullmatch(name) is not None
 
 
 def clean_value(raw: bytes) -> str:
@@ -148,15 +248,20 @@ def clean_value(raw: bytes) -> str:
     return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL keeps no NUL in text
 
 
+def _time_of(line: bytes) -> datetime:
+    word, blank, _ = line[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
+    time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
+    return time or ZERO_TIME
+
+
 def _step_of(line: bytes) -> int | None:
     match = _STEP.search(line)
     return None if match is None else int(match[1])
 
 
 @lru_cache(maxsize=64)
-def _filters(given: tuple[str, ...], names: tuple[str, ...]) -> tuple[bool, Sequence[Any]]:
-    """Return whether the default filter is all, and the compiled filters; trials of one experiment share them."""
-    patterns = given or _default_filters(names)
+def _compiled(patterns: tuple[str, ...]) -> Sequence[Any]:
+    """Return the compiled filters; trials of one experiment share them."""
     compiled: list[Any] = []
     errors: list[FieldError] = []
     for index, text in enumerate(patterns):
@@ -166,12 +271,16 @@ def _filters(given: tuple[str, ...], names: tuple[str, ...]) -> tuple[bool, Sequ
             errors += error.errors
     if errors:
         raise InvalidError(errors)
-    return patterns == (DEFAULT_FILTER,), compiled
+    return compiled
 
 
-def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
-    others = [name for name in names if not re.fullmatch(r"[\w|-]+", name, re.ASCII)]
-    if not others:
-        return (DEFAULT_FILTER,)
-    alternatives = "|".join(re2.escape(name) for name in sorted(others, key=len, reverse=True))
-    return DEFAULT_FILTER, rf"(?:^|[^\pL\w|/.-])({alternatives}){_VALUE}"
+@lru_cache(maxsize=64)
+def _search(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], Mapping[str, Sequence[str]]]:
+    """Return the pattern that finds these names, and by name the others that it ends with."""
+    plain = [name for name in names if re.fullmatch(r"[\w-]+", name, re.ASCII)]
+    spelled = [name for name in names if name not in plain] if len(plain) > _MOST_ALTERNATIVES else names
+    alternatives = [re.escape(name.encode()) for name in sorted(spelled, key=len, reverse=True)]
+    if len(spelled) < len(names):
+        alternatives.append(rb"[\w-]++")
+    pattern = re.compile(rb"(?<![\w-])(%b)" % b"|".join(alternatives) + _SIGN_AND_VALUE)
+    return pattern, {name: [end for end in plain if name.endswith(f" {end}")] for name in names if " " in name}

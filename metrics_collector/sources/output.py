@@ -58,11 +58,17 @@ class Output(Evidence):
 
     def refused(self, metric: str) -> str:
         """Return which values of the metric are not numbers as they stand there."""
-        count, line = self._parser.notes.refused.get(metric, (0, ""))
-        if not count:
-            return ""
-        values = f"{counted(count, 'value')} of {quote(metric)}"
-        return f"{values} not taken, the first in {quote(line)}; print plain numbers such as 1234.5 or 1e-05"
+        notes = self._parser.notes
+        if longer := notes.ambiguous.get(metric):
+            return f"{quote(metric)} may be {' or '.join(map(quote, longer))}, which are printed"
+        count, line = notes.refused.get(metric, (0, ""))
+        return f"{counted(count, 'value')} of {quote(metric)} not taken, the first in {quote(line)}" * bool(count)
+
+    def remedies(self, metric: str) -> list[str]:
+        """Return how the metric would be read."""
+        from metrics_collector.remedies import remedies  # needed when something is wrong
+
+        return remedies(metric, self._parser, self._sample.lines() if self._sample is not None else [])
 
     def drop(self) -> None:
         """Keep no sample any more."""

@@ -29,6 +29,11 @@ class Evidence(Protocol):
         del metric
         return ""  # values are numbers where they come from
 
+    def remedies(self, metric: str) -> list[str]:
+        """Return how this metric would be read, each as half a sentence in the imperative, found to work here."""
+        del metric
+        return []
+
     def drop(self) -> None:
         """Forget what only `hint` needs: every metric was found."""
         return

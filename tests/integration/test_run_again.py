@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -280,20 +281,42 @@ def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output
     assert done.returncode == 1
     *_, where, remedy, _ = done.stdout.splitlines()
     assert "its output ends with: epoch 1 los 0.5" in where
-    assert remedy.startswith("Print lines such as `loss=0.5`, or ")
+    assert remedy == "Print lines such as `loss=0.5`."
 
 
-def test_the_format_that_why_names_for_what_was_printed_reads_it(directory: Path) -> None:
-    (directory / "train.py").write_text("print('epoch 1 - loss: 0.5')\n")
-    run(directory)
-    why = katib_here("why", cwd=directory).stdout
-    (line,) = {line for line in why.splitlines() if "metricsFormat" in line}
-    source = {"filter": {"metricsFormat": json.loads(line[line.index("[") : line.rindex("]") + 1])}}
-    write(directory, metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": source})
-    done = run(directory)
+@pytest.mark.parametrize(
+    ("printed", "given", "changes"),
+    [
+        ("epoch 1 loss is 0.5", {}, "filter"),
+        ("train loss: 0.1, val loss: 0.5", {}, "name"),
+        ("loss=5e-1", {"metricsFormat": [r"([\w|-]+)\s*=\s*((-?\d+)(\.\d+)?)"]}, "no filter"),
+    ],
+)
+def test_the_remedy_of_a_run_without_a_value_makes_the_next_one_read_it(
+    directory: Path, printed: str, given: dict[str, Any], changes: str
+) -> None:
+    (directory / "train.py").write_text(f"print({printed!r})\n")
+    if given:
+        write(directory, metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": {"filter": given}})
+    remedy = run(directory).stdout.splitlines()[-2]
+    source, objective = {"filter": given}, "loss"
+    if changes == "filter":
+        source = {"filter": {"metricsFormat": [remedy.split("'")[1]]}}
+    elif changes == "name":
+        assert remedy.startswith('Name "train loss" or "val loss" ')
+        source, objective = {}, "val loss"
+    else:
+        assert remedy.startswith("Remove metricsFormat ")
+        source = {}
+    write(
+        directory,
+        metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": source},
+        objective={"type": "minimize", "objectiveMetricName": objective},
+    )
+    done = run(directory, "--restart")
 
     assert done.returncode == 0
-    assert "loss=0.5" in done.stdout
+    assert f"{objective}=0.5" in done.stdout or f"{objective}=5e-1" in done.stdout
 
 
 def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:

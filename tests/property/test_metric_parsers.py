@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from katib.api.metrics import MetricLog, format_timestamp, parse_time, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
-from metrics_collector.parsers import DEFAULT_FILTER, JsonParser, Parser, TextParser
+from metrics_collector.parsers import JsonParser, Parser, TextParser
 from metrics_collector.sources import Output
 
 NAMES = ("loss", "acc", "val_acc", "läß")
@@ -28,7 +28,19 @@ PARSERS: dict[str, Callable[[], Parser]] = {
 }
 
 SIGNS = [b"=", b": ", b"\n", b"\r", b"\r\n", b" ", b"|", b"\x00", b"\xff", b"}", b"x" * LIMIT]
-WORDS = [b"loss", b"acc", "läß=".encode(), b"0.5", b"nan", b"-inf", b"1e-3", b"2024-03-04T17:55:08Z "]
+WORDS = [
+    b"loss",
+    b"acc",
+    b"val loss=",
+    b"\x1b[K",
+    b"\x1b]",
+    "läß=".encode(),
+    b"0.5",
+    b"nan",
+    b"-inf",
+    b"1e-3",
+    b"2024-03-04T17:55:08Z ",
+]
 OBJECTS = [b'{"loss": ', b'"acc": "1"', b'"timestamp": 1.5']
 
 pieces = st.sampled_from([*SIGNS, *WORDS, *OBJECTS])
@@ -71,13 +83,6 @@ def test_a_reading_names_a_metric_and_has_a_value(make: Callable[[], Parser], da
 
 
 @given(data=output)
-def test_the_default_filter_means_the_same_to_both_engines(data: bytes) -> None:
-    names = ["loss", "acc", "val_acc"]
-
-    assert read(TextParser(names), [data]) == read(TextParser(names, [DEFAULT_FILTER]), [data])
-
-
-@given(data=output)
 def test_lines_are_those_of_wc_and_the_unfinished_one(data: bytes) -> None:
     parser = TextParser(["loss"])
     read(parser, [data])
@@ -108,7 +113,7 @@ def test_every_output_without_a_usable_objective_is_explained_on_one_line(data: 
     text = collector.explanation()
     assert "\n" not in text
     assert "\r" not in text
-    assert len(text) < 400
+    assert len(text) < 1000
 
 
 @given(st.datetimes(timezones=st.just(UTC)))

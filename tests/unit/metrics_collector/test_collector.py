@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.names import REMEDY
 from katib.api.types import (
     CollectorSpec,
     EarlyStoppingRule,
@@ -69,9 +70,9 @@ def test_without_clock_a_reading_keeps_the_zero_time() -> None:
         pytest.param(
             "epoch 3 val-loss -> 1e-3\n", '1 line, none matched "loss"; nearest: "val-loss -> 1e-3"', id="arrow"
         ),
-        pytest.param("train loss: 3", '1 line, none matched "loss"; nearest: "loss: 3"', id="two words"),
+        pytest.param("Train Loss: 3", '1 line, none matched "loss"; nearest: "Train Loss: 3"', id="two words"),
         pytest.param("a\nTypeError: no\n", '2 lines, none matched "loss"; last line: "TypeError: no"', id="a crash"),
-        pytest.param(b"\x00\xff\x1b[0m", '1 line, none matched "loss"; last line: "\ufffd\ufffd\ufffd[0m"', id="junk"),
+        pytest.param(b"\x00\xff\x1b[0m", '1 line, none matched "loss"; last line: "\ufffd\ufffd"', id="junk"),
         pytest.param("\n\n", '2 lines, none matched "loss"', id="only blank lines"),
         pytest.param("loss=", '1 line, none matched "loss"; last line: "loss="', id="an empty value"),
         pytest.param(
@@ -82,7 +83,7 @@ def test_without_clock_a_reading_keeps_the_zero_time() -> None:
     ],
 )
 def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, expected: str) -> None:
-    assert collected(data).explanation() == expected
+    assert collected(data).explanation().partition(REMEDY)[0] == expected
 
 
 def test_a_metric_that_never_was_a_number_is_explained() -> None:
@@ -115,7 +116,8 @@ def test_a_diverged_metric_with_values_that_were_not_taken_is_explained_by_both(
 def test_the_explanation_names_additional_metrics_that_were_found() -> None:
     collector = collected("acc=1\nacc=2\nLOSS=3\n", metrics=["acc"])
 
-    assert collector.explanation() == '3 lines, none matched "loss" ("acc" read 2 times); nearest: "LOSS=3"'
+    expected = '3 lines, none matched "loss" ("acc" read 2 times); nearest: "LOSS=3"'
+    assert collector.explanation().startswith(expected)
 
 
 def test_missing_additional_metrics_are_a_notice_and_no_failure() -> None:
@@ -127,13 +129,15 @@ def test_missing_additional_metrics_are_a_notice_and_no_failure() -> None:
 
 
 def test_the_explanation_names_the_file_that_was_read() -> None:
-    assert collected("", source="out/metrics.log").explanation() == 'no output in out/metrics.log; looked for "loss"'
+    explanation = collected("", source="out/metrics.log").explanation()
+
+    assert explanation.startswith('no output in out/metrics.log; looked for "loss"')
 
 
 def test_lines_that_are_no_json_are_part_of_the_explanation() -> None:
     expected = '2 lines, none matched "loss"; 1 line that named a metric held no JSON object; nearest: "loss=3"'
 
-    assert collected("hello\nloss=3\n", json=True).explanation() == expected
+    assert collected("hello\nloss=3\n", json=True).explanation().startswith(expected)
 
 
 def test_a_line_too_long_to_be_read_is_part_of_the_explanation() -> None:
@@ -149,7 +153,7 @@ def test_the_nearest_candidate_is_found_at_the_end_of_a_long_log() -> None:
         feed(collector, output, b"nothing to see here\n" * 1000)
     feed(collector, output, b"Loss: 0.21\n")
 
-    assert collector.explanation() == '200001 lines, none matched "loss"; nearest: "Loss: 0.21"'
+    assert collector.explanation().startswith('200001 lines, none matched "loss"; nearest: "Loss: 0.21"')
 
 
 def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:

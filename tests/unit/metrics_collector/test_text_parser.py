@@ -33,9 +33,18 @@ def read(
         pytest.param("loss=- acc=+ loss=e5 acc=-e-3", [], id="no digits"),
         pytest.param("loss=1.2.3 acc=1:30 loss=1.5D-3 acc=3d_conv", [], id="what only begins like a number"),
         pytest.param("loss=12s acc=93% acc=16GB", ["loss=12", "acc=93", "acc=16"], id="units"),
-        pytest.param("loss=0.5,3 acc=1,loss=2, acc=3/10", ["loss=0.5", "acc=1", "loss=2", "acc=3"], id="lists"),
+        pytest.param("loss=0.5,3 acc=1,loss=2, acc=3;4", ["loss=0.5", "acc=1", "loss=2", "acc=3"], id="lists"),
+        pytest.param("loss=1/2 acc=3-4 loss=1+2j acc=2*3 loss=0.5..0.7", [], id="fractions, ranges and products"),
+        pytest.param("loss=1e acc=1e+ loss=0x1p3 acc=1.#INF loss=1.5e\u22123", [], id="other exponents"),
+        pytest.param("loss=1 234 acc=12 345.6 loss=1.5\u00d710^3 acc=2 \u00d7 10", [], id="blanks and products"),
+        pytest.param("loss=1.2k acc=3M loss=1\u00bd acc=10\u00b2", [], id="abbreviations"),
+        pytest.param(
+            "loss=5 100% acc=3 1000 loss=1 loss=2", ["loss=5", "acc=3", "loss=1", "loss=2"], id="other numbers"
+        ),
         pytest.param("loss=+3", ["loss=+3"], id="plus"),
-        pytest.param("loss: 0.5", [], id="colon"),
+        pytest.param("loss: 0.5 - acc : 1", ["loss=0.5", "acc=1"], id="colon"),
+        pytest.param("{'loss': 0.5, \"acc\": np.float64(1)}", ["loss=0.5", "acc=1"], id="dictionary"),
+        pytest.param("loss=tensor(0.5, device='cuda:0')", ["loss=0.5"], id="tensor"),
         pytest.param("train/loss=0.5", ["loss=0.5"], id="slash ends a name"),
         pytest.param("val_loss=0.5 train-loss=1", [], id="longer names are other metrics"),
         pytest.param("loss=abc, acc==5", [], id="no value"),
@@ -45,11 +54,75 @@ def read(
         pytest.param("loss=inf, acc=-Infinity;", ["loss=inf", "acc=-Infinity"], id="infinities"),
         pytest.param("loss=info acc=nano", [], id="words that begin like a number"),
         pytest.param("loss=1 loss=2", ["loss=1", "loss=2"], id="twice on a line"),
-        pytest.param("|loss=1", [], id="a bar belongs to the name"),
+        pytest.param("acc=1|loss=1", ["acc=1", "loss=1"], id="bars"),
     ],
 )
 def test_the_default_filter_reads_name_and_value(line: str, expected: list[str]) -> None:
     assert read(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 12:03 Epoch 3 - loss: 0.5",
+        "[step 3] loss=0.5",
+        "2026-01-01 12:00:00,123 INFO loss=0.5",
+        "INFO:root:loss=0.5",
+        "[info     ] loss=0.5",
+        "level=info lr=adam loss=0.5 acc=1",
+        "step 3\tloss=0.5\tval_loss=0.1",
+        "100%|███| 10/10 [00:01<00:00, 5.0it/s, loss=0.5]",
+        "10/10 ━━━━ 1s 5ms/step - acc: 0.9 - loss: 0.5 - val_loss: 0.4",
+        "epoch3 loss=0.5",
+        "│ loss=0.5 │",
+        "\x1b[2Kloss=0.5\x1b[?25l",
+        "\x1b[?25lloss=0.5",
+        "\x1b(Bloss\x1b[m = 0.5",
+        "\x1b7\x1b[3;1Hloss: \x1b[1m0.5\x1b[0m\x1b8",
+        "\x1b]0;a title\x07loss=0.5",
+        "\x1b]8;;https://a/b\x1b\\loss\x1b]8;;\x1b\\=0.5",
+        "\x1bPq\x1b\\loss=0.5",
+        "val loss: 0.1, loss: 0.5",
+        "loss: 0.5 train loss: 0.1 val loss: 0.1",
+    ],
+)
+def test_the_name_goes_back_to_a_separator(line: str) -> None:
+    assert [value for value in read(line) if value.startswith("loss")] == ["loss=0.5"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch 1: train loss: 0.05, val loss: 0.99",
+        "train loss=0.05 val loss=0.99",
+        "2026-01-01 12:00:00,123 INFO train loss=0.05 and val loss=0.99",
+        "train loss: 0.05\ntrain loss: 0.04\nval loss: 0.99",
+    ],
+)
+def test_a_name_has_all_its_words_and_a_part_of_two_names_is_neither(line: str) -> None:
+    assert read(line, ["val loss"]) == ["val loss=0.99"]
+    assert read(line, ["train loss", "val loss"])[-1] == "val loss=0.99"
+
+    for metrics in (["loss"], ["loss", "val loss"]):
+        parser = TextParser(metrics)
+        readings = [*parser.feed(line.encode()), *parser.finish()]
+
+        assert parser.notes.ambiguous == {"loss": ("train loss", "val loss")}
+        assert [log.value for log in readings if log.name == "loss"][-1:] in ([], ["unavailable"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param("train/loss=0.5 val/loss=0.4", [], id="two paths"),
+        pytest.param("Final loss=0.5", ["loss=0.5"], id="a word of Katib's files"),
+        pytest.param("Final loss: 3\nFinal loss: 2\nFinal loss: 1", ["loss=3", "loss=2", "loss=1"], id="several times"),
+        pytest.param("best loss: 3\nloss: 2\nbest loss: 1", ["loss=2"], id="beside the whole name"),
+        pytest.param("val/loss: 0.7", [], id="a path before a colon"),
+    ],
+)
+def test_the_last_word_of_the_only_longer_name_counts_as_in_katib(lines: str, expected: list[str]) -> None:
+    assert read(lines) == expected
 
 
 @pytest.mark.parametrize(

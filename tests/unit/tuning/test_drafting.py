@@ -31,7 +31,6 @@ from katib.tuning.script_options import (
     options_of_source,
     shell_command,
 )
-from metrics_collector.parsers import TextParser
 from tests.support.experiments import load_experiment
 
 LR = parse_parameter("lr=1e-5..1e-1:log")
@@ -245,32 +244,14 @@ def test_names_are_numbered_and_the_newest_experiment_is_the_one_made_last() -> 
     assert latest("new", made) is None
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("epoch 3 loss=0.5", "0.5"),
-        ("Epoch 1/5 - 2s - loss: 0.5 - val_loss: 0.7", "0.5"),
-        ("{'loss': 0.5, 'epoch': 1.0}", "0.5"),
-        ('{"step": 3, "loss": 5e-1}', "5e-1"),
-        ("2026-01-01 10:00:00 [INFO] (loss: nan)", "nan"),
-        ("{'loss': np.float64(0.5), 'epoch': 1}", "0.5"),
-        ("epoch 3: loss=tensor(0.5, device='cuda:0')", "0.5"),
-        ("val/loss: 0.7", None),
-        ("loss: high", None),
-        ("loss: 1,234.5", None),
-    ],
-)
-def test_a_drafted_experiment_reads_what_programs_print_by_themselves(line: str, value: str | None) -> None:
-    spec = draft("a", Search({"loss": "minimize"}, 1, 1), [LR], a_template("t").template)["spec"]
-    patterns = spec["metricsCollectorSpec"]["source"]["filter"]["metricsFormat"]
+def test_metrics_are_found_by_their_names_unless_patterns_are_given() -> None:
+    search, template = Search({"val loss": "minimize"}, 1, 1), a_template("t").template
 
-    assert [found.value for found in TextParser(["loss"], patterns).feed(f"{line}\n".encode())] == [value] * bool(value)
+    assert "metricsCollectorSpec" not in draft("a", search, [LR], template)["spec"]
 
+    spec = draft("a", search, [LR], template, Metrics(formats=(r"(val loss)/(\d+)",)))["spec"]
 
-def test_metric_of_an_unusual_name_is_looked_for_by_its_name() -> None:
-    spec = draft("a", Search({"f1 score": "maximize"}, 1, 1), [LR], a_template("t").template)["spec"]
-
-    assert "metricsCollectorSpec" not in spec
+    assert spec["metricsCollectorSpec"]["source"] == {"filter": {"metricsFormat": [r"(val loss)/(\d+)"]}}
 
 
 def runtime(**policy: Any) -> dict[str, Any]:
