@@ -1,8 +1,8 @@
 """Files to submissions: the first wall that input meets.
 
-A file holds exactly one Experiment, or one OptimizationJob, which is translated into one. Beside it stand any number of
-the `v1` ConfigMaps and Secrets that its template uses and of the training runtimes that its TrainJobs refer to. A file
-of training runtimes alone can be stored, too.
+A file holds Experiments, or OptimizationJobs, which are translated into some; a List of objects is as good as the
+objects. Beside them stand any number of the `v1` Namespaces, ConfigMaps and Secrets that their templates use and of the
+training runtimes that their TrainJobs refer to. A file of training runtimes alone can be stored, too.
 What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
 submission, so that it can be reported together with everything validation finds.
 """
@@ -26,12 +26,14 @@ from katib.api.optimization_jobs import experiment_of as experiment_of_job
 from katib.api.optimization_jobs import read_optimization_job, settled
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import closest, shown
-from katib.api.yaml_text import parse_yaml
+from katib.api.written import read_objects
+from katib.api.yaml_text import YamlDocument
 from katib.errors import FieldError, InvalidError, invalid
 
 _TRAINER = "trainer.kubeflow.org/v1alpha1"
 _COMPANIONS = {
     "ConfigMap": "v1",
+    "Namespace": "v1",
     "Secret": "v1",
     "TrainingRuntime": _TRAINER,
     "ClusterTrainingRuntime": _TRAINER,
@@ -39,10 +41,10 @@ _COMPANIONS = {
 """By kind, the apiVersion of what may stand beside an Experiment."""
 
 _RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
-_CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime"})
+_CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime", "Namespace"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 EXPERIMENTS = frozenset({"Experiment", OPTIMIZATION_JOB})
-"""Kinds that are run, of which a file holds one object."""
+"""Kinds that are run."""
 
 _API_VERSIONS = {"Experiment": API_VERSION, OPTIMIZATION_JOB: _TRAINER, **_COMPANIONS}
 
@@ -101,6 +103,22 @@ class FileText:
             InvalidError: As `load_documents`.
         """
         return load_documents(self.text, self.source)
+
+    def experiments(self) -> Sequence[FileText]:
+        """Return a file for each experiment, all with the other objects; the file itself if it holds one or none.
+
+        Raises:
+            InvalidError: As `load_documents`.
+        """
+        found = [document for document in self.documents if document.kind in EXPERIMENTS]
+        if len(found) < 2:  # noqa: PLR2004 - several
+            return [self]
+        for i, document in enumerate(found):
+            if (document.namespace, document.name) in [(one.namespace, one.name) for one in found[:i]]:
+                cause = f"two Experiments are named {shown(document.name)}"
+                raise invalid(self.source, cause, "give each a name of its own", "document-duplicate")
+        others = [document for document in self.documents if document.kind not in EXPERIMENTS]
+        return [FileText.of([*others, document], self.source) for document in found]
 
 
 def with_annotations(file: FileText, annotations: Mapping[str, str]) -> FileText:
@@ -172,7 +190,7 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
         raise invalid(
             source,
             f"it holds {len(experiments)} Experiments, {names}",
-            "put each Experiment into a file of its own",
+            "submit one at a time; `katib run` and `katib apply` take such a file",
             "document-count",
         )
     if not experiments:
@@ -268,7 +286,7 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     Raises:
         InvalidError: The text is empty or no YAML, or a document is not an object that belongs here.
     """
-    documents = parse_yaml(text, source)
+    documents = [one for document in read_objects(text, source) for one in _objects_in(document)]
     if not documents:
         raise invalid(source, "it is empty", "write an Experiment into it", "file-empty")
     errors: list[FieldError] = []
@@ -284,6 +302,16 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     if errors:
         raise InvalidError(errors)
     return [LoadedDocument(document.data["kind"], document.line, document.data) for document in documents]
+
+
+def _objects_in(document: YamlDocument) -> Iterator[YamlDocument]:
+    """Yield the objects of a List, as `kubectl get -o yaml` prints one; of anything else, the document."""
+    items = document.data.get("items") if isinstance(document.data, dict) else None
+    if not isinstance(items, list) or (document.data.get("kind"), document.data.get("apiVersion")) != ("List", "v1"):
+        yield document
+        return
+    for item in items:
+        yield replace(document, data=item)
 
 
 def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:

@@ -1,8 +1,8 @@
 """YAML and JSON text to plain data, strictly and within bounds. Every text of a user is read here, by the same rules.
 
-A plain scalar means what the Kubernetes tools make of it: `1e-05` is a number, `yes` and `off` are booleans, `12:30`
-and `2024-01-01` are text. Two things differ: the single letters `y` and `n` stay text, because parameters have such
-names, and so do infinities and NaN, for which JSON has no word. PyYAML's own constructor is not used: it swallows
+A plain scalar means what the core schema of YAML 1.2 makes of it: `1e-05` is a number, `010` is ten, `yes`, `off`,
+`1_000` and `12:30` are text. One thing differs: infinities and NaN, for which JSON has no word, stay text. A place that
+holds text gets a scalar as it was written (`katib.api.written`). PyYAML's own constructor is not used: it swallows
 repeated keys, makes objects that JSON does not have, expands aliases without limit and overruns the stack on deep
 nesting. Here the parser's events are read one by one.
 """
@@ -26,13 +26,12 @@ MAX_BYTES = 4 * 2**20
 """Largest text that is read, from a file or a request. Kubernetes refuses objects of half of it."""
 
 _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_INT = re.compile(r"[-+]?(?:0b[01]+|0o?[0-7]+|0x[0-9a-fA-F]+|0|[1-9][0-9]{0,4000})", re.ASCII)
+_INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?[0-9]{1,4000}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_OCTAL = re.compile("^([-+]?)0(?=[0-7])", re.ASCII)
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **{word: True for lower in ("true", "yes", "on") for word in (lower, lower.capitalize(), lower.upper())},
-    **{word: False for lower in ("false", "no", "off") for word in (lower, lower.capitalize(), lower.upper())},
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _TAG = "tag:yaml.org,2002:"
 _REMEDIES = (
@@ -60,6 +59,17 @@ Scalar = Callable[[str, bool], Any]
 """Makes a value of a scalar: its text, and whether the author made it a text by quotes, a tag or a block."""
 
 
+class Plain(str):
+    """An unquoted scalar as it was written; its meaning depends on its place."""
+
+    __slots__ = ()
+
+
+def as_written(text: str, is_text: bool) -> str:
+    """Keep scalars as they were written."""
+    return text if is_text else Plain(text)
+
+
 def parse_yaml(text: str | bytes, source: str, scalar: Scalar | None = None) -> list[YamlDocument]:
     """Return the documents of a text, without empty ones.
 
@@ -72,14 +82,14 @@ def parse_yaml(text: str | bytes, source: str, scalar: Scalar | None = None) -> 
         InvalidError: It is not YAML, repeats a key or exceeds a bound; one error with file, line and column.
     """
     decoded = _decode(text, source)
-    if scalar is None and decoded.lstrip()[:1] == "{":
-        fast = _parse_json(decoded)
+    if scalar in (None, as_written) and decoded.lstrip()[:1] == "{":
+        fast = _parse_json(decoded, Plain if scalar else float)
         if fast is not None:
             return [fast]
     loader = yaml.CSafeLoader(decoded)
     try:
         reader = _Reader(loader, source, scalar or _meaning)
-        return [document for document in reader.documents() if document.data is not None]
+        return [document for document in reader.documents() if not _is_nothing(document.data)]
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, source, decoded) from error
     except yaml.YAMLError as error:
@@ -97,14 +107,17 @@ def parse_one(text: str | bytes, source: str, scalar: Scalar | None = None) -> A
     return documents[0].data if documents else None
 
 
+def _is_nothing(data: Any) -> bool:
+    return data is None or (isinstance(data, Plain) and plain_value(data) is None)
+
+
 def plain_value(text: str) -> Any:
     """Return what an unquoted scalar means."""
     if text in _WORDS:
         return _WORDS[text]
-    digits = text.replace("_", "") if text[0] != "_" else text
-    if _INT.fullmatch(digits):
-        return int(_OCTAL.sub(r"\g<1>0o", digits), 0)
-    if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
+    if _INT.fullmatch(text):
+        return int(text, 0 if text[1:2] in ("o", "x") else 10)
+    if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
         return number
     return text
 
@@ -133,10 +146,10 @@ def _decode(text: str | bytes, source: str) -> str:
     return text
 
 
-def _parse_json(text: str) -> YamlDocument | None:
+def _parse_json(text: str, fraction: Callable[[str], Any]) -> YamlDocument | None:
     """Return the document when the text is flawless JSON; the YAML reader finds the words for anything else."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
+        data = json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant, parse_float=fraction)
     except (ValueError, RecursionError):
         return None
     return YamlDocument(1, data)
@@ -280,7 +293,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _write_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    is_number = _INT.fullmatch(text) or _FLOAT.fullmatch(text)  # `1e-3` is one here, and text for PyYAML
+    is_number = plain_value(text) != text  # `1e-3` is one here, and text for PyYAML
     return dumper.represent_scalar(f"{_TAG}str", text, style="|" if "\n" in text else "'" if is_number else None)
 
 

@@ -47,37 +47,48 @@ def validate(
     with _checker(config, containers, namespace, cluster) as check:
         for path in files:
             try:
-                text, source = options.read_file(path)
-                notices = check(text, source)
+                found = FileText(*options.read_file(path)).experiments()
             except InvalidError as error:
-                for line in failures.error_lines(error, path):
-                    click.echo(line, err=True)
-                code = failures.BAD_INPUT
+                code = _report(error, path)
                 continue
-            for notice in notices:
-                click.echo(f"{source}: note: {notice}", err=True)
-            if not quiet:
-                click.echo(f"{source}: ok")
+            for file in found:
+                title = path if len(found) == 1 else f"{path} ({file.documents[-1].name})"
+                try:
+                    notices = check(file)
+                except InvalidError as error:
+                    code = _report(error, title)
+                    continue
+                for notice in notices:
+                    click.echo(f"{title}: note: {notice}", err=True)
+                if not quiet:
+                    click.echo(f"{title}: ok")
     return code
+
+
+def _report(error: InvalidError, title: str) -> int:
+    """Print what is wrong with a file; return the exit code."""
+    for line in failures.error_lines(error, title):
+        click.echo(line, err=True)
+    return failures.BAD_INPUT
 
 
 @contextmanager
 def _checker(
     config: Path | None, containers: str | None, namespace: str | None, cluster: options.Cluster
-) -> Iterator[Callable[[str, str], Sequence[str]]]:
-    """Give a function that checks the text of a file and returns its notices."""
+) -> Iterator[Callable[[FileText], Sequence[str]]]:
+    """Give a function that checks a file and returns its notices."""
     if cluster:
         from katib.cli.connection import open_cluster
 
         options.refuse_beside("a cluster", "config", "containers")
         with open_cluster(cluster) as opened:
             space = namespace or opened.namespace
-            yield lambda text, source: opened.service.validate(text, source=source, namespace=space)
+            yield lambda file: opened.service.validate(file, source=file.source, namespace=space)
         return
     from katib.local import validate_document
 
-    yield lambda text, source: validate_document(
-        text, source=source, namespace=namespace, config=config, containers=containers
+    yield lambda file: validate_document(
+        file, source=file.source, namespace=namespace, config=config, containers=containers
     )
 
 
@@ -129,8 +140,8 @@ def apply(
     read, code = [], 0
     for path in paths:
         try:
-            file = FileText(*options.read_file(path))
-            read.append((path, file, holds_runtimes(file)))
+            whole = FileText(*options.read_file(path))
+            read += [(path, file, holds_runtimes(file)) for file in whole.experiments()]
         except KatibError as error:
             code = _refuse(path, error, code)
     if not read:

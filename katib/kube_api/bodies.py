@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from katib.api.yaml_text import parse_yaml
+from katib.api.written import read_objects
 from katib.errors import InvalidError
 from katib.kube_api.objects import Options
 from katib.kube_api.patches import APPLY_PATCH, PATCHES
@@ -51,7 +51,7 @@ def read_body(body: bytes, media_type: str) -> Any:
 
 def _read_yaml(body: bytes) -> Any:
     try:
-        documents = parse_yaml(body, "body")
+        documents = read_objects(body, "body")
     except InvalidError as error:
         raise bad_request(f"the body is not YAML: {error}") from error
     if len(documents) != 1:

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from msgspec import json
 from pydantic import TypeAdapter
 
+from katib.api.loading import FileText
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Suggestion
 from katib.api.validation.update import COUNTS
@@ -40,6 +41,7 @@ from katib.rest.routing import (
     RunExperiment,
     Service,
     SubmittedExperiment,
+    SubmittedExperiments,
     SuggestionObject,
     TrialForCaller,
     TrialObject,
@@ -116,31 +118,44 @@ def experiment_routes(closing: Closing, turns: Turns) -> APIRouter:
 
 
 def _add_submission(router: APIRouter) -> None:
-    created: dict[int | str, dict[str, Any]] = {201: {"model": SubmittedExperiment, "description": "It was created."}}
+    created: dict[int | str, dict[str, Any]] = {
+        201: {"model": SubmittedExperiment | SubmittedExperiments, "description": "It was created."}
+    }
     ran: dict[int | str, dict[str, Any]] = {201: {"model": RunExperiment, "description": "It was created."}}
 
     def submitted(
         service: TuningService, document: str, source: str, namespace: str, *, inside: bool = False
     ) -> JSONResponse:
         """Submit, and answer with a place that is right under whatever path a gateway shows us."""
-        submission = service.submit(document, source=source, namespace=namespace)
-        experiment = submission.experiment
+        files = FileText(document, source).experiments()
+        made = [service.submit(file, source=source, namespace=namespace) for file in files]
+        created = any(submission.outcome == "created" for submission in made)
+        bodies = [
+            {"experiment": one.experiment.encode(), "outcome": one.outcome, "notices": one.notices} for one in made
+        ]
+        experiment = made[0].experiment
         place = f"experiments/{experiment.name}"
         place = place if inside else f"namespaces/{experiment.namespace}/{place}"
+        several = len(made) > 1
         return JSONResponse(
-            {"experiment": experiment.encode(), "outcome": submission.outcome, "notices": submission.notices},
-            HTTPStatus.CREATED if submission.outcome == "created" else HTTPStatus.OK,
-            {"location": place},
+            {"items": bodies} if several else bodies[0],
+            HTTPStatus.CREATED if created else HTTPStatus.OK,
+            None if several else {"location": place},
         )
 
-    @router.post("/experiments", response_model=SubmittedExperiment, responses=created, openapi_extra=REQUEST_BODY)
+    @router.post(
+        "/experiments",
+        response_model=SubmittedExperiment | SubmittedExperiments,
+        responses=created,
+        openapi_extra=REQUEST_BODY,
+    )
     async def submit_experiment(service: Service, sent: Sent) -> JSONResponse:
         """Create an experiment, or resume or update the one of that name."""
         return await run_in_threadpool(submitted, service, sent.document, sent.source, sent.namespace)
 
     @router.post(
         "/namespaces/{namespace}/experiments",
-        response_model=SubmittedExperiment,
+        response_model=SubmittedExperiment | SubmittedExperiments,
         responses=created,
         openapi_extra=REQUEST_BODY,
     )
@@ -186,7 +201,13 @@ def _add_submission(router: APIRouter) -> None:
     @router.post("/validate", openapi_extra=REQUEST_BODY)
     async def validate_experiment(service: Service, sent: Sent) -> Notices:
         """Check an experiment as submitting it would, and store nothing."""
-        notices = await run_in_threadpool(service.validate, **sent._asdict())
+
+        def notices_of() -> list[str]:
+            files = FileText(sent.document, sent.source).experiments()
+            found = [service.validate(file, source=sent.source, namespace=sent.namespace) for file in files]
+            return [notice for notices in found for notice in notices]
+
+        notices = await run_in_threadpool(notices_of)
         return {"notices": list(notices)}
 
     @router.post("/preview", openapi_extra=REQUEST_BODY)

@@ -91,6 +91,12 @@ class SubmittedExperiment(TypedDict):
     notices: list[str]
 
 
+class SubmittedExperiments(TypedDict):
+    """What became of the experiments of a document that holds several."""
+
+    items: list[SubmittedExperiment]
+
+
 class WaysOnward(TypedDict):
     """What may be chosen for an experiment that has ended and was left as it is."""
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from katib.api.wording import path_to, shown
-from katib.api.yaml_text import parse_one, plain_value
+from katib.api.written import in_place, value_in_place
+from katib.api.yaml_text import Plain, as_written, parse_one
 from katib.errors import InvalidError, invalid
 from katib.templates.placeholders import join_text, split_text
 from katib.templates.typed_fields import FieldType, field_type
@@ -70,9 +71,17 @@ class FieldSlot:
 
 @dataclass(frozen=True, slots=True)
 class PlainSlot:
-    """An unquoted YAML scalar with placeholders: the value decides the type, as if it stood there."""
+    """An unquoted YAML scalar with placeholders: the value decides the type, as if it stood there.
+
+    Attributes:
+        parts: As `split_text` returns them.
+        is_text: Whether its place holds text.
+        field: The name of its field.
+    """
 
     parts: tuple[str, ...]
+    is_text: bool = False
+    field: str = ""
 
     def fill(self, values: Mapping[str, str]) -> Any:
         """Return what YAML makes of the text; a value that is not YAML on its own stays text."""
@@ -80,10 +89,10 @@ class PlainSlot:
         is_bare = len(self.parts) == 3 and not self.parts[0] and not self.parts[2]  # noqa: PLR2004  # text, name, text
         if is_bare and text[:1] in tuple("[{\"'"):
             try:
-                return parse_one(text, "value")
+                return in_place(parse_one(text, "value", as_written), is_text=self.is_text)
             except InvalidError:
                 return text
-        return plain_value(text)
+        return value_in_place(Plain(text), self.is_text, self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +195,22 @@ def prepare_yaml(text: str) -> Any:
     Raises:
         InvalidError: It is not one YAML document.
     """
-    return _with_slots_for_keys(parse_one(text, "template", _scalar))
+    return _with_slots_for_keys(in_place(parse_one(text, "template", _scalar), _in_place))
 
 
 def _scalar(text: str, is_text: bool) -> Any:
     parts = split_text(text)
     if len(parts) == 1:
-        return text if is_text else plain_value(text)
+        return as_written(text, is_text)
     return TextSlot(parts) if is_text else PlainSlot(parts)
+
+
+def _in_place(scalar: Any, is_text: bool, field: str) -> Any:
+    return (
+        PlainSlot(scalar.parts, is_text, field)
+        if isinstance(scalar, PlainSlot)
+        else value_in_place(scalar, is_text, field)
+    )
 
 
 def _with_slots_for_keys(node: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from katib.api.names import is_set_by_algorithm
 from katib.api.types import ParameterAssignment, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.api.wording import closest, shown
-from katib.api.yaml_text import parse_one
+from katib.api.written import read_object
 from katib.errors import FieldError, InvalidError
 from katib.templates.absence import check_absence, optional_names, prevents_rendering
 from katib.templates.nodes import fill, prepare_object, prepare_yaml, with_optional_elements
@@ -181,7 +181,7 @@ def prepare(
         tree = with_optional_elements(prepare_yaml(config_map_text), optional)
     except InvalidError:
         return _prepare_text(config_map_text)
-    return partial(fill, tree), _mapping(parse_one(config_map_text, "template"))
+    return partial(fill, tree), _mapping(read_object(config_map_text, "template"))
 
 
 def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
@@ -190,7 +190,7 @@ def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mappin
 
     def body(values: Mapping[str, str]) -> Any:
         try:
-            return parse_one(join_text(parts, values), "template")
+            return read_object(join_text(parts, values), "template")
         except InvalidError as error:
             [found] = error.errors
             raise InvalidError([not_an_object(CONFIG_MAP_PATH, f"{found.path}: {found.cause}")]) from error
@@ -201,7 +201,7 @@ def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mappin
 def _with_placeholders(parts: tuple[str, ...]) -> Any:
     """Return the object with its placeholders in the form that YAML takes for text, None when that is none either."""
     try:
-        return parse_one(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}), "template")
+        return read_object(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}), "template")
     except InvalidError:
         return None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, suspend_field
 from katib.api.loading import EXPERIMENTS
 from katib.api.wording import either
-from katib.api.yaml_text import parse_one
+from katib.api.written import read_object
 from katib.errors import InvalidError, invalid
 from katib.tuning.drafting import CommandTemplate, Json, Metrics, slug, unnamed_note, variables_of
 from katib.tuning.script_options import ScriptOption, option_around
@@ -47,7 +47,7 @@ def read_job(text: str, source: str) -> Json:
     Raises:
         InvalidError: It holds none, or of a kind that is not known.
     """
-    job = parse_one(text, source)
+    job = read_object(text, source)
     if not isinstance(job, dict) or not isinstance(job.get("spec"), dict) or not isinstance(job.get("kind"), str):
         raise invalid(source, "it holds no job", f"give {either(KNOWN_KINDS)}", "job-file")
     if job.get("kind") in EXPERIMENTS:

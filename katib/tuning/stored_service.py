@@ -31,6 +31,7 @@ from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment, mark_trial, suspend_trial
 from katib.tuning.ended_trials import add_ended_trials
+from katib.tuning.object_home import NAMESPACE
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
 from katib.tuning.repeating import Repeating, Repeats, Wanted
@@ -238,8 +239,12 @@ class ObjectTuningService(ObjectReadingService):
         try:
             self._store.create(companion)
         except AlreadyExistsError:
-            stored = self._store.get(Kind.of(companion), Key.of(companion))
-            self._store.update({**companion, "metadata": stored["metadata"]})
+            if Kind.of(companion) != NAMESPACE:
+                stored = self._store.get(Kind.of(companion), Key.of(companion))
+                self._store.update({**companion, "metadata": stored["metadata"]})
+        except ForbiddenError:  # a user who may not create a namespace may use it
+            if Kind.of(companion) != NAMESPACE:
+                raise
 
     def _keep_job(self, job: Mapping[str, Any]) -> None:
         """Store the OptimizationJob of a new experiment, which it adopts; one that is there begins again."""

@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from katib.api.types import Distribution, Experiment, ParameterType
-from katib.api.yaml_text import MAX_BYTES, dump_yaml, parse_yaml
+from katib.api.written import read_objects
+from katib.api.yaml_text import MAX_BYTES, dump_yaml
 from katib.errors import FieldError, InvalidError, KatibError
 from katib.rest.routing import Service
 from katib.tuning.service import Json, TuningService
@@ -81,7 +82,7 @@ def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
 
     @router.post("/data/new/form")
     def change(draft: Draft) -> Json:
-        documents = parse_yaml(draft.text, _SOURCE)
+        documents = read_objects(draft.text, _SOURCE)
         experiment = _experiment_in([document.data for document in documents])
         changed = with_form(experiment, draft.form or {})
         others = [dump_yaml(document.data) for document in documents if document.data is not experiment]
@@ -114,7 +115,7 @@ def check_draft(service: TuningService, text: str) -> Json:
     errors: tuple[FieldError, ...] = ()
     notices: tuple[str, ...] = ()
     try:
-        form = form_of(_experiment_in([document.data for document in parse_yaml(text, _SOURCE)]))
+        form = form_of(_experiment_in([document.data for document in read_objects(text, _SOURCE)]))
         notices = tuple(service.validate(text, source=_SOURCE))
         preview = service.preview(text, source=_SOURCE)
         trial = {"assignments": dict(preview.assignments), "yaml": dump_yaml(preview.run_spec)}

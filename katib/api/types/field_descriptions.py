@@ -13,7 +13,7 @@ SCALARS = frozenset(
         "ParameterAssignment.value",
     }
 )
-"""Texts that a file may give as a bare number or truth value: `min: 0.01` means `min: "0.01"`.
+"""Texts that may be given as a number: `min: 0.01` means `min: "0.01"`.
 
 A structural schema has no type for "text or number", so these fields have none; admission turns them into text.
 """

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, inspect
 
 ANY_SCALAR = "any-scalar"
-"""Mark of a text that may be written as another scalar: `number`, or `all` for truth values too."""
+"""Mark of a text that may be written as a number: `number`, or `whole` for whole ones, which have one text."""
 FURTHER = "+further"
 """Where the fields of an open type that it does not know are kept."""
 
@@ -59,7 +59,7 @@ def fitted(value: Any, model: type[Struct], misfits: list[Misfit] | None = None)
         misfits: Takes what is of the wrong type, which is left out, or replaced in a list, so that indices stay true.
             None: it stays as it is.
     """
-    return _fitted(value, _type_of(model), (), misfits)
+    return _fitted(value, type_of(model), (), misfits)
 
 
 def spread(value: Any) -> Any:
@@ -82,13 +82,27 @@ def model_in(kind: inspect.Type) -> tuple[type[Struct], bool] | None:
     return None
 
 
+def part_type(kind: inspect.Type | None, part: str | int) -> inspect.Type | None:
+    """Return the type of a field, or of the elements of a list; None: any, or it is not known."""
+    found: inspect.Type | None = None
+    if isinstance(kind, inspect.StructType):
+        found = next((field.type for field in kind.fields if field.encode_name == part), None)
+    elif isinstance(kind, inspect.DictType):
+        found = kind.value_type
+    elif isinstance(kind, inspect.VarTupleType):
+        found = kind.item_type
+    found = found and _plain(found)[0]
+    return None if isinstance(found, inspect.AnyType) else found
+
+
 def fields_of(model: type[Struct]) -> Iterator[inspect.Field]:
     """Yield the fields of a type that have a name of their own in JSON."""
-    return (field for field in _type_of(model).fields if field.encode_name != FURTHER)
+    return (field for field in type_of(model).fields if field.encode_name != FURTHER)
 
 
 @cache
-def _type_of(model: type[Struct]) -> inspect.StructType:
+def type_of(model: type[Struct]) -> inspect.StructType:
+    """Return what is known of a type."""
     found = inspect.type_info(model)
     assert isinstance(found, inspect.StructType)
     return found
@@ -110,7 +124,7 @@ def _fitted(value: Any, kind: inspect.Type, location: tuple[str | int, ...], mis
     if value is None and isinstance(kind, inspect.UnionType):
         return None
     kind, scalars = _plain(kind)
-    value = _as_text(value, scalars)
+    value = _as_text(value, "all" if scalars and misfits is None else scalars)
     if wanted := _missed(value, kind):
         if misfits is None:
             return value
@@ -140,9 +154,11 @@ def _fitted_object(
 
 
 def _as_text(value: Any, scalars: str) -> Any:
+    """Return a scalar as text if its text is known, or does not matter. Of a stored object it was accepted once."""
     if isinstance(value, bool):
         return str(value).lower() if scalars == "all" else value
-    return str(value) if scalars and isinstance(value, int | float) else value
+    takes = int if scalars == "whole" else int | float
+    return str(value) if scalars and isinstance(value, takes) else value
 
 
 def _missed(value: Any, kind: inspect.Type) -> str:

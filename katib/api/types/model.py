@@ -24,8 +24,11 @@ Time = Annotated[datetime, Meta(tz=True)]
 """In whole seconds and UTC."""
 DecimalText = Annotated[str, Meta(extra={ANY_SCALAR: "number"})]
 """A bare number is taken as text, as Katib wants it: `min: 0.01` means `min: "0.01"`."""
-PlainText = Annotated[str, Meta(extra={ANY_SCALAR: "all"})]
-"""Any scalar is taken as text, in a list of choices or a setting: `[1, 2]` means `["1", "2"]`, `true` `"true"`."""
+PlainText = Annotated[str, Meta(extra={ANY_SCALAR: "whole"})]
+"""A whole number is taken as text, in a list of choices or a setting: `[1, 2]` means `["1", "2"]`.
+
+Of `3.10` and `on` a parser leaves 3.1 and true, so that their text is not known, unless it is ours to read.
+"""
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 """A count as the wire carries it; `"3"`, `true` and `3.0` are none."""
 Number = float

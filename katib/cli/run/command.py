@@ -15,7 +15,7 @@ import click
 from katib.api.loading import FileText, with_annotations
 from katib.api.names import LEARNS_FROM_ANNOTATION, NOTHING
 from katib.api.types import Experiment
-from katib.cli import options
+from katib.cli import failures, options
 from katib.cli.app import INTERRUPTED
 from katib.cli.run import again
 from katib.cli.run.summary import (
@@ -117,6 +117,8 @@ def run(
     With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
     only.
 
+    Of several experiments in a file, each runs when the one before it has ended.
+
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
     ended changed since and none of these options is given, 130 after Ctrl-C.
     """
@@ -125,17 +127,26 @@ def run(
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
         refuse_beside_cluster()
-    document = with_annotations(with_earlier(FileText(*options.read_file(file)), warm_start, learn_from), annotations)
-    wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
-    if cluster:
-        return run_in_cluster(wanted, cluster)
-    try:
-        check_runs_by_itself(document)
-    except InvalidError as error:
-        return again.wrong(error, document.source)
-    if server is not None:
-        return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
-    return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
+
+    def run_one(document: FileText) -> int:
+        wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
+        if cluster:
+            return run_in_cluster(wanted, cluster)
+        try:
+            check_runs_by_itself(document)
+        except InvalidError as error:
+            return again.wrong(error, document.source)
+        if server is not None:
+            return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
+        return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
+
+    code = 0
+    for one in FileText(*options.read_file(file)).experiments():
+        ended = run_one(with_annotations(with_earlier(one, warm_start, learn_from), annotations))
+        code = code or ended
+        if ended in (INTERRUPTED, failures.BAD_INPUT):
+            return ended
+    return code
 
 
 def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[str]) -> FileText:

@@ -110,7 +110,7 @@ UNREADABLE = {
         documents(EXPERIMENT, SECOND),
         (
             f'exp.yaml: it holds 2 Experiments, "demo" at line 1 and "second" at line {SECOND_LINE}; '
-            "put each Experiment into a file of its own"
+            "submit one at a time; `katib run` and `katib apply` take such a file"
         ),
     ),
     "no experiment": (
@@ -203,8 +203,8 @@ COMPANIONS = {
         ["metadata: {name: a}\n", "metadata: {name: a, namespace: default}\n", "metadata: {name: a, namespace: b}\n"],
         ['ConfigMap at line 5: metadata.name: "a" is used twice; keep one of them'],
     ),
-    "a number": (
-        ["metadata: {name: a}\ndata: {port: 8080}\n"],
+    "a mapping": (
+        ["metadata: {name: a}\ndata: {port: {}}\n"],
         ["ConfigMap at line 1: data: it has values that are not text; put them in quotes"],
     ),
     "a list": (
@@ -385,7 +385,7 @@ def test_what_is_right_beside_a_wrong_value_is_kept() -> None:
 
     space = load_experiment(text, "exp.yaml", "default").experiment.spec.parameters[0].feasible_space
 
-    assert (space.min, space.max) == ("0.001", "5")
+    assert (space.min, space.max) == ("1e-3", "5")
 
 
 NOT_JSON = {

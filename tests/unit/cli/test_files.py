@@ -29,9 +29,27 @@ def test_files_are_checked_and_their_notices_are_told(katib: Katib, tmp_path: Pa
     assert result.out == "good.yaml: ok\n"
 
 
+@pytest.mark.parametrize("form", ["documents", "a List"])
+def test_several_experiments_of_a_file_are_taken_one_after_the_other(katib: Katib, tmp_path: Path, form: str) -> None:
+    namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    objects = [namespace, document("one"), document("two")]
+    text = "\n---\n".join(objects)
+    if form == "a List":
+        text = f'{{"apiVersion": "v1", "kind": "List", "items": [{", ".join(objects)}]}}'
+    (tmp_path / "all.yaml").write_text(text)
+
+    assert katib("validate", "all.yaml").out == "all.yaml (one): ok\nall.yaml (two): ok\n"
+
+    result = katib("run", "all.yaml")
+
+    assert result.code == 0
+    ended = [line.split()[0] for line in result.out.splitlines() if " succeeded: " in line]
+    assert ended == ["one", "two"]
+
+
 def test_every_error_is_a_line_that_begins_with_the_file(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
     engine.validate_document = refuse  # type: ignore[attr-defined]
-    (tmp_path / "bad.yaml").write_text("{}")
+    (tmp_path / "bad.yaml").write_text(document())
     result = katib("validate", "bad.yaml")
 
     assert result.code == 2

@@ -51,6 +51,25 @@ def test_submitting_it_again_is_no_creation(http: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["outcome"]) == (200, "unchanged")
 
 
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/team/experiments", "/api/v1/experiments?namespace=team"])
+def test_a_document_may_hold_several_experiments_and_their_namespace(http: httpx.Client, path: str) -> None:
+    namespace = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}'
+    text = "\n---\n".join((namespace, document("one"), document("two")))
+
+    assert http.post("/api/v1/validate", content=text, headers=YAML).status_code == 200
+
+    answer = http.post(path, content=text, headers=YAML)
+    items = answer.json()["items"]
+
+    assert answer.status_code == 201
+    assert [(one["experiment"]["metadata"]["name"], one["outcome"]) for one in items] == [
+        ("one", "created"),
+        ("two", "created"),
+    ]
+    assert http.get("/api/v1/namespaces/team/experiments/two").status_code == 200
+    assert http.post(path, content=text, headers=YAML).status_code == 200
+
+
 def test_json_is_as_good_as_yaml(http: httpx.Client) -> None:
     assert http.post("/api/v1/experiments", json=json.loads(document("new"))).status_code == 201
 

@@ -191,7 +191,7 @@ def test_a_value_that_does_not_fit_its_number_field_names_field_and_parameter() 
         ("${trialParameters.x}", "1e-05", 1e-05),
         ("${trialParameters.x}", "4", 4),
         ("${trialParameters.x}", "0x10", 16),
-        ("${trialParameters.x}", "010", 8),
+        ("${trialParameters.x}", "010", 10),
         ("${trialParameters.x}", "true", True),
         ("${trialParameters.x}", "null", None),
         ("${trialParameters.x}", "adam", "adam"),
@@ -455,3 +455,15 @@ def test_checks_see_the_placeholders_of_flow_text() -> None:
     _, source = prepare(in_config_map({"n": "n"}), text)
 
     assert source["spec"] == {"parallelism": "$<trialParams.n>"}
+
+
+def test_words_of_a_command_in_yaml_text_are_text_however_they_are_written() -> None:
+    text = "apiVersion: v1\nkind: K\nargs: [${trialParameters.x}, 3.10, on, 010, '1']\ndefaultMode: 0644\n"
+
+    obj = render_yaml(text, x="3.10")
+
+    assert (obj["args"], obj["defaultMode"]) == (["3.10", "3.10", "on", "010", "1"], 0o644)
+
+    obj = render_yaml("apiVersion: v1\nkind: K\nargs: ${trialParameters.x}\n", x="[off, 1.0]")
+
+    assert obj["args"] == ["off", "1.0"]
