@@ -13,6 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -20,8 +21,9 @@ from starlette.routing import Route
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
 from katib.kube_api import discovery, openapi_v2_wire
-from katib.kube_api.bodies import flag, media_type_of, number, options_of, read_body
+from katib.kube_api.bodies import flag, media_type_of, options_of, read_body
 from katib.kube_api.columns import value_at
+from katib.kube_api.list_options import list_options_of
 from katib.kube_api.logs import log_chunks
 from katib.kube_api.objects import Answer, Objects, Options, Target
 from katib.kube_api.openapi import Descriptions
@@ -30,7 +32,8 @@ from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
 from katib.kube_api.selectors import Selector, selector_of
 from katib.kube_api.statuses import StatusError, bad_request, status_of
-from katib.kube_api.watching import WatchOptions, watch_lines
+from katib.kube_api.watching import watch_lines
+from katib.rest.guard import App, Receive, Scope, Send
 from katib.rest.streams import Closing, byte_stream
 from katib.runtime.objects import Object
 from katib.stores.semantics import encode
@@ -38,6 +41,7 @@ from katib.tuning.object_home import ObjectHome
 
 Json = dict[str, Any]
 
+_SLASHED = ("/api/", "/apis/", "/version/")
 _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _CHUNK_OF_KUBECTL, _ROWS = 500, 10_000
 """kubectl asks for pages of 500, and after ten of them for five a second. Rows are small, and a page may have more."""
@@ -68,6 +72,7 @@ def create_app(
     """
     api, described = _Api(Objects(home), closing, by_path(resources)), Descriptions(home.structures)
     routes = [
+        Route("/", _answering(lambda _request: discovery.paths(resources))),
         Route("/version", _answering(lambda _request: discovery.version())),
         Route("/api", _answering(partial(_groups, resources, core=True))),
         Route("/apis", _answering(partial(_groups, resources, core=False))),
@@ -82,7 +87,20 @@ def create_app(
         *(Route(path, _health(pages)) for path in ("/healthz", "/livez", "/readyz")),
     ]
     handlers: Any = {KatibError: _on_error, HTTPException: _on_http_error, Exception: _on_error}
-    return Starlette(routes=routes, exception_handlers=handlers)
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_WithoutLastSlash)])
+
+
+class _WithoutLastSlash:
+    """Takes a path with a slash at its end for the one without, as an API server does."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if path.startswith(_SLASHED) and path.endswith("/"):
+            scope = {**scope, "path": path[:-1], "raw_path": path[:-1].encode()}
+        await self._app(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,8 @@ class _Api:
         if request.method == "POST" and asked is not None:
             spec = {}
             with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
-                spec = value_at((await _body(request))[0], "spec")
+                media_type = media_type_of(request.headers.get("content-type", ""))
+                spec = value_at(read_body(await request.body(), media_type), "spec")
             return respond(discovery.review(asked, spec), HTTPStatus.CREATED)
         target = target_of(self.resources, api_version, path)
         try:
@@ -130,30 +149,34 @@ class _Api:
         return await handlers[verb](request, target)
 
     async def _get(self, request: Request, target: Target) -> Response:
-        obj = await run_in_threadpool(self.objects.get, target)
+        since = {name: text for name, text in request.query_params.items() if name == "resourceVersion"}
+        options = list_options_of(since, is_watch=False)
+
+        def read() -> Object:
+            options.require_known(self.objects.revision(target) if options.since else "")
+            return self.objects.get(target)
+
+        obj = await run_in_threadpool(read)
         return _respond_with(request, target, obj)
 
     async def _list(self, request: Request, target: Target) -> Response:
-        query = request.query_params
-        selector, form, limit = _selector(request, target), _form(request), number(query, "limit") or 0
+        options = list_options_of(request.query_params, is_watch=False)
+        selector, form, limit = _selector(request, target), _form(request), options.limit
         if form.name == "Table" and limit >= _CHUNK_OF_KUBECTL:
             limit = max(limit, _ROWS)
 
         def read() -> str:
             shape = form.shape(target.resource, datetime.now(UTC))
-            texts, metadata = self.objects.texts(target, selector, shape, limit=limit, token=query.get("continue", ""))
+            options.require_known(self.objects.revision(target) if options.since else "")
+            texts, metadata = self.objects.texts(target, selector, shape, limit=limit, token=options.token)
             return form.many(target.resource, texts, metadata)
 
         return Response(await run_in_threadpool(read), media_type="application/json")
 
     async def _watch(self, request: Request, target: Target) -> Response:
-        query, selector = request.query_params, _selector(request, target)
-        options = WatchOptions(
-            query.get("resourceVersion", ""),
-            flag(query, "sendInitialEvents"),
-            flag(query, "allowWatchBookmarks"),
-            number(query, "timeoutSeconds"),
-        )
+        options, selector = list_options_of(request.query_params, is_watch=True), _selector(request, target)
+        if options.initial:
+            options.require_known(await run_in_threadpool(self.objects.revision, target))
         lines = watch_lines(self.objects, target, selector, _form(request), options, self.closing)
         return StreamingResponse(lines, media_type="application/json")
 
@@ -161,7 +184,7 @@ class _Api:
         options, media_type = options_of(request.query_params), media_type_of(request.headers.get("content-type", ""))
         if verb == "patch" and media_type not in PATCHES:
             raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(PATCHES)}")
-        body, _ = await _body(request)
+        body = read_body(await request.body(), media_type, is_custom=target.resource.is_custom)
         if media_type != APPLY_PATCH and not options.manager:  # who names no manager is called by its program
             program = request.headers.get("user-agent", "").partition("/")[0].strip()
             options = replace(options, manager=program or "unknown")
@@ -183,6 +206,7 @@ class _Api:
 
     async def _delete_all(self, request: Request, target: Target) -> Response:
         delete_options, selector = await _delete_options(request), _selector(request, target)
+        list_options_of(request.query_params, is_watch=False)
         options = options_of(request.query_params, delete_options)
         found = await run_in_threadpool(self.objects.delete_all, target, selector, delete_options, options)
         text = WHOLE.many(target.resource, map(encode, found), {"resourceVersion": ""})
@@ -238,11 +262,6 @@ def _selector(request: Request, target: Target) -> Selector:
 
 def _form(request: Request) -> Form:
     return form_of(request.headers.get("accept", ""), request.query_params.get("includeObject", ""))
-
-
-async def _body(request: Request) -> tuple[Any, str]:
-    media_type = media_type_of(request.headers.get("content-type", ""))
-    return read_body(await request.body(), media_type), media_type
 
 
 async def _delete_options(request: Request) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ MAX_BYTES = 3 * 2**20
 
 _JSON, _YAML = "application/json", "application/yaml"
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
+_LARGEST_WHOLE = 1e21
+"""From here on programs in Go write a float with its exponent."""
+
 _LONGEST_TIMEOUT = 1e6
 
 Query = Mapping[str, str]
@@ -29,8 +33,14 @@ def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or _JSON
 
 
-def read_body(body: bytes, media_type: str) -> Any:
+def read_body(body: bytes, media_type: str, *, is_custom: bool = False) -> Any:
     """Return the value of a body.
+
+    Args:
+        body: As it came.
+        media_type: Of the body.
+        is_custom: Whether it is about a custom kind, whose whole numbers may be written as `8.0`. Clients that keep all
+            numbers as floats write them so, and an API server takes them, but not for the kinds that it has built in.
 
     Raises:
         StatusError: It is too large, of a media type that is not understood, or malformed.
@@ -44,9 +54,16 @@ def read_body(body: bytes, media_type: str) -> Any:
     if media_type not in (_JSON, *PATCHES):
         raise StatusError(415, f"a body of {media_type} is not understood; send {_JSON} or {_YAML}")
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.Decoder(float_hook=_number if is_custom else None).decode(body)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body is not JSON: {error}") from error
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return int(value) if value.is_integer() and abs(value) < _LARGEST_WHOLE else value
 
 
 def _read_yaml(body: bytes) -> Any:
@@ -80,8 +97,8 @@ def options_of(query: Query, delete_options: Any = None) -> Options:
 
 
 def flag(query: Query, name: str) -> bool:
-    """Return whether a parameter is set."""
-    return query.get(name, "").lower() in ("1", "true")
+    """Return whether a parameter is set; to an API server every value but these two means so."""
+    return query.get(name, "false").lower() not in ("0", "false")
 
 
 def number(query: Query, name: str) -> int | None:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.api.types import API_VERSION, format_time
-from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB
+from katib.api.version import __version__
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB
 from katib.errors import NotFoundError
 from katib.kube_api.resources import CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT
 from katib.runtime.objects import Key, Kind, Object
@@ -20,6 +21,7 @@ from katib.tuning.service import DEFAULT_NAMESPACE
 Json = dict[str, Any]
 
 DERIVED = frozenset({CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT})
+TRAINER_FACTS = Key("kubeflow-system", "kubeflow-trainer-public")
 _DIGITS = 16
 _ROUNDING = timedelta(milliseconds=1)
 
@@ -48,6 +50,12 @@ def derived_object(home: ObjectHome, kind: Kind, key: Key) -> Object:
         if Key.of(obj) == key:
             return obj
     raise NotFoundError(f"{kind.kind} {key}: not found")
+
+
+def trainer_facts() -> Object:
+    """Return the ConfigMap in which a Trainer names its version; a client of Kubeflow reads it and warns without it."""
+    header = _header(CONFIG_MAP, TRAINER_FACTS.name, namespace=TRAINER_FACTS.namespace)
+    return {**header, "data": {"kubeflow_trainer_version": f"katib-{__version__}"}}
 
 
 def _shipped(runtime: Object) -> Json:

@@ -36,6 +36,16 @@ def version() -> Json:
     }
 
 
+def paths(resources: Resources) -> Json:
+    """Return the answer to `/`."""
+    groups = group_versions((*resources, *REVIEWS)).items()
+    of_groups = [
+        f"/apis/{name}{last}" for name, of_name in groups if name for last in ("", *map("/{}".format, of_name))
+    ]
+    found = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    return {"paths": sorted([*found, *of_groups])}
+
+
 def api_versions() -> Json:
     """Return the answer to `/api`: the versions of the core group."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}

@@ -16,11 +16,18 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from katib.api.types import format_time
-from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB
-from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB
+from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError, invalid
 from katib.kube_api.applying import ConflictsError, applied, updated
 from katib.kube_api.columns import value_at
-from katib.kube_api.derived import DERIVED, derived_object, derived_objects, version_at
+from katib.kube_api.derived import (
+    DERIVED,
+    TRAINER_FACTS,
+    derived_object,
+    derived_objects,
+    trainer_facts,
+    version_at,
+)
 from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
 from katib.kube_api.selectors import EVERYTHING, Selector
@@ -114,7 +121,12 @@ class Objects:
         kind = target.resource.kind
         if kind in DERIVED:
             return derived_object(self.home, kind, target.key)
-        return self.home.objects.get(kind, target.key)
+        try:
+            return self.home.objects.get(kind, target.key)
+        except NotFoundError:
+            if (kind, target.key) == (CONFIG_MAP, TRAINER_FACTS):
+                return trainer_facts()
+            raise
 
     def texts(
         self,
@@ -307,6 +319,7 @@ class Objects:
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {is_uid}"
             raise conflict(target.resource, target.name, [cause])
         if target.subresource == "status":
+            _require_status(new.get("status"))
             if options.dry_run:
                 return Answer(semantics.status_updated(old, semantics.isolated(new)) or old)
             return Answer(self.home.written.update_status(new))
@@ -443,6 +456,27 @@ def identified(target: Target, body: Any) -> Json:
     if not target.resource.is_namespaced:
         metadata.pop("namespace", None)
     return {"apiVersion": kind.api_version, "kind": kind.kind, **body, "metadata": metadata}
+
+
+def _require_status(status: Any) -> None:
+    """Raise unless controllers can read a status.
+
+    Raises:
+        InvalidError: It is no map, or a condition has no type or status.
+    """
+    conditions = (status or {}).get("conditions") or [] if isinstance(status, dict | None) else None
+    if not isinstance(conditions, list):
+        path = "status" if conditions is None else "status.conditions"
+        raise invalid(
+            path, f"a {type(conditions or status).__name__}", "give a map with a list of conditions", "value-type"
+        )
+    for index, condition in enumerate(conditions):
+        for name in ("type", "status"):
+            if not isinstance(value_at(condition, name), str):
+                path = f"status.conditions[{index}].{name}"
+                raise invalid(
+                    path, "it is missing, or is not text", f"give the condition a {name}", "condition-missing"
+                )
 
 
 def _shaped(bodies: Sequence[str], selector: Selector, shape: Callable[[Object], Object] | None) -> Iterator[str]:

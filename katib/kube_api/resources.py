@@ -79,6 +79,25 @@ def _built_in(kind: Kind, shown: tuple[Column, ...], verbs: tuple[str, ...] = _A
 
 _KATIB = ("all", "kubeflow", "katib")
 
+_APPS = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
+_EMPTY: tuple[Resource, ...] = (
+    *(
+        replace(_built_in(Kind("v1", kind), (AGE,), _READ, *short), is_namespaced=is_namespaced)
+        for kind, is_namespaced, *short in (
+            ("Node", False, "no"),
+            ("PersistentVolume", False, "pv"),
+            ("PersistentVolumeClaim", True, "pvc"),
+            ("ReplicationController", True, "rc"),
+            ("Service", True, "svc"),
+        )
+    ),
+    replace(_built_in(Kind("v1", "Endpoints"), (AGE,), _READ, "ep"), plural="endpoints"),
+    *(_built_in(Kind("apps/v1", kind), (AGE,), _READ) for kind in _APPS),
+    _built_in(Kind("batch/v1", "CronJob"), (AGE,), _READ, "cj"),
+    replace(_built_in(Kind("networking.k8s.io/v1", "Ingress"), (AGE,), _READ, "ing"), plural="ingresses"),
+)
+"""Kinds of every cluster of which there are no objects here: clients list them, such as `kubectl apply --prune`."""
+
 RESOURCES: tuple[Resource, ...] = (
     Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
     Resource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
@@ -100,6 +119,7 @@ RESOURCES: tuple[Resource, ...] = (
     _built_in(EVENT, columns.EVENT, _READ, "ev"),
     replace(_built_in(NAMESPACE, columns.NAMESPACE, ("create", *_READ), "ns"), is_namespaced=False),
     _built_in(SERVICE_ACCOUNT, columns.SERVICE_ACCOUNT, _READ, "sa"),
+    *_EMPTY,
 )
 REVIEWS: tuple[Resource, ...] = tuple(
     replace(_built_in(Kind(f"{group}.k8s.io/v1", kind), (), ("create",)), is_namespaced=False)

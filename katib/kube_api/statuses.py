@@ -30,18 +30,20 @@ class StatusError(KatibError):
     Attributes:
         code: HTTP status.
         details: As Kubernetes has them.
+        reason: As Kubernetes has it.
     """
 
-    def __init__(self, code: int, message: str, details: Json | None = None) -> None:
+    def __init__(self, code: int, message: str, details: Json | None = None, *, reason: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.details = details or {}
+        self.reason = reason or _reason(code)
 
 
 def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
     """Return the Status of an error; a foreign exception shows nothing of itself."""
     if isinstance(error, StatusError):
-        return _status(error.code, _reason(error.code), str(error), error.details)
+        return _status(error.code, error.reason, str(error), error.details)
     return status_of_problem(problem_of(error), resource, name)
 
 

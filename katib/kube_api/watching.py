@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from katib.errors import ExpiredError, InternalError, KatibError
 from katib.kube_api.derived import DERIVED, events_after
+from katib.kube_api.list_options import ListOptions
 from katib.kube_api.objects import Objects, RecentLines, Target
 from katib.kube_api.representations import Form
 from katib.kube_api.resources import EVENT
@@ -46,25 +46,8 @@ _LAST_VERSION = 10**17
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """What a watch is asked for.
-
-    Attributes:
-        since: Revision after which changes are sent; empty or `0`: the objects that there are first.
-        initial: Whether the objects that there are come first in any case, and a bookmark behind them.
-        bookmarks: Whether to send bookmarks.
-        seconds: How long; None: half an hour or more.
-    """
-
-    since: str = ""
-    initial: bool = False
-    bookmarks: bool = False
-    seconds: float | None = None
-
-
 async def watch_lines(
-    objects: Objects, target: Target, selector: Selector, form: Form, options: WatchOptions, closing: Closing
+    objects: Objects, target: Target, selector: Selector, form: Form, options: ListOptions, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of what a selector selects, one JSON object on each line."""
     lines = _Lines(target, form, objects.recent_lines)
@@ -181,43 +164,39 @@ class _Wakeup:
         self._is_set = False
 
 
-def _end_of(options: WatchOptions) -> float:
+def _end_of(options: ListOptions) -> float:
     default = SHORTEST_DEFAULT_SECONDS * random.uniform(1, 2)
     return time.monotonic() + (default if options.seconds is None else options.seconds)
 
 
-def _start(objects: Objects, target: Target, options: WatchOptions) -> str:
+def _start(objects: Objects, target: Target, options: ListOptions) -> str:
     """Return the revision after which changes are sent.
 
     Raises:
         ExpiredError: The one that is asked for is none of this server.
     """
     now = objects.revision(target)
-    if _begins_with_all(options):
+    if options.begins_with_all or options.since in ("", "0"):
         return now
-    if not options.since.isdecimal() or int(options.since) > int(now):
+    if int(options.since) > int(now):
         raise ExpiredError(f"revision {options.since} is none of this server, which is at {now}; list again")
     return options.since
 
 
-def _begins_with_all(options: WatchOptions) -> bool:
-    return options.initial or options.since in ("", "0")
-
-
 async def _changes(
-    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
+    objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     since = mark = await run_in_threadpool(_start, objects, target, options)
     with objects.home.objects.watch(target.resource.kind, since) as watch:  # before what is there is read: no gap
         if not isinstance(watch, TellingWatch):
             raise InternalError("this store has no watches that an event loop can wait for")
-        view, sends = _View(target, selector, int(since)), _begins_with_all(options)
+        view, sends = _View(target, selector, int(since)), options.begins_with_all
         pages = objects.pages(target, selector) if sends or selector.may_change else iter(())
         while (page := await run_in_threadpool(next, pages, None)) is not None:
             view.note(page)
             for chunk in _chunks(lines.of("ADDED", obj) for obj in page if sends):
                 yield chunk
-        if options.initial:
+        if options.initial and options.bookmarks:
             yield lines.bookmark(since, _INITIAL_END)
         wakeup, end, marked_at = _Wakeup(), _end_of(options), time.monotonic()
         watch.tell(wakeup.notify)
@@ -255,16 +234,18 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
 
 
 async def _polled_changes(
-    objects: Objects, target: Target, selector: Selector, options: WatchOptions, lines: _Lines, closing: Closing
+    objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a kind that is looked at every second, because nothing says that it has changed.
 
     Of events, those that are new or happened again are read; of other kinds all objects, to be compared.
     """
-    is_event, begins = target.resource.kind == EVENT, _begins_with_all(options)
-    version = _version(options.since) if is_event and not begins else 0
+    is_event, begins = target.resource.kind == EVENT, options.begins_with_all
+    version = 0
+    if is_event and not begins:
+        version = min(int(options.since.lstrip("0") or objects.revision(target)), _LAST_VERSION)
     known: dict[str, Object] | None = {} if begins or is_event else None
-    end, marks = _end_of(options), options.initial
+    end, marks = _end_of(options), options.initial and options.bookmarks
     changed: Iterable[bytes]
     while not closing.begun and (left := end - time.monotonic()) > 0:
         if is_event:
@@ -283,12 +264,6 @@ async def _polled_changes(
             yield lines.bookmark(mark, _INITIAL_END)
             marks = False
         await asyncio.sleep(min(left, _LOOK_SECONDS))
-
-
-def _version(since: str) -> int:
-    if not (since.isascii() and since.isdecimal()):
-        raise ExpiredError(f"revision {since} is none of this server; list again")
-    return min(int(since), _LAST_VERSION)
 
 
 def _differences(known: Mapping[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:

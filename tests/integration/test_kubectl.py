@@ -14,7 +14,7 @@ import yaml
 
 from tests.support.cli import katib_here
 from tests.support.experiments import an_experiment
-from tests.support.kube import NO_KUBECTL, Kubectl, World, kube_world, kubectls
+from tests.support.kube import NO_KUBECTL, Kubectl, World, config_map, kube_world, kubectls
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,14 +99,14 @@ def test_objects_are_labelled_patched_edited_and_refused(kubectl: Kubectl, tmp_p
     found = json.loads(kubectl("get", "experiments", "-l", "team=a", "-o", "json"))["items"][0]
     refused = kubectl.run("patch", "experiment", "demo", "--type=merge", "-p", '{"spec": {"objective": {"goal": 1}}}')
     missing = kubectl.run("get", "experiment", "none")
-    unknown = kubectl.run("get", "nodes")
+    unknown = kubectl.run("get", "routes")
 
     assert "edited" in edited.stdout
     assert (found["metadata"]["labels"]["team"], found["spec"]["maxTrialCount"]) == ("a", 6)
     assert "note" not in found["metadata"].get("annotations", {})
     assert "spec.objective.goal: added 1" in refused.stderr
     assert missing.stderr == 'Error from server (NotFound): experiments.kubeflow.org "none" not found\n'
-    assert 'doesn\'t have a resource type "nodes"' in unknown.stderr
+    assert 'doesn\'t have a resource type "routes"' in unknown.stderr
 
 
 def test_what_may_be_done_can_be_asked(kubectl: Kubectl) -> None:
@@ -175,6 +175,20 @@ def test_the_output_before_a_restart_is_kept(kubectl: Kubectl, tmp_path: Path) -
 
     assert kubectl("logs", "job/again", "--previous") == "first\n"
     assert kubectl("logs", "job/again") == "first\nsecond\n"
+
+
+def test_what_is_no_longer_applied_is_pruned(kubectl: Kubectl) -> None:
+    def text(*names: str) -> str:
+        return "---\n".join(
+            yaml.safe_dump({**config_map(n), "metadata": {"name": n, "labels": {"a": "b"}}}) for n in names
+        )
+
+    kubectl("apply", "-f", "-", text=text("one", "two"))
+    pruned = kubectl("apply", "--prune", "-l", "a=b", "-f", "-", text=text("one"))
+
+    assert "configmap/two pruned" in pruned
+    assert kubectl("get", "configmaps", "-o", "name") == "configmap/one\n"
+    assert "is running at" in kubectl("cluster-info")
 
 
 def test_objects_are_created_by_the_commands_that_make_them(kubectl: Kubectl) -> None:

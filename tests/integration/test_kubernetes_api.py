@@ -46,6 +46,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 MERGE = {"content-type": "application/merge-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
+GONE = "9999999"
+"""A revision of the future."""
 
 Json = dict[str, Any]
 
@@ -332,9 +334,8 @@ def test_a_watch_goes_on_where_a_list_ended(http: httpx.Client) -> None:
 
 def test_a_watch_by_label_sees_objects_come_to_fit_and_cease_to(http: httpx.Client) -> None:
     created(http, CONFIG_MAPS, config_map("one"))
-    with http.stream(
-        "GET", CONFIG_MAPS, params={"watch": "1", "labelSelector": "a=b", "sendInitialEvents": "1"}
-    ) as stream:
+    initial = {"sendInitialEvents": "1", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "1"}
+    with http.stream("GET", CONFIG_MAPS, params={"watch": "1", "labelSelector": "a=b", **initial}) as stream:
         lines = stream.iter_lines()
         mark = json.loads(next(lines))
         for labels in ({"a": "b"}, {"c": "d"}, {"a": None}):
@@ -345,9 +346,8 @@ def test_a_watch_by_label_sees_objects_come_to_fit_and_cease_to(http: httpx.Clie
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-@pytest.mark.parametrize("since", ["9999999", "x"])
-def test_a_watch_from_a_revision_that_is_not_kept_gets_410(http: httpx.Client, since: str) -> None:
-    with http.stream("GET", CONFIG_MAPS, params={"watch": "1", "resourceVersion": since}) as stream:
+def test_a_watch_from_a_revision_that_is_not_kept_gets_410(http: httpx.Client) -> None:
+    with http.stream("GET", CONFIG_MAPS, params={"watch": "1", "resourceVersion": GONE}) as stream:
         event = lines_of(stream, 1)[0]
 
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
@@ -426,7 +426,7 @@ def test_an_object_with_finalizers_goes_with_the_last(http: httpx.Client) -> Non
         ("POST", CONFIG_MAPS, b'{"kind": "Secret", "metadata": {"name": "a"}}', "application/json", 400),
         ("POST", CONFIG_MAPS, b'{"metadata": {"name": "a"}, "data": {"a": 1}}', "application/json", 422),
         ("POST", "/api/v1/configmaps", b"{}", "application/json", 405),
-        ("GET", "/api/v1/nodes", b"", "", 404),
+        ("GET", "/api/v1/bindings", b"", "", 404),
         ("GET", f"{CONFIG_MAPS}/none/scale", b"", "", 404),
         ("GET", f"{CONFIG_MAPS}?labelSelector=a%20b", b"", "", 400),
         ("GET", f"{CONFIG_MAPS}?limit=-1", b"", "", 400),
@@ -565,3 +565,115 @@ def test_events_are_objects_that_are_selected_and_watched(http: httpx.Client, wo
     assert (second["type"], second["object"]["reason"]) == ("ADDED", "Second")
     assert (again["type"], again["object"]["count"]) == ("MODIFIED", 2)
     assert http.get(f"{path}/{second['object']['metadata']['name']}").json()["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "field"),
+    [
+        ("resourceVersion=abc", 400, ""),
+        ("resourceVersion=-1", 400, ""),
+        ("resourceVersion=" + "9" * 5_000, 400, ""),
+        ("limit=abc", 400, ""),
+        ("timeoutSeconds=abc", 400, ""),
+        (f"resourceVersion={GONE}", 504, ""),
+        (f"resourceVersion={GONE}&resourceVersionMatch=NotOlderThan", 504, ""),
+        ("resourceVersion=1&resourceVersionMatch=Exact", 410, ""),
+        ("resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
+        ("resourceVersion=1&resourceVersionMatch=Foo", 422, "resourceVersionMatch"),
+        ("resourceVersion=0&resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
+        ("resourceVersion=1&resourceVersionMatch=Exact&continue=x", 422, "resourceVersionMatch"),
+        ("sendInitialEvents=true", 422, "sendInitialEvents"),
+        ("watch=1&resourceVersion=abc", 400, ""),
+        ("watch=1&timeoutSeconds=abc", 400, ""),
+        ("watch=1&sendInitialEvents=true", 422, "resourceVersionMatch"),
+        ("watch=1&sendInitialEvents=false", 422, "resourceVersionMatch"),
+        ("watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1", 422, "resourceVersionMatch"),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
+        ("watch=1&continue=x", 422, "continue"),
+        (f"watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={GONE}", 504, ""),
+    ],
+)
+def test_parameters_that_cannot_be_met_are_refused(http: httpx.Client, query: str, code: int, field: str) -> None:
+    for name in ("one", "two"):
+        created(http, CONFIG_MAPS, config_map(name))
+    answer = http.get(f"{CONFIG_MAPS}?{query}")
+    status = answer.json()
+
+    assert (answer.status_code, status["code"]) == (code, code)
+    assert field in {cause.get("field", "") for cause in status.get("details", {}).get("causes", ())} or not field
+    assert (code == 504) is ("retry-after" in answer.headers)
+
+
+@pytest.mark.parametrize("match", ["", "&resourceVersionMatch=Exact", "&resourceVersionMatch=NotOlderThan"])
+def test_a_list_at_the_newest_revision_is_answered(http: httpx.Client, match: str) -> None:
+    created(http, CONFIG_MAPS, config_map("one"))
+    now = http.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
+
+    assert len(http.get(f"{CONFIG_MAPS}?resourceVersion={now}{match}").json()["items"]) == 1
+    assert http.get(f"{CONFIG_MAPS}/one?resourceVersion={now}").status_code == 200
+    assert http.get(f"{CONFIG_MAPS}/one?resourceVersion={GONE}").status_code == 504
+
+
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/v1", "/apis", "/apis/kubeflow.org", "/apis/batch/v1", "/version", CONFIG_MAPS]
+)
+def test_a_slash_at_the_end_of_a_path_changes_nothing(http: httpx.Client, path: str) -> None:
+    answer = http.get(f"{path}/")
+
+    assert answer.status_code == 200
+    assert answer.json() == http.get(path).json()
+
+
+def test_the_root_lists_the_paths(http: httpx.Client) -> None:
+    paths = http.get("/").json()["paths"]
+
+    assert {"/api/v1", "/apis", "/apis/batch/v1", "/apis/kubeflow.org"} <= set(paths)
+    assert {path: http.get(path).status_code for path in paths} == dict.fromkeys(paths, 200)
+
+
+@pytest.mark.parametrize("plural", ["api/v1/services", "api/v1/nodes", "apis/apps/v1/deployments"])
+def test_of_kinds_that_one_machine_does_not_have_there_are_no_objects(http: httpx.Client, plural: str) -> None:
+    listed = http.get(f"/{plural}").json()
+
+    assert (listed["items"], http.post(f"/{plural}", json={}).status_code) == ([], 405)
+
+
+def test_the_version_of_the_trainer_is_found_where_its_sdk_looks(http: httpx.Client) -> None:
+    path = "/api/v1/namespaces/kubeflow-system/configmaps"
+
+    assert http.get(f"{path}/kubeflow-trainer-public").json()["data"]["kubeflow_trainer_version"]
+    assert http.get(f"{path}/other").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ({"conditions": [{"type": "Ready"}]}, "status.conditions[0].status"),
+        ({"conditions": ["Ready"]}, "status.conditions[0].type"),
+        ({"conditions": {"type": "Ready"}}, "status.conditions"),
+        ("done", "status"),
+    ],
+)
+def test_a_status_that_no_controller_can_read_is_refused(http: httpx.Client, status: Any, field: str) -> None:
+    created(http, EXPERIMENTS, demo())
+    answer = http.patch(f"{EXPERIMENTS}/demo/status", json={"status": status}, headers=MERGE)
+
+    assert [cause["field"] for cause in answer.json()["details"]["causes"]] == [field]
+
+
+def test_whole_numbers_of_custom_kinds_may_be_written_as_floats(http: httpx.Client) -> None:
+    def send(method: str, path: str, obj: Any, content_type: str = "application/json") -> httpx.Response:
+        content = json.dumps(obj).replace('Count": 3', 'Count": 3.0').replace("40", "4e1").replace("null", "1.5")
+        return http.request(method, path, content=content, headers={"content-type": content_type})
+
+    made = send("POST", EXPERIMENTS, demo(parallelTrialCount=3, maxTrialCount=3))
+    read = made.json()
+    replaced = send("PUT", f"{EXPERIMENTS}/demo", read)
+    patched = send("PATCH", f"{EXPERIMENTS}/demo", {"spec": {"maxTrialCount": 40}}, MERGE["content-type"])
+    broken = send("PATCH", f"{EXPERIMENTS}/demo", {"spec": {"maxTrialCount": None}}, MERGE["content-type"])
+    too_large = http.post(EXPERIMENTS, content=b'{"spec": {"maxTrialCount": 1e999}}')
+
+    assert (made.status_code, replaced.status_code, patched.status_code) == (201, 200, 200)
+    assert replaced.json() == read
+    assert repr(patched.json()["spec"]["maxTrialCount"]) == "40"
+    assert (broken.status_code, too_large.status_code) == (422, 400)

@@ -80,6 +80,25 @@ REQUESTS = (
     Request("GET", f"{MAPS}?fieldSelector=metadata.name%3Done"),
     Request("GET", f"{MAPS}?fieldSelector=data.x%3Done"),
     Request("GET", f"{MAPS}?limit=1&continue=x"),
+    *(
+        Request("GET", f"{MAPS}?{query}")
+        for query in (
+            "resourceVersion=abc",
+            "resourceVersion=99999999",
+            "resourceVersionMatch=Exact",
+            "resourceVersionMatch=Foo",
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            "sendInitialEvents=true",
+            "limit=abc",
+            "timeoutSeconds=abc",
+            "watch=1&sendInitialEvents=true",
+            "watch=1&resourceVersionMatch=Exact",
+            "watch=1&continue=x",
+            "watch=1&timeoutSeconds=abc",
+        )
+    ),
+    Request("GET", f"{MAPS}/one?resourceVersion=99999999"),
+    Request("GET", f"{MAPS}/"),
     Request("PUT", f"{MAPS}/one", config_map("one", a="c")),
     Request("PUT", f"{MAPS}/one", {**config_map("one"), "metadata": {"name": "one", "resourceVersion": "1"}}),
     Request("PUT", f"{MAPS}/one", config_map("two")),
@@ -127,6 +146,11 @@ REQUESTS = (
     Request("GET", "/api/v1"),
     Request("GET", "/apis/batch"),
     Request("GET", "/apis/batch/v1"),
+    Request("GET", "/apis/batch/v1/"),
+    Request("GET", "/api/v1/"),
+    Request("GET", "/api/"),
+    Request("GET", f"{CORE}/services"),
+    Request("GET", f"/apis/apps/v1/namespaces/{NS}/deployments"),
     Request(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",

@@ -11,7 +11,7 @@ import pytest
 
 from katib.errors import UnavailableError
 from katib.local.jobs import pod_objects
-from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.layout import Layout
 from katib.local.pods.tokens import Capacity
 from katib.local.trials.files import TrialFiles
@@ -243,3 +243,28 @@ def _stale(name: str, phase: str, owner: Any) -> dict[str, Any]:
     reference = {**dict(zip(("apiVersion", "kind"), Kind.of(owner), strict=True)), "name": owner["metadata"]["name"]}
     metadata = {"name": name, "namespace": "ns", "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(("kind", "made"), [(JOB, job(shell(FOREVER))), (GANG, gang(FOREVER, FOREVER))])
+def test_conditions_that_others_set_stay_until_others_remove_them(
+    tmp_path: Path, kind: Kind, made: dict[str, Any]
+) -> None:
+    key = Key("ns", "j")
+    theirs = {"type": "Reviewed", "status": "True"}
+
+    def types(h: Home) -> set[str]:
+        return {c["type"] for c in (h.store.get(kind, key).get("status") or {}).get("conditions", ())}
+
+    with home(tmp_path, store=gang_store(), kinds=(BatchJob(), *KINDS)) as h:
+        h.submit(made)
+        begun = eventually(lambda: h.store.get(kind, key) if h.store.get(kind, key).get("status") else None)
+        own = types(h)
+        conditions = [*begun["status"].get("conditions", ()), theirs]
+        h.store.update_status({**begun, "status": {"conditions": conditions}})
+        eventually(lambda: len(h.store.get(kind, key)["status"]) > 1)  # the controller has written again
+        with_theirs, found = types(h), h.store.get(kind, key)
+        rest = [c for c in found["status"]["conditions"] if c != theirs]
+        h.store.update_status({**found, "status": {"conditions": rest}})
+        eventually(lambda: len(h.store.get(kind, key)["status"]) > 1)
+
+        assert (with_theirs, types(h)) == (own | {"Reviewed"}, own)

@@ -64,6 +64,29 @@ ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
 """Types of the condition that says a job is over: that of Job and TrainJob, of JobSet, of the others, and of all."""
 
 
+OWN_TYPES = frozenset(
+    {
+        *JobCondition,
+        *("Created", "Running", "Restarting", "Succeeded", "Completed"),
+        *("StartupPolicyInProgress", "StartupPolicyCompleted"),
+    }
+)
+"""Types of the conditions that plans set and remove."""
+
+
+def with_foreign(conditions: Conditions, before: Conditions, after: Conditions) -> Conditions:
+    """Return conditions with those that others set, changed or removed in the stored status.
+
+    Args:
+        conditions: As planned.
+        before: As they were stored.
+        after: As they are stored now.
+    """
+    changed = {c["type"]: c for c in after if c not in before and c["type"] not in OWN_TYPES}
+    gone = {c["type"] for c in before} - {c["type"] for c in after} - OWN_TYPES
+    return (*(c for c in conditions if c["type"] not in {*changed, *gone}), *changed.values())
+
+
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
     conditions = status.get("conditions") or ()

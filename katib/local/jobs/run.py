@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from katib.api.json_values import without_nulls
-from katib.local.jobs.conditions import end_of
+from katib.local.jobs.conditions import conditions_of, end_of, with_foreign
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.networks import LocalWiring, NamedWiring
 from katib.local.pods.images import HOST_NETWORK
@@ -130,7 +130,11 @@ class JobRun:
         """Take the object from the cache, unless it is older than our own last write."""
         version = job["metadata"]["resourceVersion"]
         if version != self.job["metadata"]["resourceVersion"] and version not in self.superseded:
-            self.job = _without_nulls(job)
+            before, self.job = self.job, _without_nulls(job)
+            stored = [conditions_of(each.get("status") or {}) for each in (before, self.job)]
+            own = conditions_of(self.status)
+            if (conditions := with_foreign(own, *stored)) != own:
+                self.status = {**self.status, "conditions": list(conditions)}
 
     def wrote(self, job: Object) -> None:
         """Take the object as our write returned it, or as it was read because that write was refused."""

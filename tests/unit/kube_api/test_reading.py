@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from katib.kube_api.list_options import list_options_of
 from katib.kube_api.objects import RecentLines, Target
 from katib.kube_api.openapi import Descriptions
 from katib.kube_api.protobuf import read_protobuf
@@ -199,3 +200,17 @@ def test_few_lines_are_kept_and_no_large_one() -> None:
 
     assert newest == {(id(obj), "ADDED") for obj in objects[-64:]}
     assert set(recent) == newest
+
+
+@pytest.mark.parametrize(
+    ("query", "begins"),
+    [
+        ({}, True),
+        ({"resourceVersion": "0"}, True),
+        ({"resourceVersion": "7"}, False),
+        ({"resourceVersion": "7", "sendInitialEvents": "", "resourceVersionMatch": "NotOlderThan"}, True),
+        ({"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}, False),
+    ],
+)
+def test_a_watch_begins_with_the_existing_objects_if_it_asks_for_them(query: dict[str, str], *, begins: bool) -> None:
+    assert list_options_of(query, is_watch=True).begins_with_all is begins

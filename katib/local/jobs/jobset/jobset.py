@@ -13,6 +13,7 @@ from katib.errors import invalid
 from katib.local.findings import Part, integer, mapping, mapping_at, mappings
 from katib.local.jobs.batch.job import INDEX_ANNOTATION, BatchJob
 from katib.local.jobs.conditions import (
+    OWN_TYPES,
     conditions_of,
     deadline_of,
     earliest,
@@ -251,7 +252,7 @@ def _plan(observed: Observed, training: TrainingSet) -> Plan:
 def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a TrainJob: there is no condition while it runs."""
     before = conditions_of(observed.job.get("status") or {})
-    now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] == "Suspended")
+    now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] not in OWN_TYPES - {"Suspended"})
     theirs = conditions_of(of_jobset)
     suspended = true_condition(theirs, "Suspended") is not None
     conditions = with_suspension(conditions, "TrainJob is", ("Suspended", "Resumed"), now, suspended=suspended)
