@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.experiments import an_experiment
-from tests.support.kube import World, config_map, kube_world
+from tests.support.kube import EXPERIMENTS, World, config_map, kube_world
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow]
@@ -113,3 +113,25 @@ def test_the_example_of_the_python_client_prints_the_trials(world: World) -> Non
 
     assert done.returncode == 0, done.stderr
     assert sorted(line.split()[1:] for line in done.stdout.splitlines()) == [["loss", str(n)] for n in range(1, 5)]
+
+
+def test_a_watch_shows_how_a_pod_of_a_trial_ended_before_it_goes(world: World, tmp_path: Path) -> None:
+    release = tmp_path / "go"
+    command = f"until test -e {release}; do sleep 0.05; done; echo loss=${{trialParameters.learningRate}}"
+    seen: list[dict[str, str]] = []
+    with world.http.stream("GET", "/api/v1/namespaces/ends/pods", params={"watch": "1"}) as stream:
+        made = an_experiment(namespace="ends", command=command, maxTrialCount=1, parallelTrialCount=1)
+        assert world.http.post(EXPERIMENTS.replace("default", "ends"), json=made).status_code == 201
+        for line in stream.iter_lines():
+            event = json.loads(line)
+            status = event["object"]["status"]
+            ready = {c["type"]: c["status"] for c in status["conditions"] if c["lastTransitionTime"]}.get("Ready", "")
+            seen.append({"type": event["type"], "phase": status["phase"], "ready": ready})
+            if seen[-1]["ready"] == "True":
+                release.touch()
+            if seen[-1]["type"] == "DELETED":
+                break
+    world.http.delete(f"{EXPERIMENTS.replace('default', 'ends')}/demo")
+
+    assert {"type": "ADDED", "phase": "Running", "ready": "True"} in seen
+    assert seen[-2:] == [{"type": type_, "phase": "Succeeded", "ready": "False"} for type_ in ("MODIFIED", "DELETED")]

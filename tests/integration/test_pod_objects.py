@@ -268,3 +268,42 @@ def test_conditions_that_others_set_stay_until_others_remove_them(
         eventually(lambda: len(h.store.get(kind, key)["status"]) > 1)
 
         assert (with_theirs, types(h)) == (own | {"Reviewed"}, own)
+
+
+def conditions(h: Home) -> dict[str, str]:
+    (pod,) = pods(h).values()
+    return {c["type"]: c["status"] + c.get("reason", "") for c in pod["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "initialized"), [(0, "PodCompleted", "TruePodCompleted"), (3, "PodFailed", "True")]
+)
+def test_a_pod_has_the_conditions_of_a_kubelet(tmp_path: Path, exit_code: int, reason: str, initialized: str) -> None:
+    first = {"name": "first", "command": ["sh", "-c", f"until test -e {tmp_path}/one; do sleep 0.01; done"]}
+    main = f"until test -e {tmp_path}/two; do sleep 0.01; done; exit {exit_code}"
+    made = job(shell(main))
+    made["spec"]["template"]["spec"]["initContainers"] = [first]
+    with home(tmp_path, store=gang_store()) as h:
+        h.submit(made)
+        eventually(lambda: pods(h) and conditions(h).get("Initialized") == "FalseContainersNotInitialized")
+        begins = conditions(h)
+        (tmp_path / "one").touch()
+        eventually(lambda: conditions(h)["Ready"] == "True")
+        (running,) = pods(h).values()
+        runs = conditions(h)
+        (tmp_path / "two").touch()
+        eventually(lambda: conditions(h)["Ready"] == f"False{reason}")
+        (ended,) = pods(h).values()
+        ends = conditions(h)
+
+    not_ready = {"PodScheduled": "True", "ContainersReady": "FalseContainersNotReady"}
+    assert begins.items() >= {**not_ready, "Ready": "FalseContainersNotReady"}.items()
+    assert runs == dict.fromkeys(("PodScheduled", "Initialized", "ContainersReady", "Ready"), "True")
+    assert ends == {
+        "PodScheduled": "True",
+        "Initialized": initialized,
+        **dict.fromkeys(("ContainersReady", "Ready"), f"False{reason}"),
+    }
+    times = [{c["type"]: c["lastTransitionTime"] for c in pod["status"]["conditions"]} for pod in (running, ended)]
+    assert times[0]["Initialized"] == times[1]["Initialized"]
+    assert times[0]["PodScheduled"] <= times[0]["Ready"] <= times[1]["Ready"]

@@ -575,6 +575,8 @@ class JobController:
         left = run.unwritten_since + self._settings.settle_seconds - now
         if not run.is_over and left > 0:
             return left
+        if run.is_over:
+            self._objects.conclude(Key.of(run.job))
         if run.is_over and not run.explanation_written:
             texts = list(dict.fromkeys(p.explanation for p in observed.pods if p.explanation))
             if texts:

@@ -5,6 +5,7 @@ again. Nothing here decides anything, and no job waits for it:
 
 - a pod that is gone with its job within a moment is never written, so that a trial of milliseconds costs nothing more;
 - several changes within a tenth of a second are one write;
+- the last state of a pod is written before the end of its job, so that those who watch it see how it ended;
 - objects go with their job, by their owner. What an engine left that was killed is removed when the next one starts.
 """
 
@@ -126,6 +127,12 @@ class PodObjects:
             if self._clock.monotonic() >= followed.appears_at:
                 self._queue.add_after(key, CHANGE_SECONDS)
 
+    def conclude(self, key: Key) -> None:
+        """Write the last state of the pods that are shown: their job is about to end, and they may go with it."""
+        if (followed := self._followed.get(key)) is not None and followed.stored:
+            with contextlib.suppress(KatibError):  # it is written again as soon as that is possible
+                self._write(key)
+
     def forget(self, key: Key) -> None:
         """Write nothing more of a job that is gone: the objects of its pods went with it."""
         if self._followed.pop(key, None) is not None:
@@ -156,7 +163,8 @@ class PodObjects:
         uid, stored = followed.stored.get(name, ("", {}))
         if uid == pod.plan.uid and stored["status"]["phase"] in _OVER:
             return
-        wanted = pod_object(pod.plan, pod.record, self._steady)
+        before = stored.get("status") or {} if uid == pod.plan.uid else {}
+        wanted = pod_object(pod.plan, pod.record, self._steady, self._clock.now(), before)
         if uid == pod.plan.uid:
             if stored.get("status") == wanted["status"]:
                 return

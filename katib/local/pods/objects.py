@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from katib.api.names import REPLICA_ANNOTATION
@@ -28,6 +30,7 @@ from katib.local.pods.references import ADDRESS, NODE
 from katib.local.pods.tokens import Request
 from katib.local.processes.handle import ProcessHandle
 from katib.runtime.clock import SteadyTime
+from katib.runtime.objects import Object
 
 
 class Role(Enum):
@@ -64,6 +67,7 @@ class ContainerPlan:
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
 
+NO_STATUS: Object = MappingProxyType({})
 PULLING = "pulling image"
 _CREATING = "ContainerCreating"
 _SIGNAL_BASE = 128
@@ -107,13 +111,15 @@ class PodPlan:
     slots: int = 0
 
 
-def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
+def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object = NO_STATUS) -> Json:
     """Return a pod as an object, but for its namespace and its owner.
 
     Args:
         plan: What was decided about it.
         record: How it is.
         steady: Where its times were measured.
+        now: Transition time of the conditions that changed.
+        before: Its status as it was stored last; empty for none.
     """
     names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
     spec = {
@@ -127,7 +133,7 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
         "kind": "Pod",
         "metadata": pod_metadata(plan),
         "spec": spec,
-        "status": _status(plan, record, steady),
+        "status": _status(plan, record, steady, now, before),
     }
 
 
@@ -152,14 +158,16 @@ def _container(plan: PodPlan, name: str) -> Json:
     return {"name": name, "image": plan.images.get(name, "")}
 
 
-def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
+def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object) -> Json:
     status: Json = {"phase": str(record.phase), "hostIP": ADDRESS, "podIP": ADDRESS}
     if record.started_at is not None:
         status["startTime"] = format_time(record.started_at)
-    if record.waiting:
-        status["conditions"] = [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
-        ]
+    since = {(c["type"], c["status"]): c.get("lastTransitionTime") for c in before.get("conditions", ())}
+    status["conditions"] = [
+        {**condition, "lastProbeTime": None, "lastTransitionTime": since.get(key) or format_time(now)}
+        for condition in _conditions(plan, record)
+        for key in ((condition["type"], condition["status"]),)
+    ]
     status.update({name: text for name, text in zip(("reason", "message"), _reason(record), strict=True) if text})
     failed = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
     outputs = {failed: record.last_output} if record.last_output else {}
@@ -174,6 +182,40 @@ def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
     if others := [found for is_main, found in statuses if not is_main]:
         status["initContainerStatuses"] = others
     return status
+
+
+def _conditions(plan: PodPlan, record: PodRecord) -> Iterator[Json]:
+    """Yield the conditions of a pod as a kubelet sets them, without times."""
+    if record.waiting:
+        yield {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
+        return
+    states = {container.name: container for container in record.containers}
+    first = [c.command.name for c in plan.containers if c.role is not Role.MAIN and not _is_initialized(states, c)]
+    main = [c.command.name for c in plan.containers if c.role is not Role.INIT]
+    unready = [name for name in main if name not in states or not states[name].is_running]
+    completed = {"reason": "PodCompleted"} if record.phase is Phase.SUCCEEDED else {}
+    over = completed or ({"reason": "PodFailed"} if record.phase is Phase.FAILED else {})
+    yield {"type": "PodScheduled", "status": "True"}
+    yield _condition("Initialized", [] if over else first, "ContainersNotInitialized", "incomplete") | completed
+    for type_ in ("ContainersReady", "Ready"):
+        condition = _condition(type_, unready, "ContainersNotReady", "unready")
+        yield {"type": type_, "status": "False", **over} if over else condition
+
+
+def _is_initialized(states: Mapping[str, ContainerState], container: ContainerPlan) -> bool:
+    """Return whether an init container has succeeded, or a sidecar has started."""
+    state = states.get(container.command.name)
+    if state is None or container.role is Role.SIDECAR:
+        return state is not None and state.began is not None
+    return state.is_over and state.exit is not None and state.exit.code == 0
+
+
+def _condition(type_: str, names: Sequence[str], reason: str, what: str) -> Json:
+    """Return a condition that holds if it has no container against it."""
+    if not names:
+        return {"type": type_, "status": "True"}
+    message = f"containers with {what} status: [{' '.join(names)}]"
+    return {"type": type_, "status": "False", "reason": reason, "message": message}
 
 
 def pulling_words(image: str) -> str:
@@ -298,7 +340,10 @@ def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: 
         is_measured: Whether the objective metric was found in what it wrote.
     """
     with contextlib.suppress(OSError):
-        _append(plan.directory, {"pod": pod_object(plan, end, steady), "isMeasured": is_measured})
+        _append(
+            plan.directory,
+            {"pod": pod_object(plan, end, steady, end.finished_at or steady.now()), "isMeasured": is_measured},
+        )
 
 
 def read_note(directory: Path) -> Json:
