@@ -10,7 +10,7 @@ own controller, and so does the Experiment that it owns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from operator import attrgetter
@@ -37,7 +37,7 @@ from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
 from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.manager import Manager, Startable
+from katib.runtime.manager import Manager, Startable, Syncing
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -92,6 +92,22 @@ class Ports:
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
 
 
+class Controllers(Manager):
+    """The controllers of a store.
+
+    Args:
+        informers: See `Manager`.
+        controllers: See `Manager`.
+        summarize: Writes what the trials of an experiment add up to. Called on the thread that the controllers share.
+    """
+
+    def __init__(
+        self, informers: Sequence[Syncing], controllers: Sequence[Startable], summarize: Callable[[Key], None]
+    ) -> None:
+        super().__init__(informers, controllers)
+        self.summarize = summarize
+
+
 def assemble(
     store: ObjectStore,
     caches: Caches,
@@ -100,7 +116,7 @@ def assemble(
     clock: Clock,
     settings: ControllerSettings | None = None,
     thread: SharedThread | None = None,
-) -> Manager:
+) -> Controllers:
     """Return the controllers of a store, wired and not started.
 
     Where the store and the logs are at hand, all controllers can share a thread.
@@ -129,7 +145,7 @@ def assemble(
         caches.jobs,
         *_optimization_jobs(store, caches, ports, clock, thread),
     )
-    return Manager(caches.all, controllers)
+    return Controllers(caches.all, controllers, experiment.summarize)
 
 
 def _optimization_jobs(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -36,7 +36,7 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.plan import TrialEvent
 from katib.databases.sqlite import open_database
-from katib.errors import UnavailableError
+from katib.errors import ConflictError, KatibError, UnavailableError
 from katib.explaining.diagnostician import Diagnostician
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits, of_slurm
@@ -159,6 +159,8 @@ class Engine:
         self._running = ExitStack()
         self._started = self._stopped = False
         self._starting = threading.Lock()
+        self._settling = threading.Lock()
+        self._told: dict[Key, None] = {}  # experiments whose status may not hold yet what their callers told
         self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -491,7 +493,20 @@ class Engine:
                 self._look_at_readings(trial)
 
     def _ended_by_caller(self, trial: Trial, event: TrialEvent) -> None:
+        self._told[experiment_of(trial)] = None
         self._recorder.record(trial, warning=event.warning, reason=event.reason, message=event.message)
+
+    def _settle(self) -> None:
+        """Bring the status of experiments up to date with the trials that callers ended since the last call."""
+        with self._settling:
+            while self._told and self._started:
+                key, _ = self._told.popitem()
+                try:
+                    self._thread.call(partial(self._manager.summarize, key))  # informers take their turns before it
+                except ConflictError:
+                    self._told[key] = None
+                except KatibError:
+                    return  # the controller meets the same error, and reports it
 
     def _look_at_readings(self, trial: Trial) -> None:
         """Have the early stopping of a trial's experiment look at new readings at once."""
@@ -511,7 +526,7 @@ class Engine:
         return self._thread.call(work)
 
     def _tuning_service(self) -> ObjectTuningService:
-        callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller)
+        callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller, self._settle)
         records = Records(self._store, self._observations, self._recorder, self._files, callers)
         facts = LocalFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(

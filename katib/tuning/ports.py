@@ -89,6 +89,10 @@ def _ignore(_trial: Trial) -> None:
     pass
 
 
+def do_nothing() -> None:
+    """Settle nothing: the status of an experiment follows by itself."""
+
+
 def _ignore_end(_trial: Trial, _event: TrialEvent) -> None:
     pass
 
@@ -101,11 +105,13 @@ class CallersLog:
         log: Takes the readings.
         on_report: Called with a trial of which readings were stored.
         on_end: Called with a trial that its caller ended, as it is stored, and what is to be recorded of that.
+        settle: Called before an experiment is read: returns when its status holds the trials that their callers ended.
     """
 
     log: ObservationLog
     on_report: Callable[[Trial], None] = _ignore
     on_end: Callable[[Trial, TrialEvent], None] = _ignore_end
+    settle: Callable[[], None] = do_nothing
 
 
 class Attributes(Protocol):

@@ -19,7 +19,7 @@ from katib.errors import NotFoundError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.changes import stream_changes
-from katib.tuning.ports import Explain, Namespaces, Part, Records
+from katib.tuning.ports import Explain, Namespaces, Part, Records, do_nothing
 from katib.tuning.reading import metric_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, R, RecordedEvent, TrialOrder
@@ -53,6 +53,7 @@ class ObjectReadingService:
         self._observations = records.observations
         self._events = records.events
         self._output = records.output
+        self._settle = do_nothing if records.callers is None else records.callers.settle
         self._explain = explain
         self._catalog = catalog
         self._clock = clock
@@ -60,11 +61,14 @@ class ObjectReadingService:
 
     def get(self, kind: type[R], namespace: str, name: str) -> R:
         """Return an object."""
+        if kind is types.Experiment:
+            self._settle()
         obj = self._require(Kind(API_VERSION, kind.__name__), Key(namespace, name))
         return kind.read(obj)
 
     def experiments(self, namespace: str | None = None) -> Sequence[Experiment]:
         """Return all experiments."""
+        self._settle()
         return [types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, namespace).items]
 
     def trials(
@@ -149,6 +153,7 @@ class ObjectReadingService:
 
     def why(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment or a trial."""
+        self._settle()
         return self._explain(namespace, name)
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
@@ -160,6 +165,7 @@ class ObjectReadingService:
     ) -> Iterator[Change]:
         """Yield the state, then every change."""
         key = Key(namespace, experiment)
+        self._settle()
         self._require(EXPERIMENT, key)
         store = self._namespaces.store_of(namespace)
         return stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)

@@ -70,6 +70,18 @@ def test_a_plain_loop_evaluates_every_trial(home: dict[str, Any]) -> None:
     assert "max trial count" in result.reason
 
 
+def test_each_trial_that_was_told_is_in_the_result_at_once(home: dict[str, Any]) -> None:
+    with create(home, max_trials=20) as experiment:
+        found = []
+        for number in range(20):
+            trial = experiment.ask()
+            assert trial is not None
+            trial.tell(float(-number))
+            result = experiment.result()
+            found.append((result.best.name, result.best.value, len(result.trials), experiment.has_ended))
+            assert found[-1] == (trial.name, -number, number + 1, number == 19)
+
+
 def test_the_same_program_with_a_larger_budget_goes_on(home: dict[str, Any]) -> None:
     counts = []
     for budget in (2, 2, 5):

@@ -100,6 +100,13 @@ class ExperimentReconciler:
             return self._progress(key, experiment)
         return DONE
 
+    def summarize(self, key: Key) -> None:
+        """Reconcile an experiment, and write its counts however recently they were written."""
+        experiment = self._experiments.get(key)
+        if experiment is not None:
+            self._written_at.pop(experiment.metadata.uid, None)
+            self.reconcile(key)
+
     def _progress(self, key: Key, experiment: Experiment) -> Result:
         # The Suggestion first: an assignment leaves it only after its trial is in the cache, so a reader in this
         # order sees every assignment in at least one of the two places.
