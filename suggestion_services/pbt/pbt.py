@@ -97,7 +97,9 @@ class PopulationBasedTraining(Algorithm):
         """Return the step of a member that copies another one, goes on with its own values, or starts again."""
         latest = member.latest
         own = None if member.is_lost or self._point(latest) is None else latest
-        models = lost_to(population.ranking(latest.generation), own, self._threshold)
+        # A share of all members: of those among the worst, each is among the worst of the ones that are known as well.
+        count = int(len(population) * self._threshold + 1e-9)  # without the addition 0.29 * 100 would be 28
+        models = lost_to(population.ranking(latest.generation, exactly=own is not None), own, count)
         if not self._keeps_all:
             models = [population.newest_of(step) for step in models]
         usable = [(step, point) for step in models if (point := self._point(step)) is not None]

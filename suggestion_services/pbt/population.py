@@ -102,10 +102,11 @@ class Member:
         """The generation of its next step, unless that copies another member."""
         return self.latest.generation + (0 if self.latest.has_failed and not self.is_lost else 1)
 
-    def best_known(self, generation: int) -> Step | None:
-        """Return its furthest measured step up to a generation, so that members are compared at the same age."""
+    def best_known(self, generation: int, *, exactly: bool) -> Step | None:
+        """Return its furthest measured step up to a generation, or of exactly this one."""
         measured = [s for s in self._steps if s.outcome is Outcome.MEASURED and s.generation <= generation]
-        return max(measured, key=lambda step: (step.generation, step.number), default=None)
+        found = max(measured, key=lambda step: (step.generation, step.number), default=None)
+        return found if found is None or not exactly or found.generation == generation else None
 
     @property
     def newest(self) -> Step | None:
@@ -147,9 +148,16 @@ class Population:
         idle = (member for member in self._members.values() if member.is_idle)
         return min(idle, key=lambda member: (member.next_generation, _order(member.latest.member)), default=None)
 
-    def ranking(self, generation: int) -> list[Step]:
-        """Return the furthest measured step of every member up to a generation, the worst first."""
-        known = (member.best_known(generation) for member in self._members.values())
+    def ranking(self, generation: int, *, exactly: bool) -> list[Step]:
+        """Return the measured steps of a generation, one of each member that has any, the worst first.
+
+        Members that have not reached it are not compared: they would look worse for being younger.
+
+        Args:
+            generation: Which one.
+            exactly: Whether those that have not reached it are left out; otherwise they stand with their furthest step.
+        """
+        known = (member.best_known(generation, exactly=exactly) for member in self._members.values())
         return sorted((step for step in known if step is not None), key=lambda step: (step.score, step.name))
 
     def newest_of(self, step: Step) -> Step:
@@ -171,16 +179,14 @@ class Population:
             self._members[step.member] = Member([step])
 
 
-def lost_to(ranking: list[Step], step: Step | None, threshold: float) -> list[Step]:
+def lost_to(ranking: list[Step], step: Step | None, count: int) -> list[Step]:
     """Return those that a member may copy; empty when it goes on with what it has.
 
     Args:
         ranking: The worst first.
         step: What the member has in the ranking; None when it has nothing, and copies whatever is good.
-        threshold: Share of the ranking that copies, and share that is copied, in [0, 1].
+        count: How many of the ranking copy, and how many are copied.
     """
-    # Without the addition 0.29 * 100 would be 28.
-    count = int(len(ranking) * threshold + 1e-9)
     best = ranking[-max(count, 1) :]
     if step is None:
         return best

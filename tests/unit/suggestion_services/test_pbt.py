@@ -501,3 +501,20 @@ def test_a_budget_without_a_second_generation_is_explained() -> None:
         "raise maxTrialCount or lower n_population"
     )
     assert PopulationBasedTraining(replace(problem, max_trial_count=6)).explain() == ""
+
+
+@pytest.mark.parametrize("parallel", [1, 3, 5])
+def test_each_of_the_worst_at_its_age_copies_however_many_train_at_once(parallel: int) -> None:
+    training, ends = Training(n_population=10), random.Random(parallel)
+    training.run(80, lambda trial: int(trial.labels[GENERATION_LABEL]) + ends.random() / 2, parallel=parallel)
+    by_age: dict[str, list[PastTrial]] = {}
+    for trial in training.trials.values():
+        by_age.setdefault(trial.labels[GENERATION_LABEL], []).append(trial)
+    worst = [
+        trial for same in by_age.values() for trial in sorted(same, key=lambda trial: trial.objective)[: len(same) // 5]
+    ]
+    next_steps = {(t.labels[MEMBER_LABEL], int(t.labels[STEP_LABEL])): t for t in training.trials.values()}
+    after = [(t, next_steps.get((t.labels[MEMBER_LABEL], int(t.labels[STEP_LABEL]) + 1))) for t in worst]
+
+    assert len(worst) > 5
+    assert [t.name for t, step in after if step is not None and step.labels[PARENT_LABEL] == t.name] == []
