@@ -26,18 +26,24 @@ class Entry:
     Attributes:
         info: What is known of the algorithm.
         path: Dotted path of its class.
-        package: The package it needs; empty when none.
+        rules: Dotted path of its rules, in a module that is quick to import; empty if it has none beyond its settings.
+        package: The module of a library that some installations lack; empty if there is none.
         servicer_path: Of an early stopping algorithm that answers Katib's calls in a way of its own.
     """
 
     info: AlgorithmInfo
     path: str
+    rules: str = ""
     package: str = ""
     servicer_path: str = ""
 
     def load(self) -> Any:
         """Import and return the class: an `Algorithm`, or for early stopping a `StoppingAlgorithm`."""
         return _imported(self.path)
+
+    def load_rules(self) -> Any:
+        """Import and return the rules of a suggestion algorithm."""
+        return _imported(self.rules or "suggestion_services.base.rules:Rules")
 
     def servicer(self) -> Any:
         """Return the gRPC `StoppingServicer` of an early stopping algorithm."""
@@ -47,15 +53,21 @@ class Entry:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the package of an optional extra, if it needs one, is there."""
+        """Whether the library that some installations lack, if it needs one, is there."""
         return not self.package or importlib.util.find_spec(self.package) is not None
 
-    def check_installed(self) -> None:
-        """Raise TerminalError, with the command that helps, when a package of an optional extra is missing."""
-        if not self.is_installed:
-            name, extra = self.info.name, self.info.extra
-            raise TerminalError(f"{name}: the package {self.package} is missing; run pip install 'katib[{extra}]'")
+    @property
+    def install_command(self) -> str:
+        """The command that brings the library, with a verb."""
+        return f"run pip install {_DISTRIBUTIONS[self.package]}"
 
+    def check_installed(self) -> None:
+        """Raise TerminalError, with the command that helps, when a library is missing."""
+        if not self.is_installed:
+            raise TerminalError(f"{self.info.name}: the package {self.package} is missing; {self.install_command}")
+
+
+_DISTRIBUTIONS = {"skopt": "scikit-optimize"}
 
 _importing = threading.RLock()
 """Modules of SciPy import each other: of two threads that import two of them, one may find the other half made."""
@@ -90,6 +102,7 @@ _LISTED: tuple[Entry, ...] = (
             needs_steps=True,
         ),
         "suggestion_services.grid.grid:GridSearch",
+        rules="suggestion_services.grid.grid:GridSearch",
     ),
     Entry(
         AlgorithmInfo(
@@ -99,6 +112,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
         "suggestion_services.tpe.tpe:Tpe",
+        rules="suggestion_services.base.rules:TpeRules",
     ),
     Entry(
         AlgorithmInfo(
@@ -108,6 +122,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
         "suggestion_services.tpe.tpe:MultivariateTpe",
+        rules="suggestion_services.base.rules:TpeRules",
     ),
     Entry(
         AlgorithmInfo(
@@ -117,16 +132,17 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES),
         ),
         "suggestion_services.tpe.tpe:Motpe",
+        rules="suggestion_services.base.rules:TpeRules",
     ),
     Entry(
         AlgorithmInfo(
             "bayesianoptimization",
             "A regression model of the objective, and the point that promises most under it.",
             specs.BAYESIANOPTIMIZATION,
-            extra="bayesian",
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
         "suggestion_services.bayesian.bayesian:BayesianOptimization",
+        rules="suggestion_services.base.rules:BayesianRules",
         package="skopt",
     ),
     Entry(
@@ -147,6 +163,7 @@ _LISTED: tuple[Entry, ...] = (
             echoed=_ECHOED,
         ),
         "suggestion_services.hyperband.hyperband:Hyperband",
+        rules="suggestion_services.hyperband.hyperband:Hyperband",
     ),
     Entry(
         AlgorithmInfo(
@@ -157,6 +174,7 @@ _LISTED: tuple[Entry, ...] = (
             echoed=_ECHOED,
         ),
         "suggestion_services.bohb.bohb:Bohb",
+        rules="suggestion_services.bohb.bohb:Bohb",
     ),
     Entry(
         AlgorithmInfo(
@@ -166,6 +184,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONSTRAINTS, Feature.CONDITIONAL_PARAMETERS),
         ),
         "suggestion_services.asha.asha:Asha",
+        rules="suggestion_services.asha.asha:Asha",
     ),
     Entry(
         AlgorithmInfo(
@@ -186,6 +205,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES),
         ),
         "suggestion_services.sobol.sobol:SobolSearch",
+        rules="suggestion_services.base.rules:SobolRules",
     ),
     Entry(
         AlgorithmInfo(
@@ -195,6 +215,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
         "suggestion_services.pbt.pbt:PopulationBasedTraining",
+        rules="suggestion_services.pbt.pbt:PopulationBasedTraining",
     ),
     Entry(
         AlgorithmInfo(
@@ -214,6 +235,7 @@ _LISTED: tuple[Entry, ...] = (
             assigns=("architecture", "nn_config"),
         ),
         "suggestion_services.enas.enas:Enas",
+        rules="suggestion_services.enas.enas:Enas",
     ),
     Entry(
         AlgorithmInfo(
@@ -235,6 +257,7 @@ _LISTED: tuple[Entry, ...] = (
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES, Feature.CONSTRAINTS),
         ),
         "suggestion_services.auto.auto:Auto",
+        rules="suggestion_services.auto.auto:Auto",
     ),
     Entry(
         AlgorithmInfo(

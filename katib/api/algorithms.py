@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
+from msgspec import structs
+
 from katib.api.checkpoints import is_shared_directory, is_url
 from katib.api.types import (
     CAMEL_CASE,
@@ -204,7 +206,7 @@ def check_named_parameters(
 ) -> Iterator[FieldError]:
     """Yield what is wrong with settings that name a parameter of the search space."""
     naming = {spec.name for spec in info.settings or () if spec.names_parameter}
-    known = {parameter.name: parameter for parameter in parameters}
+    known = {parameter.name: parameter for parameter in with_free_resource(settings, parameters)}
     for i, setting in enumerate(settings):
         if setting.name not in naming:
             continue
@@ -221,6 +223,29 @@ def check_named_parameters(
             yield FieldError(where, cause, "name another parameter or remove its when", "setting-parameter-when")
         else:
             yield from _check_amounts(info, settings, setting.name, parameter, path)
+
+
+def with_free_resource(
+    settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec]
+) -> Sequence[ParameterSpec]:
+    """Return the parameters, with one value of the resource replaced by the amounts that trials get.
+
+    Katib's services write the amount over the value whatever the range is, and its own files give the resource one
+    value: it stands for a parameter that is not searched.
+    """
+    given = {setting.name: setting.value for setting in settings}
+    name, most = given.get("resource_name"), _number(given.get("r_l", "")) or 0.0
+    return [p if p.name != name else _with_amounts(p, most) for p in parameters] if name else parameters
+
+
+def _with_amounts(parameter: ParameterSpec, most: float) -> ParameterSpec:
+    """Return a parameter of one number with the amounts from 1 up as its range; any other one as it is."""
+    space, is_whole = parameter.feasible_space, parameter.parameter_type == ParameterType.INT
+    least = _number(space.min)
+    if least is None or least != _number(space.max) or not 1 < most < math.inf:
+        return parameter
+    range_ = structs.replace(space, min="1", max=str(int(most) if is_whole else most), step="", distribution="")
+    return structs.replace(parameter, feasible_space=range_)
 
 
 def _check_amounts(
@@ -247,7 +272,7 @@ def find_cut_amounts(
 ) -> Iterator[FieldError]:
     """Yield the amounts that are accepted, as Katib does, but are more than the parameter lets a trial have."""
     named = {setting.value: setting.name for setting in settings}
-    for parameter in parameters:
+    for parameter in with_free_resource(settings, parameters):
         space = parameter.feasible_space
         most = max(_amounts(space.list or (space.max,)) or (), default=math.inf)
         for i, setting, amount in _amount_settings(info, settings, named.get(parameter.name, "")):

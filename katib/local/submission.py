@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import yaml
 
+from katib.algorithm_services.refusals import refusals
+from katib.api.algorithms import AlgorithmCatalog
 from katib.api.checkpoints import DIRECTORY_VARIABLE, checkpoint_directory
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec
 from katib.api.wording import shown
@@ -72,6 +74,10 @@ class LocalHome(Home):
         """Return what keeps a job without an experiment from running here, and what will be done otherwise."""
         own = {name: part for name, part in job.items() if name not in ("metadata", "status")}
         return check_job(own, "", host=self._capacity, kinds=job_kinds(find))
+
+    def check_algorithms(self, experiment: Experiment, catalog: AlgorithmCatalog) -> Sequence[FieldError]:
+        """Return what the services of its algorithms, which run here, would refuse."""
+        return refusals(experiment, catalog)
 
     def annotations(self, source: Mapping[str, Any], experiment: Experiment) -> Mapping[str, str]:
         """Return what is kept of the files of the program, so that a change is seen when it is run again."""

@@ -98,6 +98,10 @@ class Home:
         """Return a ConfigMap that came with the installation; one that is stored comes before it."""
         return None
 
+    def check_algorithms(self, _experiment: Experiment, _catalog: AlgorithmCatalog) -> Sequence[FieldError]:
+        """Return what the services of the algorithms of a valid experiment would refuse, as far as is known here."""
+        return ()
+
     def try_create(self, _experiment: Experiment) -> None:
         """Raise what would keep a new experiment from being stored, beyond what the gate knows; store nothing."""
 
@@ -262,6 +266,8 @@ class Gate:
             collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
+        if errors := self._home.check_algorithms(experiment, self.catalog):
+            raise InvalidError(errors)
         notices += [_CALLERS] if is_asked(experiment) else []
         found = self._stored.found_experiments(experiment)
         notices += [_LEARNS.format(", ".join(found))] if found else []

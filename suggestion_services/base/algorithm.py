@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-from katib.api.algorithms import AlgorithmInfo
+from katib.api.algorithms import AlgorithmInfo, with_free_resource
 from katib.api.architecture import check_architecture
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
-from katib.errors import FieldError, InvalidError, invalid
+from katib.errors import InvalidError, invalid
 from katib.space import Point, SearchSpace
+from suggestion_services.base.rules import Rules
 from suggestion_services.base.settings import Settings, read_settings
 
 
@@ -158,10 +159,11 @@ class Problem:
             raise invalid("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")
         algorithm = spec.algorithm or AlgorithmSpec()
         objective = spec.objective or ObjectiveSpec()
+        parameters = with_free_resource(algorithm.algorithm_settings, spec.parameters)
         may_be_empty = allow_no_parameters or spec.nas_config is not None
         return cls(
             experiment=experiment,
-            space=SearchSpace.of(spec.parameters) if spec.parameters or not may_be_empty else SearchSpace(()),
+            space=SearchSpace.of(parameters) if parameters or not may_be_empty else SearchSpace(()),
             maximize=objective.terms[0].type == ObjectiveType.MAXIMIZE,
             settings=read_settings(info, algorithm.algorithm_settings),
             max_trial_count=spec.max_trial_count,
@@ -195,7 +197,7 @@ class Problem:
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{k}".encode()).digest()[:4])
 
 
-class Algorithm(ABC):
+class Algorithm(Rules, ABC):
     """One algorithm at work on one experiment.
 
     Calls of one object never overlap; different objects are used by different threads at once.
@@ -203,18 +205,6 @@ class Algorithm(ABC):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-
-    @classmethod
-    def check(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what this algorithm cannot search, beyond settings and parameters, which are checked already."""
-        del problem
-        return ()
-
-    @classmethod
-    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
-        del problem
-        return ()
 
     @abstractmethod
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:

@@ -29,9 +29,9 @@ from skopt import Optimizer
 from skopt.space import Categorical, Integer, Real
 from typing_extensions import override
 
-from katib.errors import FieldError
 from katib.space import Choice, Grid, Parameter, Point, SearchSpace, Value
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.rules import BayesianRules, only_categories
 from suggestion_services.base.shared_context import one_thread, quiet
 
 _DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
@@ -39,7 +39,7 @@ _TREES = 30  # as scikit-optimize has it
 _QUANTILES = (0.16, 0.5, 0.84)  # one standard deviation to either side of the middle, if errors are normal
 
 
-class BayesianOptimization(Algorithm):
+class BayesianOptimization(BayesianRules, Algorithm):
     """The algorithm `bayesianoptimization`."""
 
     def __init__(self, problem: Problem) -> None:
@@ -52,22 +52,8 @@ class BayesianOptimization(Algorithm):
         self._estimator = settings.text("base_estimator", "GP")
         self._acq_optimizer = settings.text("acq_optimizer", "auto")
         if self._acq_optimizer == "auto":  # decided here, since the library's own choice fails for trees with durations
-            has_gradients = self._estimator == "GP" and not self._dimensions.only_categories
+            has_gradients = self._estimator == "GP" and not only_categories(problem.space)
             self._acq_optimizer = "lbfgs" if has_gradients else "sampling"
-
-    @classmethod
-    @override
-    def check(cls, problem: Problem) -> Sequence[FieldError]:
-        estimator = problem.settings.text("base_estimator", "GP")
-        if problem.settings.text("acq_optimizer", "auto") != "lbfgs":
-            return ()
-        if estimator != "GP":
-            cause = f"acq_optimizer lbfgs needs gradients, which base_estimator {estimator} does not have"
-        elif Dimensions(problem.space).only_categories:
-            cause = "acq_optimizer lbfgs needs gradients, which a space of nothing but categories does not have"
-        else:
-            return ()
-        return [FieldError("spec.algorithm.algorithmSettings", cause, "use auto or sampling", "setting-conflict")]
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
@@ -159,11 +145,6 @@ class Dimensions:
         self._fixed = {p.name: p.at(0) for p in space.parameters if p.size == 1}
         self._free = [p for p in space.parameters if p.size != 1]
         self.library = [_dimension(p) for p in self._free]
-
-    @property
-    def only_categories(self) -> bool:
-        """Whether there is no number to move: then the library's Gaussian process has no gradients."""
-        return bool(self._free) and all(isinstance(p, Choice) and not p.ordered for p in self._free)
 
     def encode(self, point: Point) -> list[Any]:
         """Return the row of a point."""

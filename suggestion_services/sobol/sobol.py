@@ -11,36 +11,24 @@ Boxes, Journal of Complexity 14(4), for the scrambling. Both as SciPy implements
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.stats.qmc import Sobol
 from typing_extensions import override
 
-from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
+from suggestion_services.base.rules import SobolRules
 
-_MOST_DIMENSIONS = Sobol.MAXDIM
 _SEQUENCE = -1  # in place of the number of a suggestion: the scrambling belongs to all of them
 
 
-class SobolSearch(StatelessAlgorithm):
+class SobolSearch(SobolRules, StatelessAlgorithm):
     """The algorithm `sobol`."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._free = [parameter for parameter in problem.space.parameters if parameter.size != 1]
         self._sequence: Sobol | None = None
-
-    @classmethod
-    @override
-    def check(cls, problem: Problem) -> Sequence[FieldError]:
-        count = len(problem.space.parameters)
-        if count <= _MOST_DIMENSIONS:
-            return []
-        cause = f"{count:,} parameters are more than the {_MOST_DIMENSIONS:,} that sobol can search"
-        return [FieldError("spec.parameters", cause, "use random", "sobol-dimensions")]
 
     @override
     def point(self, k: int) -> Point:

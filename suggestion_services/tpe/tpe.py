@@ -30,9 +30,9 @@ from typing_extensions import override
 
 from katib.api.pareto import Point as Costs
 from katib.api.pareto import front, hypervolume, spread
-from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
 from suggestion_services.gp.ranks import EarlierRanks
@@ -57,7 +57,7 @@ _CANDIDATES = 24
 _DRAWS = 20  # the second half of them without the model: in a nearly used up space only chance finds the rest
 
 
-class Tpe(Algorithm):
+class Tpe(TpeRules, Algorithm):
     """The algorithm `tpe`."""
 
     multivariate = False
@@ -87,15 +87,6 @@ class Tpe(Algorithm):
     def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
         """Return what is tried first: points that earlier trials promise."""
         return self._ranks.best(trials)[:_MOST_PROMISED]
-
-    @classmethod
-    @override
-    def check(cls, problem: Problem) -> Sequence[FieldError]:
-        one, other = (problem.settings.get(name) for name in ("n_ei_candidates", "n_EI_candidates"))
-        if one is None or other is None or one == other:
-            return ()
-        path, cause = "spec.algorithm.algorithmSettings", f"n_ei_candidates is {one} but n_EI_candidates is {other}"
-        return [FieldError(path, cause, "they are the same option, keep one", "setting-conflict")]
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:

@@ -440,7 +440,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: 
 
     text = failure(hosts.open(plan), an_object("bayesianoptimization"))
 
-    assert "pip install 'katib[bayesian]'" in text
+    assert "pip install scikit-optimize" in text
 
 
 # --- slow ones --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from msgspec import structs
 
+from katib.api.algorithms import with_free_resource
 from katib.api.conditions import set_condition, without_condition
 from katib.api.names import BY_USER, CHOSEN_BY_LABEL, trial_name
 from katib.api.types import (
@@ -173,7 +174,9 @@ def _assignment(
     used: Container[str],
 ) -> TrialAssignment:
     if experiment.spec.parameters:
-        errors = check_assignments(experiment.spec.parameters, suggested.parameter_assignments)
+        algorithm = experiment.spec.algorithm or AlgorithmSpec()
+        parameters = with_free_resource(algorithm.algorithm_settings, experiment.spec.parameters)
+        errors = check_assignments(parameters, suggested.parameter_assignments)
         if errors:
             raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
     name = suggested.name or trial_name(experiment.namespace, experiment.name, index, used)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.algorithm_services.catalog import Catalog
+from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
 from katib.errors import InvalidError
@@ -18,9 +20,15 @@ from katib.local.jobs.replicated.mpijob import MPIJob
 from katib.local.submission import LocalHome
 from katib.runtime.objects import Key, Kind, Object
 from katib.tuning.submission import Gate, StoredObjects
-from tests.support.experiments import a_template, an_experiment
+from tests.support.experiments import a_choice, a_template, an_experiment, an_int
 from tests.support.gate import CATALOG
 from tests.support.training_jobs import replica, training_job
+
+
+def a_search(name: str, **settings: str) -> dict[str, Any]:
+    given = [{"name": key, "value": value} for key, value in settings.items()]
+    return {"algorithmName": name, "algorithmSettings": given}
+
 
 PLACE = "spec.metricsCollectorSpec.collector.customCollector"
 COMMAND = ["python", "collect.py"]
@@ -127,6 +135,64 @@ def test_which_pod_prints_the_metrics_of_a_train_job_follows_from_the_runtime(
     assert admitted.experiment.spec.trial_template is not None
     assert admitted.experiment.spec.trial_template.primary_pod_labels == expected
     assert gate.admit_update(loaded, admitted.experiment) == admitted.experiment
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"algorithm": {"algorithmName": "bayesianoptimization"}}, set(), id="installed"),
+        pytest.param(
+            {"algorithm": {"algorithmName": "grid"}, "parameters": [a_choice("lr", "ab")], "maxTrialCount": 60},
+            {("spec.maxTrialCount", "grid-size")},
+            id="grid",
+        ),
+        pytest.param(
+            {"algorithm": a_search("bayesianoptimization", acq_optimizer="lbfgs", base_estimator="RF")},
+            {("spec.algorithm.algorithmSettings", "setting-conflict")},
+            id="settings",
+        ),
+        pytest.param(
+            {"earlyStopping": a_search("asha", min_resource="9", max_resource="3")},
+            {("spec.earlyStopping.algorithmSettings[1].value", "setting-range")},
+            id="early stopping",
+        ),
+        pytest.param(
+            {
+                "algorithm": a_search("hyperband", resource_name="lr", r_l="9"),
+                "parameters": [an_int("lr", low="20", high="20")],
+            },
+            set(),
+            id="a resource of one value",
+        ),
+    ],
+)
+def test_what_the_service_of_an_algorithm_refuses_is_refused_at_submission(
+    spec: dict[str, Any], expected: set[tuple[str, str]]
+) -> None:
+    assert refused(spec) == expected
+
+
+def test_a_missing_package_is_said_at_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+
+    assert refused({"algorithm": {"algorithmName": "bayesianoptimization"}}) == {
+        ("spec.algorithm.algorithmName", "algorithm-not-installed")
+    }
+
+
+def test_a_service_of_the_user_s_own_decides_by_itself() -> None:
+    mine = Catalog((AlgorithmInfo("grid"),))
+
+    assert not refused({"algorithm": {"algorithmName": "grid"}, "parameters": [a_choice("lr", "ab")]}, mine)
+
+
+def refused(spec: dict[str, Any], catalog: AlgorithmCatalog | None = None) -> set[tuple[str, str]]:
+    gate = Gate(catalog or Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(None))
+    try:
+        gate.check(yaml.safe_dump(an_experiment(**spec)), source="file", namespace="default")
+    except InvalidError as error:
+        return {(one.path, one.origin) for one in error.errors}
+    return set()
 
 
 def test_half_a_card_is_refused_before_the_launcher_takes_it_over() -> None:

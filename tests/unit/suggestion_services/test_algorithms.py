@@ -40,6 +40,29 @@ def test_reading_the_list_imports_no_library_behind_an_algorithm() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.info.early_stopping], ids=lambda e: e.info.name)
+def test_what_an_algorithm_refuses_is_what_its_rules_refuse(entry: Entry) -> None:
+    algorithm, rules = entry.load(), entry.load_rules()
+    if entry.info.numeric_parameters:
+        return  # checked of any experiment
+
+    assert (algorithm.check.__func__, algorithm.check_before_start.__func__) == (
+        rules.check.__func__,
+        rules.check_before_start.__func__,
+    )
+
+
+def test_the_rules_of_common_algorithms_import_no_library_behind_one() -> None:
+    heavy = "{'optuna', 'skopt', 'sklearn', 'scipy', 'numpy', 'grpc'}"
+    names = ["random", "grid", "tpe", "motpe", "bayesianoptimization", "gp", "sobol", "hyperband", "asha", "auto"]
+    code = (
+        "import sys; from suggestion_services.algorithms import find_entry\n"
+        f"for name in {names}: find_entry(name).load_rules()\nprint(sorted({heavy} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_a_name_is_looked_up_within_its_kind() -> None:
     assert find_entry("medianstop", early_stopping=True).info.early_stopping
     with pytest.raises(NotFoundError):

@@ -50,6 +50,16 @@ def test_the_brackets_are_those_of_the_paper_with_any_parallelism(parallel: int)
     assert run.algorithm.explain() == "all brackets are over"
 
 
+@pytest.mark.parametrize("type_", [pb.INT, pb.DOUBLE], ids=["int", "double"])
+def test_a_resource_of_one_value_gets_the_amounts_of_the_rungs(type_: pb.ParameterType) -> None:
+    pinned = [*SPACE[:2], a_parameter("epochs", type_, min="20", max="20")]
+    rungs = Run(halving_problem(parameters=pinned), parallel=9).to_the_end().rungs()
+
+    assert {
+        (bracket, rung, f"{float(amount):g}"): count for (bracket, rung, amount), count in rungs.items()
+    } == BRACKETS
+
+
 @pytest.mark.parametrize(
     ("largest", "eta", "s_max", "sizes"),
     [
@@ -77,7 +87,9 @@ def test_sizes_of_rungs(largest: float, eta: float, s_max: int, sizes: list[list
         pytest.param(a_parameter("r", pb.INT, min="1", max="9"), {}, ["1", "3", "9"], id="int"),
         pytest.param(a_parameter("r", pb.INT, min="0", max="100", step="2"), {}, ["0", "4", "8"], id="stepped"),
         pytest.param(a_parameter("r", pb.INT, min="1", max="5"), {}, ["1", "3", "5"], id="clamped"),
-        pytest.param(a_parameter("r", pb.INT, min="1", max="1"), {"r_l": 2, "eta": 2}, ["1"], id="Katib's example"),
+        pytest.param(
+            a_parameter("r", pb.INT, min="1", max="1"), {"r_l": 2, "eta": 2}, ["1", "2"], id="Katib's example"
+        ),
         pytest.param(a_parameter("r", pb.INT, min="2", max="18"), {"r_l": 18}, ["2", "6", "18"], id="begins-higher"),
         pytest.param(a_parameter("r", pb.DISCRETE, list=["8", "1", "4.0"]), {}, ["1", "4.0", "8"], id="discrete"),
         pytest.param(a_parameter("r", min="0.1", max="0.9"), {"r_l": 0.9}, ["0.1", "0.3", "0.9"], id="double"),

@@ -1,0 +1,88 @@
+"""Rules of algorithms: what each cannot search, known without the libraries that it searches with.
+
+Rules of an algorithm whose module imports such a library are here; those of others are in the algorithm itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from katib.errors import FieldError
+from katib.space import Choice, SearchSpace
+
+if TYPE_CHECKING:
+    from suggestion_services.base.algorithm import Problem
+
+_SETTINGS = "spec.algorithm.algorithmSettings"
+
+MOST_SOBOL_DIMENSIONS = 21_201
+"""Of SciPy's table of direction numbers."""
+
+
+class Rules:
+    """What an algorithm refuses."""
+
+    @classmethod
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        """Return what this algorithm cannot search, beyond settings and parameters, which are checked already."""
+        del problem
+        return ()
+
+    @classmethod
+    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
+        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
+        del problem
+        return ()
+
+
+class BayesianRules(Rules):
+    """Rules of `bayesianoptimization`."""
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        estimator = problem.settings.text("base_estimator", "GP")
+        if problem.settings.text("acq_optimizer", "auto") != "lbfgs":
+            return ()
+        if estimator != "GP":
+            cause = f"acq_optimizer lbfgs needs gradients, which base_estimator {estimator} does not have"
+        elif only_categories(problem.space):
+            cause = "acq_optimizer lbfgs needs gradients, which a space of nothing but categories does not have"
+        else:
+            return ()
+        return [FieldError(_SETTINGS, cause, "use auto or sampling", "setting-conflict")]
+
+
+class SobolRules(Rules):
+    """Rules of `sobol`."""
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        count = len(problem.space.parameters)
+        if count <= MOST_SOBOL_DIMENSIONS:
+            return ()
+        cause = f"{count:,} parameters are more than the {MOST_SOBOL_DIMENSIONS:,} that sobol can search"
+        return [FieldError("spec.parameters", cause, "use random", "sobol-dimensions")]
+
+
+class TpeRules(Rules):
+    """Rules of `tpe` and its variants."""
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        one, other = (problem.settings.get(name) for name in ("n_ei_candidates", "n_EI_candidates"))
+        if one is None or other is None or one == other:
+            return ()
+        cause = f"n_ei_candidates is {one} but n_EI_candidates is {other}"
+        return [FieldError(_SETTINGS, cause, "they are the same option, keep one", "setting-conflict")]
+
+
+def only_categories(space: SearchSpace) -> bool:
+    """Whether a space has values to choose from, and no numbers among them."""
+    free = [p for p in space.parameters if p.size != 1]
+    return bool(free) and all(isinstance(p, Choice) and not p.ordered for p in free)
