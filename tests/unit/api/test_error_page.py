@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 DOCUMENTED_ROOMS = ("api", "figures", "histories", "local", "sdk", "space", "templates", "tuning", "ui")
 DOCUMENTED_FILES = (
+    "katib/algorithm_services/refusals.py",
     "katib/cli/editing.py",
     "katib/cli/get.py",
     "katib/cli/jsonpath.py",
@@ -32,7 +33,7 @@ DOCUMENTED_FILES = (
     "suggestion_services/auto/auto.py",
     "suggestion_services/enas/enas.py",
     "suggestion_services/grid/grid.py",
-    "suggestion_services/sobol/sobol.py",
+    "suggestion_services/base/rules.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
 

@@ -52,7 +52,7 @@ def test_the_brackets_are_those_of_the_paper_with_any_parallelism(parallel: int)
 
 @pytest.mark.parametrize("type_", [pb.INT, pb.DOUBLE], ids=["int", "double"])
 def test_a_resource_of_one_value_gets_the_amounts_of_the_rungs(type_: pb.ParameterType) -> None:
-    pinned = [*SPACE[:2], a_parameter("epochs", type_, min="20", max="20")]
+    pinned: Any = [*SPACE[:2], a_parameter("epochs", type_, min="20", max="20")]
     rungs = Run(halving_problem(parameters=pinned), parallel=9).to_the_end().rungs()
 
     assert {

@@ -145,7 +145,7 @@ def test_a_q_of_which_nothing_is_a_multiple_is_refused(q: Any, message: str) -> 
 
 def test_a_grid_without_a_cap_ends_with_its_last_point() -> None:
     assert "maxTrialCount" not in sweep_of(method="grid")
-    assert sweep_of(method="grid", run_cap=3)["maxTrialCount"] == 3
+    assert sweep_of(method="grid", run_cap=2)["maxTrialCount"] == 2
     assert sweep_of(method="random")["maxTrialCount"] == 20
 
 
