@@ -43,7 +43,7 @@ class Entry:
 
     def load_rules(self) -> Any:
         """Import and return the rules of a suggestion algorithm."""
-        return _imported(self.rules or "suggestion_services.base.rules:Rules")
+        return _imported(self.rules or "suggestion_services.base.algorithm:Rules")
 
     def servicer(self) -> Any:
         """Return the gRPC `StoppingServicer` of an early stopping algorithm."""

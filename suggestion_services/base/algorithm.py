@@ -25,9 +25,8 @@ from katib.api.algorithms import AlgorithmInfo, with_free_resource
 from katib.api.architecture import check_architecture
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
-from katib.errors import InvalidError, invalid
+from katib.errors import FieldError, InvalidError, invalid
 from katib.space import Point, SearchSpace
-from suggestion_services.base.rules import Rules
 from suggestion_services.base.settings import Settings, read_settings
 
 
@@ -195,6 +194,22 @@ class Problem:
     def seed_of(self, k: int) -> int:
         """Return 32 bits for libraries that want a number, for the k-th suggestion."""
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{k}".encode()).digest()[:4])
+
+
+class Rules:
+    """What an algorithm refuses."""
+
+    @classmethod
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        """Return what this algorithm cannot search, beyond settings and parameters, which are checked already."""
+        del problem
+        return ()
+
+    @classmethod
+    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
+        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
+        del problem
+        return ()
 
 
 class Algorithm(Rules, ABC):

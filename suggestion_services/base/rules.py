@@ -6,36 +6,17 @@ Rules of an algorithm whose module imports such a library are here; those of oth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from katib.errors import FieldError
 from katib.space import Choice, SearchSpace
-
-if TYPE_CHECKING:
-    from suggestion_services.base.algorithm import Problem
+from suggestion_services.base.algorithm import Problem, Rules
 
 _SETTINGS = "spec.algorithm.algorithmSettings"
 
 MOST_SOBOL_DIMENSIONS = 21_201
 """Of SciPy's table of direction numbers."""
-
-
-class Rules:
-    """What an algorithm refuses."""
-
-    @classmethod
-    def check(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what this algorithm cannot search, beyond settings and parameters, which are checked already."""
-        del problem
-        return ()
-
-    @classmethod
-    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
-        del problem
-        return ()
 
 
 class BayesianRules(Rules):
