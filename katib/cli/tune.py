@@ -268,9 +268,9 @@ def _template(
     if batch.submits and not in_slurm:
         cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
         raise invalid("command", cause, remedy, "batch-script")
+    made = command_template(batch.command, space, source, timeout_seconds=seconds, batch=batch)
     replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
     batch = replace(batch, options={name: text for name, text in batch.options.items() if name not in replaced})
-    made = command_template(batch.command, space, source, timeout_seconds=seconds, batch=batch)
     return replace(made, notes=(*batch_notes(batch, counts=in_slurm), *made.notes))
 
 

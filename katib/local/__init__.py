@@ -29,6 +29,7 @@ def open_engine(
     containers: str | None = None,
     orphan_seconds: float = 0.0,
     slurm: Sequence[str] | None = None,
+    slurm_wins: bool = False,
 ) -> Engine:
     """Return an engine over a data directory, to be entered as a context manager and then started.
 
@@ -43,6 +44,7 @@ def open_engine(
             one in the data directory goes on with them; 0: they end with it.
         slurm: Options of `sbatch`, such as `partition=gpu`, where trials are to run as jobs of Slurm; None: they run on
             this machine.
+        slurm_wins: Whether these options count before those of a template.
     """
     from katib.local.engine import Engine
 
@@ -54,6 +56,7 @@ def open_engine(
         containers=containers,
         orphan_seconds=orphan_seconds,
         slurm=slurm,
+        slurm_wins=slurm_wins,
     )
 
 

@@ -46,7 +46,7 @@ from katib.local.containers.choice import NOTE_FILE, Runtime, removal_script
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents
 from katib.local.jobs.controller import JobController
-from katib.local.jobs.dependencies import JobSettings, Machine
+from katib.local.jobs.dependencies import JobSettings, Machine, always_inherits
 from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds, spec_structures
 from katib.local.jobs.prepare import trial_owner
@@ -65,7 +65,7 @@ from katib.local.services.host import ServiceHost
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, NodeImages, SlurmGate, node_images
 from katib.local.slurm.commands import Slurm
 from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
-from katib.local.slurm.script import HOST_FILE, checked_options
+from katib.local.slurm.script import HOST_FILE, GeneralOptions, checked_options, inherits_environment
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
 from katib.local.trials.facts import LocalFacts
@@ -120,6 +120,7 @@ class Engine:
         containers: What runs the images of trials, as for `katib.local.open_engine`.
         orphan_seconds: How long programs of trials wait for the next engine, as for `katib.local.open_engine`.
         slurm: Options of `sbatch` where trials run as jobs of Slurm; None: they run on this machine.
+        slurm_wins: Whether they count before those of a template.
 
     Attributes:
         in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
@@ -141,6 +142,7 @@ class Engine:
         containers: str | None = None,
         orphan_seconds: float = 0.0,
         slurm: Sequence[str] | None = None,
+        slurm_wins: bool = False,
     ) -> None:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
@@ -153,6 +155,7 @@ class Engine:
         self._clock = SystemClock()
         self._orphan_seconds = orphan_seconds
         self._slurm_options = slurm
+        self._slurm_wins = slurm_wins
         self._leaves = self._interrupted = False
         self.in_slurm: tuple[int, int] | None = None
         self._open = ExitStack()
@@ -315,11 +318,12 @@ class Engine:
         return None if self._slurm_options is not None else choose(self._containers, os.environ, self._layout.root)
 
     @cached_property
-    def _slurm(self) -> tuple[Slurm, Sequence[str]] | None:
+    def _slurm(self) -> tuple[Slurm, GeneralOptions] | None:
         """Slurm, and the options of all its jobs; None where trials run on this machine."""
         if self._slurm_options is None:
             return None
-        return Slurm.found(os.environ), checked_options(self._slurm_options, "--slurm-option")
+        options = checked_options(self._slurm_options, "--slurm-option")
+        return Slurm.found(os.environ), GeneralOptions(options, self._slurm_wins)
 
     @cached_property
     def _node_images(self) -> NodeImages | None:
@@ -379,7 +383,8 @@ class Engine:
             stack.enter_context(processes.executing_last(["/bin/sh", "-c", script], images.environment))
         note = self._layout.run / NOTE_FILE
         stack.enter_context(keep_clean(note, self._layout.root, images, os.environ))
-        return Machine(processes, self._clock, capacity, images, leases, self._place(), self._node_images)
+        inherits = inherits_environment if self._slurm is not None else always_inherits
+        return Machine(processes, self._clock, capacity, images, leases, self._place(), self._node_images, inherits)
 
     def _place(self) -> Callable[[Loop, SteadyTime], SlurmPods] | None:
         """Return what makes pods that run in Slurm; None where they run on this machine.

@@ -66,7 +66,8 @@ class LocalHome(Home):
         if kind is not None:
             errors += _errors_of_kind(kind, Part(job, path), spec, pods if host.names_pods else [])
         if self._slurm is not None and not errors:
-            errors += self._slurm.check(Kind.of(source), templates, path, spec)
+            refusals, warnings = self._slurm.check(Kind.of(source), templates, path, spec)
+            errors, notices = [*errors, *refusals], [*notices, *warnings]
         unmounted = [] if host.runs_images else _checkpoint_notices(job, path, spec)
         return errors, [*notices, *unmounted, *_card_notices(pods, path, host)]
 

@@ -137,15 +137,15 @@ def _words_of_line(line: str) -> list[str]:
 def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:
     """Return a command with what counts of its options: several tasks do, as its script starts them by `srun`."""
     kept = {name: value for name, value in found.items() if name not in SET_BY_US}
-    if found.get("ntasks", "1") != "1":
-        kept["ntasks"] = found["ntasks"]
-    exported = (part.partition("=") for part in found.get("export", "").split(","))
+    exported = found.get("export", "ALL").split(",")
+    may_have = {"ntasks"} if "ALL" in map(str.upper, exported) else {"ntasks", "export"}
+    kept |= {name: value for name, value in found.items() if name in may_have}
     return Batch(
         command,
         kept,
         tuple(name for name in found if name not in kept and name not in _UNDERSTOOD),
         submits,
-        {name: value for name, equals, value in exported if equals},
+        {name: value for name, equals, value in (part.partition("=") for part in exported) if equals},
         str(Path(found["chdir"]).absolute()) if "chdir" in found else "",
     )
 

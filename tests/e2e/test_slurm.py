@@ -160,6 +160,39 @@ def test_a_batch_script_is_tuned_with_its_options_and_its_tasks(tmp_path: Path, 
         assert (first.endswith(f" of 2 in {tmp_path}/sub"), limit) == (True, "7:00")
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["jobs", "steps"])
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ("--nodes=2 --ntasks-per-node=2", ""),
+        ("--export=NONE", ""),
+        ("--export=FOO=1,BAR --ntasks=1 --nodes=2", "Warning: can't run 1 processes on 2 nodes, setting nnodes to 1"),
+    ],
+    ids=["nodes", "export-none", "export-warning"],
+)
+def test_a_batch_script_runs_as_sbatch_runs_it(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, options: str, warning: str, inside: bool
+) -> None:
+    (tmp_path / "train.sbatch").write_text(
+        f"#!/bin/bash\n#SBATCH {options} --mem=64M\necho FOO=$FOO BAR=$BAR LEAK=$LEAK on $SLURM_NNODES\n"
+        "srun /bin/sh -c 'echo task FOO=$FOO BAR=$BAR LEAK=$LEAK'\necho loss=$1\n"
+    )
+    theirs = {"FOO": "f", "BAR": "b", "LEAK": "l"}
+    by_hand = ["sbatch", "--wait", "--output=by-hand", "train.sbatch", "0.1"]
+    env = environment(**cluster.environment, **theirs)
+    submitted = subprocess.run(by_hand, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    line = ["-p", "lr=0.1", "--minimize", "loss", "--trials", "1", "--on", "slurm", "--", "./train.sbatch", "{lr}"]
+    done = katib("tune", *line, cwd=tmp_path, **variables, **theirs)
+
+    assert done.returncode == 0, done.stderr
+    assert warning in submitted.stderr
+    assert ("note: sbatch: " in done.stderr) is bool(warning)
+    assert warning.partition(" ")[2] in done.stderr
+    (log,) = (tmp_path / ".katib/trials").rglob("*.log")
+    assert log.read_text().splitlines() == (tmp_path / "by-hand").read_text().splitlines()
+
+
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
     done = katib(

@@ -186,7 +186,9 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
 
     if not data and works_elsewhere(directory):
         data = f" --data-dir {shlex.quote(str(directory))}"
-    engine = open_engine(data_dir=directory, config=here.config, containers=here.containers, slurm=here.slurm)
+    engine = open_engine(
+        data_dir=directory, config=here.config, containers=here.containers, slurm=here.slurm, slurm_wins=True
+    )
     try:
         return _run_in(engine, wanted, directory, data)
     except InvalidError as error:

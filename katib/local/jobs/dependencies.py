@@ -74,6 +74,11 @@ SETTLE_SECONDS = 0.1
 that is busy, too. A write costs a turn of every watcher of jobs, and none of them needs it."""
 
 
+def always_inherits(_annotations: Mapping[str, str]) -> bool:
+    """Return that pods start from our environment."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What pods run on.
@@ -87,6 +92,7 @@ class Machine:
         place: Makes where pods run otherwise than here, from the loop and the time of all pods; None: they run here.
         node_images: There, what a node executes for an image that is to run, our environment and a container of a
             template; None: the command is a process of the node.
+        inherits: Whether a pod with these annotations starts from our environment. Raises InvalidError.
     """
 
     processes: Processes
@@ -96,6 +102,7 @@ class Machine:
     leases: LeaseTable | None = None
     place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
     node_images: Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand] | None = None
+    inherits: Callable[[Mapping[str, str]], bool] = always_inherits
 
     @property
     def runs_images(self) -> bool:

@@ -227,7 +227,7 @@ def _containers(
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
-    inherited = tools.settings.inherited
+    inherited = tools.settings.inherited if tools.machine.inherits(identity.annotations) else {}
     if capacity.gpus:  # which of them a pod sees is known when it starts
         inherited = {name: value for name, value in inherited.items() if name != VISIBLE_CARDS}
     context = PodContext(

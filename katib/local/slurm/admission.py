@@ -16,8 +16,17 @@ from katib.local.findings import mapping
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.pods.tokens import Request
-from katib.local.slurm.commands import Slurm, refused
-from katib.local.slurm.script import WITHIN, annotated_options, gang_options, requested_options
+from katib.local.slurm.commands import Answer, Slurm, refused
+from katib.local.slurm.script import (
+    OF_A_SCRIPT,
+    WITHIN,
+    GeneralOptions,
+    annotated_options,
+    gang_options,
+    have_tasks,
+    requested_options,
+)
+from katib.local.slurm.steps import step_environment
 from katib.runtime.objects import Kind
 from katib.templates.placeholders import has_placeholder
 
@@ -40,7 +49,7 @@ class SlurmGate:
         address: Where nodes reach this machine; empty where that is not known.
     """
 
-    def __init__(self, slurm: Slurm, options: Sequence[str], allocation: str = "", address: str = "") -> None:
+    def __init__(self, slurm: Slurm, options: GeneralOptions, allocation: str = "", address: str = "") -> None:
         self._address = address
         self._slurm = slurm
         self._allocation = allocation
@@ -48,8 +57,8 @@ class SlurmGate:
 
     def check(
         self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str, spec: ExperimentSpec
-    ) -> list[FieldError]:
-        """Return why its trials cannot run in Slurm.
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return why its trials cannot run in Slurm, and what Slurm warns of.
 
         Args:
             kind: Of the job.
@@ -62,25 +71,33 @@ class SlurmGate:
         if collector is not None and collector.kind in PUSHED and not self._address:
             cause = f"{collector.kind} does not reach this machine from the nodes of Slurm"
             remedy = "give --address HOST, by which nodes reach this machine, or print metrics, or write them to files"
-            return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")]
-        if not templates or self._allocation:
-            return []
+            return [FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "slurm-collector")], ()
+        if not templates:
+            return (), ()
         try:
-            cause = self._slurm.check(self._options_of(kind, templates, path))
+            answer = self._answer(kind, templates, path)
         except InvalidError as error:
-            return list(error.errors)
-        return list(refused(cause).errors) if cause else []
+            return error.errors, ()
+        errors = refused(answer.refusal).errors if answer.refusal else ()
+        return errors, [f"sbatch: {warning}" for warning in answer.warnings]
 
-    def _options_of(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Sequence[str]:
-        """Return the options of the job: each pod of a Job is one of its own, those of other kinds are one together."""
+    def _answer(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Answer:
+        """Ask about the job: each pod of a Job is one of its own, those of other kinds are one together."""
         annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
-        is_alone, is_open = kind == _JOB, any(map(has_placeholder, annotations.values()))
-        own = () if is_open else annotated_options(annotations, path, may_have_tasks=is_alone)
+        is_alone, is_step = kind == _JOB, bool(self._allocation)
+        own = annotated_options(annotations, path, OF_A_SCRIPT if is_alone else ())
+        written = self._options.beside([word for word in own if not has_placeholder(word)])
         requests = [request for template, count in templates for request in [_request(template)] * count]
         if kind.kind == "MPIJob":  # whose tasks share what its launcher requests
             requests = [Request()]
-        requested = requested_options(requests[0]) if is_alone else gang_options(requests)
-        return (*requested, *self._options, *own)
+        requested = gang_options(requests)
+        if is_alone:
+            requested = requested_options(requests[0], is_one_task=is_step and not have_tasks(own))
+        options = (*requested, *written)
+        if not is_step:
+            return self._slurm.check(options)
+        environ = self._slurm.environment
+        return self._slurm.check_step(options, step_environment(environ, environ))
 
 
 def _request(template: Mapping[str, Any]) -> Request:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
@@ -13,6 +14,8 @@ from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
 TIMEOUT_SECONDS: Final = 60.0
 """How long a command may take. `sbatch` itself waits and asks again while the controller does not answer."""
 
+_OF_SCHEDULER: Final = "allocation failure: "
+_WARNING: Final = re.compile(r"^(?:\w+: )?warning: (.*)", re.IGNORECASE | re.MULTILINE)
 _FIELDS: Final = "%i|%T|%r|%N|%S|%k"  # the comment last: it may contain anything
 _PREFIX: Final = re.compile(r"^(?:\w+: )?(?:error: )*(?:Batch job submission failed: |allocation failure: )?")
 _PASSING: Final = (
@@ -38,6 +41,8 @@ _PASSING: Final = (
     "Job violates accounting/QOS policy",
 )
 """Refusals that another try may not meet: the controller is away, or a limit of jobs that are submitted is reached."""
+
+_log = logging.getLogger(__name__)
 
 
 class JobState(NamedTuple):
@@ -71,15 +76,29 @@ _UNFINISHED: Final = frozenset(
 )
 
 
+class Answer(NamedTuple):
+    """What Slurm answers to a job that is only tested.
+
+    Attributes:
+        refusal: Why it would not take it; empty where it would.
+        warnings: What it would do otherwise than asked.
+    """
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Slurm:
     """Calls the programs of Slurm.
 
     Attributes:
         environment: Of the programs.
+        warned: Warnings that the user has seen.
     """
 
     environment: Mapping[str, str]
+    warned: set[str] = field(default_factory=set)
 
     @classmethod
     def found(cls, environ: Mapping[str, str]) -> Slurm:
@@ -116,13 +135,35 @@ class Slurm:
             if is_passing(text):
                 raise UnavailableError(f"Slurm takes no job now: {text}")
             raise refused(text)
+        for warning in warnings_in(done.stderr):
+            self._warn(warning)
         return done.stdout.strip().partition(";")[0]
 
-    def check(self, options: Sequence[str]) -> str:
-        """Return why Slurm would refuse a job with these options of `sbatch`; empty when it would not."""
+    def _warn(self, warning: str) -> None:
+        """Log what `sbatch` warns of, once."""
+        if warning not in self.warned:
+            self.warned.add(warning)
+            _log.warning("Slurm warns", extra={"cause": warning, "sentence": f"sbatch: {warning}"})
+
+    def check(self, options: Sequence[str]) -> Answer:
+        """Return what Slurm would answer to a job with these options of `sbatch`."""
         done = self.run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
-        text = error_text(done.stderr)
-        return text if done.returncode != 0 and not is_passing(text) else ""
+        return self._answer(done, error_text(done.stderr))
+
+    def check_step(self, options: Sequence[str], environment: Mapping[str, str]) -> Answer:
+        """Return what `srun` would answer to a step with these options, in the allocation that its environment names.
+
+        Options that choose a place count for jobs only: an allocation has its place.
+        """
+        done = self.run(("srun", "--test-only", *options, "true"), environment=environment)
+        return self._answer(done, "" if _OF_SCHEDULER in done.stderr else error_text(done.stderr))
+
+    def _answer(self, done: subprocess.CompletedProcess[str], refusal: str) -> Answer:
+        if done.returncode != 0:
+            return Answer("" if is_passing(refusal) else refusal)
+        warnings = warnings_in(done.stderr)
+        self.warned.update(warnings)
+        return Answer(warnings=warnings)
 
     def jobs(self) -> dict[str, JobState]:
         """Return all jobs of this account that Slurm knows, also those that have ended lately, by their numbers.
@@ -204,6 +245,11 @@ def error_text(stderr: str) -> str:
     """Return in one line what a program of Slurm complains of."""
     said = [_PREFIX.sub("", line).strip() for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, said))) or "no reason given"
+
+
+def warnings_in(stderr: str) -> tuple[str, ...]:
+    """Return what a program of Slurm warns of."""
+    return tuple(dict.fromkeys(_WARNING.findall(stderr)))
 
 
 def is_passing(text: str) -> bool:

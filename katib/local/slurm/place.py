@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from katib.errors import InvalidError, TerminalError
 from katib.files.whole_files import write_whole
@@ -22,22 +22,30 @@ from katib.local.slurm.commands import Slurm, clean_environment, refused
 from katib.local.slurm.pod import SlurmPod, SlurmTools
 from katib.local.slurm.scheduler import Scheduler, Submission
 from katib.local.slurm.script import (
+    GeneralOptions,
     environment_of,
+    first_task_script,
     gang_environment,
     gang_options,
     gang_script,
+    have_tasks,
+    inherits_environment,
     job_options,
     launcher_options,
     launcher_script,
     pod_script,
     requested_options,
     step_script,
+    written_options,
 )
 from katib.local.slurm.steps import StepScheduler, step_environment
 from katib.runtime.clock import Clock, SteadyTime
 
 _NOTE: Final = "note"
 _GANG: Final = ".gang"
+_TASKS_END_ALONE: Final = ("--wait=1", "--kill-on-bad-exit=0")
+"""Options of a step of which the first task ends before those that keep a place."""
+
 _LOOK_SECONDS: Final = 0.05
 _SECONDS_PER_POD: Final = 0.0005
 """Files are looked at less often when there are many pods: those of 2,000 pods once a second."""
@@ -51,17 +59,26 @@ class SlurmSettings:
 
     Attributes:
         slurm: Calls Slurm.
-        options: Of `sbatch`, for every job.
+        options: Of every job.
         notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
         delays: Pauses before containers are started again.
         allocation: Number of the job in which this process runs, whose steps the pods become; empty outside of one.
     """
 
     slurm: Slurm
-    options: Sequence[str]
+    options: GeneralOptions
     notes: Path
     delays: Delays
     allocation: str = ""
+
+
+class _Execution(NamedTuple):
+    """What a job executes, with which environment and options, and the file for its output."""
+
+    environment: Mapping[str, str]
+    requested: Sequence[str]
+    log: Path
+    script: str
 
 
 class SlurmPods:
@@ -131,32 +148,13 @@ class SlurmPods:
         return submission
 
     def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
-        first, delays, plans = pods[0].plan, self._settings.delays, [pod.plan for pod in pods]
-        comment = f"katib:{_group(first)}:{first.uid}"
-        common: Mapping[str, str]
-        inside = bool(self._settings.allocation)
-        if first.role:
-            common, requested = gang_environment(plans), gang_options([plan.request for plan in plans])
-            log, files = Path("/dev/null"), [pod.state_file for pod in pods]
-            if first.slots and len(pods) == 1:
-                requested, script = launcher_options(first), launcher_script(first, files[0], delays, is_step=inside)
-                if inside:  # what keeps a place ends after the launcher
-                    requested = (*requested, "--wait=1", "--kill-on-bad-exit=0")
-                    script = _in_file(script, files[0].with_suffix(".sh"))
-            elif inside:
-                requested = (*requested, "--wait=0", "--kill-on-bad-exit=0")  # each pod ends for itself
-                script = _in_file(step_script(plans, files, delays), files[0].with_suffix(".sh"))
-            else:
-                script = gang_script(plans, files, files[0].with_suffix(".claim"), delays)
-        else:
-            main = next(container for container in first.containers if container.role is Role.MAIN)
-            common, requested = environment_of(first), requested_options(first.request)
-            log = first.directory / f"{main.command.name}.log"
-            script = pod_script(first, pods[0].state_file, delays, common, is_step=inside)
-        options = job_options(first, comment, requested, self._settings.options, log, is_step=inside)
-        environment = clean_environment(common)
-        if inside:
-            environment = step_environment(common, self._settings.slurm.environment)
+        first, plans, settings = pods[0].plan, [pod.plan for pod in pods], self._settings
+        comment, inside = f"katib:{_group(first)}:{first.uid}", bool(settings.allocation)
+        common, requested, log, script = self._of_gang(pods) if first.role else self._of_pod(pods[0])
+        options = job_options(first, comment, requested, settings.options, log, is_step=inside)
+        if not inherits_environment(first.annotations):  # sbatch finds what `export` names in ours
+            common = settings.slurm.environment
+        environment = step_environment(common, settings.slurm.environment) if inside else clean_environment(common)
         if any(plan.request.gpus for plan in plans):
             environment.pop(VISIBLE_CARDS, None)  # Slurm sets it
 
@@ -165,6 +163,34 @@ class SlurmPods:
                 self._loop.call_soon(pod.look)
 
         return Submission(comment, script, options, environment, news)
+
+    def _of_pod(self, pod: SlurmPod) -> _Execution:
+        plan, file, inside = pod.plan, pod.state_file, bool(self._settings.allocation)
+        main = next(container for container in plan.containers if container.role is Role.MAIN)
+        common, log = environment_of(plan), plan.directory / f"{main.command.name}.log"
+        known = common if inherits_environment(plan.annotations) else {}
+        script = pod_script(plan, file, self._settings.delays, known, is_step=inside)
+        has_tasks = have_tasks(written_options(plan, self._settings.options))
+        requested = requested_options(plan.request, is_one_task=inside and not has_tasks)
+        if inside and has_tasks:
+            requested = (*requested, *_TASKS_END_ALONE)
+            script = _in_file(first_task_script(script, file), file.with_suffix(".sh"))
+        return _Execution(common, requested, log, script)
+
+    def _of_gang(self, pods: Sequence[SlurmPod]) -> _Execution:
+        plans, files, delays = [pod.plan for pod in pods], [pod.state_file for pod in pods], self._settings.delays
+        first, inside = plans[0], bool(self._settings.allocation)
+        requested = gang_options([plan.request for plan in plans])
+        if first.slots and len(pods) == 1:
+            requested, script = launcher_options(first), launcher_script(first, files[0], delays, is_step=inside)
+            requested = (*requested, *(_TASKS_END_ALONE if inside else ()))
+        elif inside:
+            requested = (*requested, "--wait=0", "--kill-on-bad-exit=0")  # each pod ends for itself
+            script = step_script(plans, files, delays)
+        else:
+            script = gang_script(plans, files, files[0].with_suffix(".claim"), delays)
+        script = _in_file(script, files[0].with_suffix(".sh")) if inside else script
+        return _Execution(gang_environment(plans), requested, Path("/dev/null"), script)
 
     def _look(self) -> None:
         """Look at the files of all pods, again and again."""

@@ -274,7 +274,7 @@ class Scheduler:
             return False
         try:
             self._slurm.jobs()  # a controller that is away has refused nothing
-            return not self._slurm.check(submission.options)
+            return not self._slurm.check(submission.options).refusal
         except UnavailableError:
             return True
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from katib.api.names import SLURM_OPTIONS_ANNOTATION
 from katib.errors import invalid
@@ -209,13 +209,20 @@ _TEMPLATE: Final = "spec.trialTemplate.trialSpec.spec.template.metadata"
 MIB: Final = Decimal(2**20)
 
 
-def checked_options(texts: Iterable[str], place: str, *, may_have_tasks: bool = False) -> tuple[str, ...]:
+OF_A_SCRIPT: Final = frozenset({"ntasks", "export"})
+"""Options that the annotation of a pod may have that is a job by itself: its script starts the tasks."""
+
+_OF_TASKS: Final = ("--nodes", "--ntasks")
+"""Begin the options that say how many tasks a job has."""
+
+
+def checked_options(texts: Iterable[str], place: str, allowed: Collection[str] = ()) -> tuple[str, ...]:
     """Return options that users wrote, such as `partition=gpu` or `--exclusive`, as `sbatch` takes them.
 
     Args:
         texts: One option each.
         place: Where they stand, for errors.
-        may_have_tasks: Whether `ntasks` is one of them.
+        allowed: Options that may be given although every job has them already.
 
     Raises:
         InvalidError: One is none, or is given to every job by us.
@@ -226,16 +233,14 @@ def checked_options(texts: Iterable[str], place: str, *, may_have_tasks: bool = 
         if not name.replace("-", "").isalnum() or (text.startswith("-") and not text.startswith("--")):
             remedy = "write options of sbatch by their long names, such as partition=gpu"
             raise invalid(place, f'"{text}" is not an option of sbatch', remedy, "slurm-option")
-        if name in SET_BY_US and not (may_have_tasks and name == "ntasks"):
+        if name in SET_BY_US and name not in allowed:
             raise invalid(place, f"--{name} is set for every trial already", "remove it", "slurm-option-ours")
         found.append(f"--{name}{equals}{value}")
     return tuple(found)
 
 
-def annotated_options(
-    annotations: Mapping[str, object], place: str, *, may_have_tasks: bool = False
-) -> tuple[str, ...]:
-    """Return the options in the annotations of a pod template, among them tasks that a program starts by `srun`.
+def annotated_options(annotations: Mapping[str, object], place: str, allowed: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the options in the annotations of a pod template.
 
     Raises:
         InvalidError: As `checked_options`.
@@ -246,12 +251,33 @@ def annotated_options(
         words = shlex.split(text)
     except ValueError as error:
         raise invalid(where, f"{text!r}: {error}".lower(), "close the quotation", "slurm-option") from error
-    return checked_options(words, where, may_have_tasks=may_have_tasks)
+    return checked_options(words, where, allowed)
 
 
-def requested_options(request: Request) -> tuple[str, ...]:
-    """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up."""
-    options = ["--ntasks=1"]
+def inherits_environment(annotations: Mapping[str, object]) -> bool:
+    """Return whether a pod starts from our environment: unless its annotation has an option `export` without ALL.
+
+    Raises:
+        InvalidError: As `checked_options`.
+    """
+    options = annotated_options(annotations, _TEMPLATE, OF_A_SCRIPT)
+    exported = [option.partition("=")[2] for option in options if option.startswith("--export=")]
+    return not exported or "ALL" in exported[-1].upper().split(",")
+
+
+def have_tasks(options: Iterable[str]) -> bool:
+    """Return whether options that users wrote say how many tasks a job has."""
+    return any(option.startswith(_OF_TASKS) for option in options)
+
+
+def requested_options(request: Request, *, is_one_task: bool = False) -> tuple[str, ...]:
+    """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up.
+
+    Args:
+        request: Of the pod.
+        is_one_task: Whether it is one task, as a step of an allocation is unless other options say how many it has.
+    """
+    options = ["--nodes=1", "--ntasks=1"] if is_one_task else []
     if request.cpu:
         options.append(f"--cpus-per-task={request.cpu.to_integral_value(ROUND_CEILING)}")
     if request.memory:
@@ -261,11 +287,32 @@ def requested_options(request: Request) -> tuple[str, ...]:
     return tuple(options)
 
 
+class GeneralOptions(NamedTuple):
+    """Options of all jobs.
+
+    Attributes:
+        words: As `checked_options` returns them.
+        win: Whether they count before those of an annotation.
+    """
+
+    words: tuple[str, ...] = ()
+    win: bool = False
+
+    def beside(self, own: Sequence[str]) -> tuple[str, ...]:
+        """Return them with those of a pod; of options that are given twice, the last one counts."""
+        return (*own, *self.words) if self.win else (*self.words, *own)
+
+
+def written_options(plan: PodPlan, general: GeneralOptions) -> tuple[str, ...]:
+    """Return what users wrote of the job of a pod or of a gang. Raises InvalidError: its annotation is wrong."""
+    return general.beside(annotated_options(plan.annotations, _TEMPLATE, () if plan.role else OF_A_SCRIPT))
+
+
 def job_options(
     plan: PodPlan,
     comment: str,
     requested: Sequence[str],
-    general: Sequence[str],
+    general: GeneralOptions,
     log: Path,
     *,
     is_step: bool = False,
@@ -285,15 +332,14 @@ def job_options(
     """
     own = (f"--job-name={plan.name}", f"--comment={comment}", "--export=ALL", "--no-requeue")
     if is_step:
-        own = (f"--job-name={comment}", *(() if plan.role else ("--nodes=1",)), "--exact")
+        own = (f"--job-name={comment}", "--exact")
     return (
         *own,
         f"--output={str(log).replace('%', '%%')}",
         "--open-mode=append",
         "--chdir=/",
         *requested,
-        *general,
-        *annotated_options(plan.annotations, _TEMPLATE, may_have_tasks=not (plan.role or is_step)),
+        *written_options(plan, general),
     )
 
 
@@ -335,17 +381,32 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step:
     """
     files = shlex.quote(str(plan.directory / HOST_FILES))
     count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_log_of(plan)} | sort | uniq -c"
-    state = shlex.quote(str(state_file))
-    waits = f'trap "" TERM; until grep -qs "^end" {state}; do sleep 1; done; exit'
-    first = [f'[ "$SLURM_PROCID" = 0 ] || {{ {waits}; }}', *_FIRST_TASK] if is_step else []
     count = "places" if is_step else count
-    lines = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True).splitlines()
+    script = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True)
     hosts = [
         f'mkdir -p {files} && {count} | while read -r slots node; do echo "$node slots=$slots"; done >{files}/hostfile',
         f"sed 's/ slots=/:/' {files}/hostfile >{files}/hydra-hostfile",
         f"(echo '#!/bin/sh'; sed 's/.*/echo &/' {files}/hydra-hostfile) >{files}/discover_hosts.sh",
     ]
-    return "\n".join([lines[0], *first, *hosts, *lines[1:], ""])
+    script = _inserted(hosts, script)
+    return first_task_script(script, state_file) if is_step else script
+
+
+def first_task_script(script: str, state_file: Path) -> str:
+    """Return what each task of a step of an allocation executes: all but the first one keep a place for its `srun`.
+
+    Args:
+        script: Of the first task.
+        state_file: By which that is followed.
+    """
+    waits = f'trap "" TERM; until grep -qs "^end" {shlex.quote(str(state_file))}; do sleep 1; done; exit'
+    return _inserted([f'[ "$SLURM_PROCID" = 0 ] || {{ {waits}; }}', *_FIRST_TASK], script)
+
+
+def _inserted(lines: Sequence[str], script: str) -> str:
+    """Return a script with further lines before its first command."""
+    first, _, rest = script.partition("\n")
+    return "\n".join([first, *lines, rest])
 
 
 _FIRST_TASK: Final = [
@@ -360,7 +421,7 @@ _FIRST_TASK: Final = [
     'for node in $(scontrol show hostnames "$SLURM_NODELIST"); do echo "$1 $node"; shift; done',
     "}",
 ]
-"""Begins the script of the first task of the step of a launcher."""
+"""Begins the script of the first of several tasks of a step."""
 
 
 def gang_options(requests: Sequence[Request]) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ class StepScheduler:
     def _run(self, submission: Submission) -> None:
         if not self._is_room(submission):
             return
-        argv = ["srun", f"--jobid={self._allocation}", *submission.options, "sh", "-c", submission.script]
+        argv = ["srun", f"--jobid={self._allocation}", *submission.options, "/bin/sh", "-c", submission.script]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 argv,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from katib.api.types import ExperimentSpec
 from katib.local.slurm.admission import SlurmGate
 from katib.local.slurm.commands import Slurm
+from katib.local.slurm.script import GeneralOptions
 from katib.runtime.objects import Kind
 from tests.support.experiments import an_experiment, load_experiment
 
@@ -34,8 +36,12 @@ def spec(collector: str) -> ExperimentSpec:
         (TORCH, "StdOut", "7", []),
     ],
 )
-def test_what_cannot_run_in_slurm_is_refused(kind: Kind, collector: str, allocation: str, origins: list[str]) -> None:
-    gate = SlurmGate(Slurm({}), (), allocation)
-    errors = gate.check(kind, [({"spec": {}}, 1)], "spec.trialTemplate.trialSpec", spec(collector))
+def test_what_cannot_run_in_slurm_is_refused(
+    kind: Kind, collector: str, allocation: str, origins: list[str], tmp_path: Path
+) -> None:
+    gate = SlurmGate(Slurm({"PATH": str(tmp_path)}), GeneralOptions(), allocation)
+    (program := tmp_path / "srun").write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    errors, _ = gate.check(kind, [({"spec": {}}, 1)], "spec.trialTemplate.trialSpec", spec(collector))
 
     assert [error.origin for error in errors] == origins

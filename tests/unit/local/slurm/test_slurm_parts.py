@@ -17,9 +17,11 @@ from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
 from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
 from katib.local.slurm.script import (
+    GeneralOptions,
     annotated_options,
     checked_options,
     environment_of,
+    inherits_environment,
     job_options,
     parse_progress,
     pod_script,
@@ -114,17 +116,19 @@ def test_a_state_that_is_being_written_is_read_up_to_its_last_complete_line() ->
 def test_requests_become_options_rounded_up() -> None:
     request = Request(Decimal("1.5"), Decimal(64 * 2**20 + 1), 2)
 
-    assert requested_options(request) == ("--ntasks=1", "--cpus-per-task=2", "--mem=65M", "--gres=gpu:2")
-    assert requested_options(Request()) == ("--ntasks=1",)
+    assert requested_options(request) == ("--cpus-per-task=2", "--mem=65M", "--gres=gpu:2")
+    assert requested_options(Request(), is_one_task=True) == ("--nodes=1", "--ntasks=1")
 
 
-def test_the_last_of_an_option_given_twice_is_the_most_particular_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("win", [False, True])
+def test_the_last_of_an_option_given_twice_counts(tmp_path: Path, win: bool) -> None:
     annotations = {"katib.kubeflow.org/slurm-options": "gres=gpu:a100:1 --reservation='a b'"}
     wanted = plan(tmp_path, container("main", "true"), request=Request(gpus=1), annotations=annotations)
-    general = checked_options(["--partition=gpu", "exclusive"], "x")
+    general = GeneralOptions(checked_options(["--partition=gpu", "exclusive"], "x"), win)
+    words, own = ["--partition=gpu", "--exclusive"], ["--gres=gpu:a100:1", "--reservation=a b"]
     options = job_options(wanted, "katib:g:u", requested_options(wanted.request), general, tmp_path / "a%.log")
 
-    assert options[-5:] == ("--gres=gpu:1", "--partition=gpu", "--exclusive", "--gres=gpu:a100:1", "--reservation=a b")
+    assert options[-5:] == ("--gres=gpu:1", *(own + words if win else words + own))
     assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue", f"--output={tmp_path}/a%%.log"} <= set(options)
 
 
@@ -134,6 +138,14 @@ def test_what_is_no_option_or_ours_or_not_closed_is_refused(text: str) -> None:
         checked_options([text], "--slurm-option")
     with pytest.raises(InvalidError, match=r"metadata.annotations\[katib.kubeflow.org/slurm-options\]"):
         annotated_options({"katib.kubeflow.org/slurm-options": "a='b"}, "metadata")
+
+
+@pytest.mark.parametrize(
+    ("options", "inherits"),
+    [("time=5", True), ("export=ALL,A=1", True), ("--export=NONE", False), ("export=A='b c',D", False)],
+)
+def test_a_pod_starts_from_our_environment_unless_its_options_export_another(options: str, inherits: bool) -> None:
+    assert inherits_environment({"katib.kubeflow.org/slurm-options": options}) is inherits
 
 
 def test_jobs_are_read_whatever_their_comment() -> None:
