@@ -368,6 +368,7 @@ def _run(
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
         doors = [storage_routes(engine.chosen_trials)]
         with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir, doors=doors) as server:
+            engine.on_cut_off = stop.request
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
@@ -455,6 +456,10 @@ class _Stop:
         """Return when a signal asks to stop."""
         while not self._event.wait(_LOOK_SECONDS):
             pass
+
+    def request(self) -> None:
+        """Ask to stop, on any thread."""
+        self._event.set()
 
     def pause(self, seconds: float) -> bool:
         """Wait for so long; return whether a signal asked to stop."""

@@ -125,6 +125,8 @@ class Engine:
     Attributes:
         in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
             before, and elsewhere.
+        is_cut_off: Whether the allocation of Slurm in which this process runs ended before it was stopped.
+        on_cut_off: Called, on any thread, when it ends. Set it before the start.
 
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
@@ -158,6 +160,8 @@ class Engine:
         self._slurm_wins = slurm_wins
         self._leaves = self._interrupted = False
         self.in_slurm: tuple[int, int] | None = None
+        self.is_cut_off = False
+        self.on_cut_off: Callable[[], None] = lambda: None
         self._open = ExitStack()
         self._running = ExitStack()
         self._started = self._stopped = False
@@ -299,12 +303,15 @@ class Engine:
         self._leaves = self.can_leave
         self.stop()
 
+    def _cut_off(self) -> None:
+        self.on_cut_off()
+
     def _stop_jobs(self) -> None:
-        in_slurm = self._slurm_options is not None
-        leaves = self._leaves or not self._started or in_slurm
+        leaves = self._leaves or not self._started or self._slurm_options is not None
         counts = self._jobs.stop(leaves=leaves, leaves_checkpointed=not self._interrupted)
-        if in_slurm:
+        if self._slurm is not None and self.in_slurm is None:
             self.in_slurm = counts
+            self.is_cut_off = bool(self._allocation) and self._slurm[0].is_ending(self._allocation)
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -330,13 +337,18 @@ class Engine:
         """What runs the images of trials on nodes of Slurm; None: they run as processes."""
         if self._slurm is None:
             return None
-        return node_images(self._containers, self._slurm[0], is_inside=bool(os.environ.get(ALLOCATION_VARIABLE)))
+        return node_images(self._containers, self._slurm[0], is_inside=bool(self._allocation))
 
     @cached_property
     def _slurm_gate(self) -> SlurmGate | None:
         if self._slurm is None:
             return None
-        return SlurmGate(*self._slurm, os.environ.get(ALLOCATION_VARIABLE, ""), self._node_address)
+        return SlurmGate(*self._slurm, self._allocation, self._node_address)
+
+    @property
+    def _allocation(self) -> str:
+        """Number of the job of Slurm in which this process runs; empty outside of one."""
+        return os.environ.get(ALLOCATION_VARIABLE, "")
 
     @property
     def _node_address(self) -> str:
@@ -397,7 +409,7 @@ class Engine:
             refuse_where_noted(notes)
             return None
         slurm, options = self._slurm
-        settings = SlurmSettings(slurm, options, notes, Delays(), os.environ.get(ALLOCATION_VARIABLE, ""))
+        settings = SlurmSettings(slurm, options, notes, Delays(), self._allocation, self._cut_off)
         return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:

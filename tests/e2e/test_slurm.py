@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -670,6 +671,40 @@ def test_inside_an_allocation_trials_are_steps_on_its_nodes_and_outlive_katib(
     assert (len(words_of(tmp_path / "ran")), len(set(words_of(tmp_path / "ran")))) == (30, 30)
     assert set(words_of(tmp_path / "nodes")) == {"n1", "n2", "n3"}
     assert len(cluster.command("squeue", "-h", "-o", "%i").split()) == 1
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["anew", "checkpoint"])
+@pytest.mark.parametrize("end", ["scancel", "time limit"])
+def test_the_end_of_the_allocation_interrupts_the_run_and_fails_nothing(
+    tmp_path: Path, cluster: SlurmCluster, end: str, keeps: bool
+) -> None:
+    saves = "trap 'exit 0' TERM; " if keeps else ""
+    command = f"{saves}echo x >>began; echo loss=9; until test -e go; do sleep 0.1; done; {LOSS}"
+    file = write(tmp_path, command, maxTrialCount=8, parallelTrialCount=6)
+    options = ["--checkpoint"] if keeps else []
+    argv = [*KATIB, "run", str(file), "--on", "slurm", *options]
+    batch = ["sbatch", "--parsable", "--ntasks=4", "--nodes=1", "--mem=3G", f"--chdir={tmp_path}", "--output=out"]
+    wrap = ["--wrap", f"exec env PYTHONPATH={tmp_path.cwd()} {shlex.join(argv)} 2>&1"]
+    job = cluster.command(*batch, *wrap).strip()
+    eventually(lambda: len(words_of(tmp_path / "began")) == 4, "four steps")
+    if end == "scancel":
+        cluster.command("scancel", job)
+    else:
+        cluster.command("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    eventually(lambda: not cluster.command("squeue", "-h", "-o", "%i"), "the end of the allocation")
+    states = [
+        trial["status"]["conditions"][-1]["type"] for trial in katib_json("trials", "demo", cwd=tmp_path)["items"]
+    ]
+    (tmp_path / "go").touch()
+    run(file, cluster, *options)
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert "interrupted: 0 of 8 trials" in (tmp_path / "out").read_text()
+    assert not {"Failed", "Succeeded", "Killed", "MetricsUnavailable"} & set(states)
+    assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 8
+    assert len(words_of(tmp_path / "began")) == 8 + 4
+    readings = [katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path) for trial in trials]
+    assert sorted(map(len, readings)) == ([2] * 4 + [3] * 4 if keeps else [2] * 8)
 
 
 STAND_IN = """#!/usr/bin/env python3

@@ -235,6 +235,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         submission = submitted.submission
         if submission is None:
             return submitted.code
+        engine.on_cut_off = interrupt.request
         engine.start()
         experiment = submission.experiment
         survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
@@ -245,7 +246,8 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         def left(experiment: Experiment, _place: str) -> str:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop(interrupted=True)
-            return interrupted_line(experiment, options.typed_line(), run.progress.done, engine.in_slurm)
+            line = options.typed_line()
+            return interrupted_line(experiment, line, run.progress.done, engine.in_slurm, is_cut_off=engine.is_cut_off)
 
         with open_door(engine.service, directory):
             run.follow()

@@ -48,9 +48,10 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
-        stop_on_signal(self._request, lambda _number: INTERRUPTED)
+        stop_on_signal(lambda _number: self.request(), lambda _number: INTERRUPTED)
 
-    def _request(self, _number: int) -> None:
+    def request(self) -> None:
+        """Ask to stop, on any thread."""
         self.requested = True
 
 

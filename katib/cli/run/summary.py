@@ -75,7 +75,9 @@ def _is_cluster(place: str) -> bool:
     return " --context " in place or " --kubeconfig " in place
 
 
-def interrupted_line(experiment: Experiment, command: str, done: int, slurm: tuple[int, int] | None) -> str:
+def interrupted_line(
+    experiment: Experiment, command: str, done: int, slurm: tuple[int, int] | None, *, is_cut_off: bool = False
+) -> str:
     """Return what was left and how to go on.
 
     Args:
@@ -83,12 +85,14 @@ def interrupted_line(experiment: Experiment, command: str, done: int, slurm: tup
         command: That goes on with it.
         done: How many trials have ended.
         slurm: How many running trials were ended in Slurm, with their checkpoints kept, and how many go on there.
+        is_cut_off: Whether they end there, as the allocation does in which they run.
     """
     ended, left = slurm or (0, 0)
+    goes = "ended with the Slurm allocation and start again" if is_cut_off else "go on in Slurm"
     clauses = [
         f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept",
         *([f"running trials ended in Slurm and their checkpoints are kept ({ended})"] if ended else ()),
-        *([f"running trials go on in Slurm ({left})"] if left else ()),
+        *([f"running trials {goes} ({left})"] if left else ()),
         f"`{command}` goes on from there",
     ]
     return "; ".join(clauses)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from katib.api.failure_text import pod_title
 from katib.errors import Backoff
 
-PREEMPTED = "Preempted"
-"""Reason of a pod that had to make room for others: no failure, however often it happens."""
+PREEMPTED, ALLOCATION_ENDED = "Preempted", "AllocationEnded"
+UNCOUNTED = frozenset({PREEMPTED, ALLOCATION_ENDED})
+"""Reasons of a pod that had to make room for others: no failure, however often it happens."""
 
 
 class Phase(StrEnum):

@@ -67,6 +67,11 @@ class JobState(NamedTuple):
         """Whether no process of it is left."""
         return self.state not in _UNFINISHED
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether its processes are asked to end, or have ended."""
+        return self.is_over or self.state == "COMPLETING"
+
 
 _UNFINISHED: Final = frozenset(
     {
@@ -175,6 +180,14 @@ class Slurm:
         if done.returncode != 0:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return parse_jobs(done.stdout)
+
+    def is_ending(self, job: str) -> bool:
+        """Return whether Slurm says that a job ends, or does not know it any more."""
+        try:
+            state = self.jobs().get(job)
+        except UnavailableError:
+            return False
+        return state is None or state.is_ending
 
     def steps(self, job: str) -> dict[str, str]:
         """Return the steps that a job has now, as `12.3`, by their names.

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
 from katib.local.slurm.commands import Slurm, clean_environment, refused
 from katib.local.slurm.pod import SlurmPod, SlurmTools
-from katib.local.slurm.scheduler import Scheduler, Submission
+from katib.local.slurm.scheduler import OURS, Scheduler, Submission
 from katib.local.slurm.script import (
     GeneralOptions,
     environment_of,
@@ -63,6 +63,7 @@ class SlurmSettings:
         notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
         delays: Pauses before containers are started again.
         allocation: Number of the job in which this process runs, whose steps the pods become; empty outside of one.
+        on_end: Called when that ends and cuts off pods.
     """
 
     slurm: Slurm
@@ -70,6 +71,7 @@ class SlurmSettings:
     notes: Path
     delays: Delays
     allocation: str = ""
+    on_end: Callable[[], None] = lambda: None
 
 
 class _Execution(NamedTuple):
@@ -96,7 +98,7 @@ class SlurmPods:
         self._loop = loop
         self._scheduler: Scheduler | StepScheduler = Scheduler(settings.slurm, clock)
         if settings.allocation:
-            self._scheduler = StepScheduler(settings.slurm, clock, settings.allocation)
+            self._scheduler = StepScheduler(settings.slurm, clock, settings.allocation, settings.on_end)
         self._tools = SlurmTools(loop, self._scheduler, clock, steady)
         self._pods: dict[str, SlurmPod] = {}  # those that have not ended, by their uids; of the loop
         self._noted = {path.parent.name for path in settings.notes.glob(f"*/{_NOTE}")}
@@ -149,7 +151,7 @@ class SlurmPods:
 
     def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
         first, plans, settings = pods[0].plan, [pod.plan for pod in pods], self._settings
-        comment, inside = f"katib:{_group(first)}:{first.uid}", bool(settings.allocation)
+        comment, inside = f"{OURS}{_group(first)}:{first.uid}", bool(settings.allocation)
         common, requested, log, script = self._of_gang(pods) if first.role else self._of_pod(pods[0])
         options = job_options(first, comment, requested, settings.options, log, is_step=inside)
         if not inherits_environment(first.annotations):  # sbatch finds what `export` names in ours
@@ -294,8 +296,7 @@ def _group(plan: PodPlan) -> str:
 
 
 def _group_of(comment: str) -> str:
-    mark, _, rest = comment.partition(":")
-    return rest.partition(":")[0] if mark == "katib" else ""
+    return comment.removeprefix(OURS).partition(":")[0] if comment.startswith(OURS) else ""
 
 
 def refuse_where_noted(notes: Path) -> None:

@@ -28,7 +28,15 @@ from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.output import Monitor
 from katib.local.pods.place import PodListener
-from katib.local.pods.records import PREEMPTED, ContainerExit, ContainerState, EarlierEnd, Phase, PodRecord
+from katib.local.pods.records import (
+    ALLOCATION_ENDED,
+    PREEMPTED,
+    ContainerExit,
+    ContainerState,
+    EarlierEnd,
+    Phase,
+    PodRecord,
+)
 from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
@@ -230,11 +238,25 @@ class SlurmPod:
     def _read_progress(self) -> None:
         try:
             self._progress = parse_progress(self.state_file.read_text())
+            if self._submission is not None:
+                self._submission.host = self._progress.job
         except OSError:  # a shared file system may go on to say so, until its directory is read
             with contextlib.suppress(OSError):
                 any(self.state_file.parent.iterdir())
 
     def _is_over(self) -> bool:
+        """Return whether it has ended for good: one that an ending allocation cuts off is for the next engine."""
+        if not self._has_ended():
+            return False
+        submission, scheduler, progress = self._submission, self._tools.scheduler, self._progress
+        ended_well = self._exit_code() == 0 and progress is not None and progress.is_over and not progress.was_asked
+        if self._stopping or ended_well or submission is None or not isinstance(scheduler, StepScheduler):
+            return True
+        if submission.is_cut_off is None:
+            scheduler.ask(submission)
+        return submission.is_cut_off is False
+
+    def _has_ended(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
 
         An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then; also where a
@@ -259,11 +281,12 @@ class SlurmPod:
         now = self._tools.clock.monotonic()
         self._over_since = self._over_since if self._over_since is not None else now
         may_go_on = self._state().state == "COMPLETED" or (
-            submission.is_unknown and progress is not None and not self._is_step
+            submission.is_unknown and progress is not None and not (self._is_step or progress.in_allocation)
         )
         late = _LATEST_SECONDS if may_go_on and not self._stopping else _LATE_SECONDS
         is_over = (progress is None and submission.is_unknown) or now - self._over_since >= late
-        if is_over and self._state().nodes and self._state().state in _NOT_LAUNCHED and self._submit_again():
+        was_refused = submission.problem or self._state().nodes
+        if is_over and was_refused and self._state().state in _NOT_LAUNCHED and self._submit_again():
             return False
         return is_over
 
@@ -314,9 +337,11 @@ class SlurmPod:
         monitors = [monitor for _, monitor, _ in self._monitors]
         self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
-        succeeded = is_through and not self._is_preempted
+        succeeded = is_through and not self._is_preempted and not self._is_lost()
         explanation = "; ".join(filter(None, explanations))
-        reason = "JobLost" if self._is_lost() else _REASONS.get(self._state().state, "")
+        reason = _REASONS.get(self._state().state, "")
+        if self._is_lost():
+            reason = ALLOCATION_ENDED if self._progress and self._progress.in_allocation else "JobLost"
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
@@ -369,10 +394,12 @@ class SlurmPod:
         it is not needed.
         """
         submission, progress, code = self._submission, self._progress, self._exit_code()
-        if submission is None or progress is None or self._stopping or self._is_step:
+        if submission is None or progress is None or self._stopping:
             return False
-        if code not in _BY_SIGNAL and (code is not None or progress.is_over):
+        if code not in _BY_SIGNAL and not progress.was_asked and (code is not None or progress.is_over):
             return False
+        if isinstance(self._tools.scheduler, StepScheduler):
+            return progress.job != self._tools.scheduler.allocation
         state = submission.state
         if submission.is_unknown or state is None:
             return submission.is_unknown
@@ -383,9 +410,10 @@ class SlurmPod:
         """Return which container failed and how, or what Slurm did to the job."""
         if self._stopping:
             return ""
-        if self._is_lost():
-            job = self._progress.job if self._progress is not None else ""
-            return f"pod {self.record.title}: Slurm lost its job {job} when its controller was started again"
+        if self._progress is not None and self._is_lost():
+            how = "was forgotten by Slurm when its controller was started again"
+            how = "ended with the allocation in which it ran" if self._progress.in_allocation else how
+            return f"pod {self.record.title} {how} (Slurm job {self._progress.job})"
         state = self._state().state
         words = _ENDS.get(state)
         job = f"Slurm job {self._submission.job}" if self._submission is not None and self._submission.job else ""

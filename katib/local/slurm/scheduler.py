@@ -42,6 +42,9 @@ _DOUBTS: Final = 6
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
 
+OURS: Final = "katib:"
+"""Begins the comment of a job of ours."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -60,6 +63,8 @@ class Submission:
         looks: How often Slurm was asked about it since it has a number.
         refusal: Why Slurm does not take it, for good; None otherwise.
         problem: Why it cannot be submitted or followed now; empty otherwise.
+        host: The job in which it began, which is another one where it is a step of an allocation; empty before.
+        is_cut_off: Whether that allocation ends; None until it was asked about.
         launches: How many jobs were submitted for it, each after the end of the one before.
         is_unknown: Whether Slurm does not know it any more, or it was withdrawn before it had a number.
         may_be_second: Whether a job that Slurm does not show may have been submitted for it before.
@@ -80,10 +85,17 @@ class Submission:
     was_tried: bool = False
     withdrawn: bool = False
     attempts: int = 0
+    host: str = ""
+    is_cut_off: bool | None = None
     launches: int = 1
     may_be_second: bool = False
     earlier: set[str] = field(default_factory=set)
     signals: list[str] = field(default_factory=list)
+
+    def is_in_allocation(self, jobs: Mapping[str, JobState]) -> bool:
+        """Return whether the allocation goes on of which an earlier engine made it a step."""
+        host = jobs.get(self.host)
+        return host is not None and not host.is_over and not host.comment.startswith(OURS)
 
     @property
     def is_over(self) -> bool:
@@ -334,6 +346,8 @@ class Scheduler:
             submission.problem, submission.looks = "", submission.looks + 1
             if state is not None:
                 submission.state = state
+            elif submission.is_in_allocation(jobs):
+                pass
             elif submission not in waiting and submission.was_tried and (submission.job or not submission.attempts):
                 submission.is_unknown = True
             submission.news()

@@ -6,9 +6,9 @@ beside them, then the main containers together; a container that is to be starte
 The file by which a pod is followed begins to exist when the pod starts and has a line for each process that has ended,
 `<number of the container> <exit code>`, and `end` when nothing more comes. It begins with `job`, the number of the job,
 the time in seconds, the node and the cards that Slurm gave it; `term` says that the script was asked to end. For a pod
-of a gang it has `step` with the number of its step, `pid` with its first process, which leads a process group in a step
-that it shares, and `srun` with the code by which that ended. The file is made with `O_EXCL`: of two jobs for one pod,
-which a submission whose answer was lost can lead to, the second does nothing.
+of a gang, and for a step of an allocation, it has `step` with the number of its step; `pid` with its first process,
+which leads a process group in a step that it shares, and `srun` with the code by which that ended. The file is made
+with `O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
 
 The job of a gang has a step for each pod, on the node where its task was placed. The pods know each other by names that
 stand for nodes until the job runs (`katib.local.pods.place.node_mark`). By a first step Slurm says which task is on
@@ -70,7 +70,8 @@ class Progress:
         began: When, by the clock of its node, in seconds since 1970; 0 where that is not known.
         node: On which.
         cards: Which of the node's cards it may use.
-        step: Of the pod in the job of its gang; empty without one.
+        step: Of the pod in the job of its gang, or in an allocation; empty without one.
+        in_allocation: Whether that job is an allocation in which katib ran.
         pid: Its first process on that node; 0 where that is not known.
         step_code: The exit code of that step; None while it runs.
     """
@@ -83,6 +84,7 @@ class Progress:
     node: str = ""
     cards: tuple[str, ...] = ()
     step: str = ""
+    in_allocation: bool = False
     pid: int = 0
     step_code: int | None = None
 
@@ -101,7 +103,8 @@ def parse_progress(text: str) -> Progress:
             found.began = int(began) if began.isdecimal() else 0
             found.cards = tuple(filter(None, cards.split(",")))
         elif number == "step":
-            found.step = code
+            found.step, _, place = code.partition(" ")
+            found.in_allocation = bool(place)
         elif number == "pid" and code.isdigit():
             found.pid = int(code)
         elif number == "srun" and code.isdigit():
@@ -117,7 +120,13 @@ def environment_of(plan: PodPlan) -> Mapping[str, str]:
 
 
 def pod_script(
-    plan: PodPlan, state_file: Path, delays: Delays, common: Mapping[str, str], *, is_step: bool = False
+    plan: PodPlan,
+    state_file: Path,
+    delays: Delays,
+    common: Mapping[str, str],
+    *,
+    is_step: bool = False,
+    in_allocation: bool = False,
 ) -> str:
     """Return the script of a pod.
 
@@ -128,6 +137,7 @@ def pod_script(
         common: The environment that the script finds.
         is_step: Whether `srun` executes it. Then output comes late through it, and each container writes its own log;
             the output of a job is the log of the first main container.
+        in_allocation: Whether that step is one of an allocation, as those of pods without a gang are.
     """
     followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
@@ -139,7 +149,8 @@ def pod_script(
     began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
     lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
-    lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID" >>{followed}')
+    place = " allocation" if in_allocation or (is_step and not plan.role) else ""
+    lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID{place}" >>{followed}')
     if plan.role:
         lines.append(f"echo pid $$ >>{followed}")
     if any(METRICS_PORT_VARIABLE in container.command.env for _, container in mains):
@@ -330,7 +341,7 @@ def job_options(
     Raises:
         InvalidError: Its annotation is wrong.
     """
-    own = (f"--job-name={plan.name}", f"--comment={comment}", "--export=ALL", "--no-requeue")
+    own: tuple[str, ...] = (f"--job-name={plan.name}", f"--comment={comment}", "--export=ALL", "--no-requeue")
     if is_step:
         own = (f"--job-name={comment}", "--exact")
     return (
@@ -382,7 +393,7 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step:
     files = shlex.quote(str(plan.directory / HOST_FILES))
     count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_log_of(plan)} | sort | uniq -c"
     count = "places" if is_step else count
-    script = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True)
+    script = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True, in_allocation=is_step)
     hosts = [
         f'mkdir -p {files} && {count} | while read -r slots node; do echo "$node slots=$slots"; done >{files}/hostfile',
         f"sed 's/ slots=/:/' {files}/hostfile >{files}/hydra-hostfile",
@@ -488,7 +499,7 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
         lines.append(f"until [ -e {places}.{i} ]; do sleep 0.1; done; read node host_{i} <{places}.{i}")
     lines.append(_resolved(plans))
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
-        lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True))
+        lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True, in_allocation=True))
         lines.append(f"state_{i}={shlex.quote(str(state_file))} log_{i}={_log_of(plan)}")
     lines.append('eval "state=\\$state_$SLURM_PROCID log=\\$log_$SLURM_PROCID"')
     # A session of its own: a signal to its process group reaches the pod and nothing else.

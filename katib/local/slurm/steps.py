@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from katib.errors import UnavailableError
@@ -57,15 +57,21 @@ class StepScheduler:
         slurm: Calls Slurm.
         clock: Time.
         allocation: Number of the job in which this process runs.
+        on_end: Called on any thread once a step was cut off because the allocation ends.
+
+    Attributes:
+        allocation: That number.
     """
 
-    def __init__(self, slurm: Slurm, clock: Clock, allocation: str) -> None:
+    def __init__(self, slurm: Slurm, clock: Clock, allocation: str, on_end: Callable[[], None]) -> None:
         self._slurm = slurm
         self._clock = clock
-        self._allocation = allocation
+        self.allocation = allocation
+        self._on_end = on_end
         self._changed = threading.Condition()
         self._processes: dict[Submission, subprocess.Popen[str]] = {}
         self._adopted: dict[str, Submission] = {}
+        self._unsure: list[Submission] = []  # perhaps cut off by the end of the allocation
         self._ending: set[Submission] = set()  # whose programs have ended, and not their `srun`
         self._waiting: list[Submission] = []  # for these, the first one first
         self._stopping = False
@@ -84,7 +90,7 @@ class StepScheduler:
         if submission.was_tried:
             self.follow(submission)
             return
-        submission.job, submission.was_tried = self._allocation, True
+        submission.job, submission.was_tried = self.allocation, True
         threading.Thread(target=self._run, args=(submission,), name="srun", daemon=True).start()
 
     def submit_again(self, submission: Submission) -> None:
@@ -95,7 +101,7 @@ class StepScheduler:
 
     def follow(self, submission: Submission) -> None:
         """Follow a step that an earlier engine started; where there is none, `is_unknown` is set."""
-        submission.job, submission.was_tried = self._allocation, True
+        submission.job, submission.was_tried = self.allocation, True
         with self._changed:
             if not self._adopted:
                 threading.Thread(target=self._watch, name="slurm", daemon=True).start()
@@ -130,7 +136,7 @@ class StepScheduler:
 
     def signal_process(self, node: str, pid: int, name: str) -> None:
         """Send a signal to the process group of one pod in a step that others share."""
-        argv = ["srun", f"--jobid={self._allocation}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"]
+        argv = ["srun", f"--jobid={self.allocation}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"]
         argv += [f"--nodelist={node}", "--chdir=/", "sh", "-c", f"kill -s {name} -- -{pid}"]
         threading.Thread(target=self._call, args=(argv,), name="srun-kill", daemon=True).start()
 
@@ -148,9 +154,42 @@ class StepScheduler:
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
 
+    def ask(self, submission: Submission) -> None:
+        """Find out whether a step was cut off by the end of the allocation."""
+        with self._changed:
+            if submission in self._unsure:
+                return
+            self._unsure.append(submission)
+            if len(self._unsure) == 1:
+                threading.Thread(target=self._ask, name="slurm-allocation", daemon=True).start()
+
+    def _ask(self) -> None:
+        while True:
+            with self._changed:
+                asked = tuple(self._unsure)
+            try:
+                state = self._slurm.jobs().get(self.allocation)
+            except UnavailableError:
+                with self._changed:
+                    self._clock.wait(self._changed, LOOK_SECONDS)
+                    if self._stopping:
+                        return
+                continue
+            is_ending = state is None or state.is_ending
+            if is_ending:
+                self._on_end()
+            with self._changed:
+                del self._unsure[: len(asked)]
+                is_done = not self._unsure
+            for submission in asked:
+                submission.is_cut_off = is_ending
+                submission.news()
+            if is_done:
+                return
+
     def _signal(self, job: str, name: str, has_steps: bool) -> None:
         try:
-            mark, steps = f"{WITHIN}{job}:", self._slurm.steps(self._allocation) if has_steps else {}
+            mark, steps = f"{WITHIN}{job}:", self._slurm.steps(self.allocation) if has_steps else {}
             within = [number for step, number in steps.items() if step.startswith(mark)]
             if within:
                 self._slurm.cancel(within, name)
@@ -161,7 +200,7 @@ class StepScheduler:
     def _run(self, submission: Submission) -> None:
         if not self._is_room(submission):
             return
-        argv = ["srun", f"--jobid={self._allocation}", *submission.options, "/bin/sh", "-c", submission.script]
+        argv = ["srun", f"--jobid={self.allocation}", *submission.options, "/bin/sh", "-c", submission.script]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 argv,
@@ -210,15 +249,18 @@ class StepScheduler:
     def _watch(self) -> None:
         """Look for the steps of an earlier engine as long as there are some."""
         while True:
-            try:
-                names = self._slurm.steps(self._allocation)
-            except UnavailableError:
-                names = None
             with self._changed:
                 followed = list(self._adopted.values())
-            for submission in followed if names is not None else ():
+            try:
+                names, jobs = self._slurm.steps(self.allocation), self._slurm.jobs()
+            except UnavailableError:
+                followed = []
+            else:
+                names |= {state.comment: number for number, state in jobs.items() if not state.is_over}
+            for submission in followed:
                 submission.looks += 1
-                submission.is_unknown = submission.comment not in (names or ())
+                is_elsewhere = submission.host != self.allocation and submission.is_in_allocation(jobs)
+                submission.is_unknown = submission.comment not in names and not is_elsewhere
                 submission.news()
             with self._changed:
                 self._clock.wait(self._changed, LOOK_SECONDS)

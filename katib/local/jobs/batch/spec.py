@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from katib.local.jobs.conditions import FORGIVEN_LOSSES
-from katib.local.pods.records import PREEMPTED, ContainerExit, Delays, Phase, PodRecord
+from katib.local.pods.records import UNCOUNTED, ContainerExit, Delays, Phase, PodRecord
 from katib.runtime.objects import Object
 
 INDEXED = "Indexed"
@@ -231,8 +231,8 @@ class PodCounts:
     @cached_property
     def _forgiven(self) -> tuple[str, ...]:
         lost = [p for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
-        preempted = [p.name for p in lost if p.reason == PREEMPTED]
-        return (*preempted, *[p.name for p in lost if p.reason != PREEMPTED][:FORGIVEN_LOSSES])
+        uncounted = [p.name for p in lost if p.reason in UNCOUNTED]
+        return (*uncounted, *[p.name for p in lost if p.reason not in UNCOUNTED][:FORGIVEN_LOSSES])
 
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:

@@ -45,7 +45,7 @@ from katib.local.jobs.conditions import (
 from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES, Replicas, TrainingSpec
 from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels, spec_of
-from katib.local.pods.records import Phase, PodRecord
+from katib.local.pods.records import UNCOUNTED, Phase, PodRecord
 
 RENEWALS: Final = 2
 """How often a job gets new ports. Ports that are taken again and again are no accident."""
@@ -171,8 +171,8 @@ class _Planning:
     def _renewal(self) -> Plan | None:
         """Begin again with all replicas where that may help."""
         memory, next_first = self.memory, len(self.observed.pods)
-        if (pod := self.replicas.lost) and memory.losses < FORGIVEN_LOSSES:
-            memory = memory._replace(losses=memory.losses + 1)
+        if (pod := self.replicas.lost) and (memory.losses < FORGIVEN_LOSSES or pod.reason in UNCOUNTED):
+            memory = memory._replace(losses=memory.losses + (pod.reason not in UNCOUNTED))
             cause = f"{pod.message}, with what had started it; all replicas start again"
         elif (pod := without_port(self.replicas.newest.values())) and memory.renewals < RENEWALS:
             memory = memory._replace(renewals=memory.renewals + 1)
