@@ -118,6 +118,9 @@ PRICES_ANNOTATION = "katib.kubeflow.org/prices"
 SLURM_OPTIONS_ANNOTATION = "katib.kubeflow.org/slurm-options"
 """On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
 
+SPENT_ANNOTATION = "katib.kubeflow.org/spent"
+"""On the same: for how many seconds trials that were removed to run again had each resource, as `cpu=90, trial=45`."""
+
 HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
 """On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 

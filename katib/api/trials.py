@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from katib.api.conditions import find_condition
+from katib.api.conditions import find_condition, is_true
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition, TrialState
 from katib.api.types.words import TRIAL_RANKS, TRIAL_STATES
@@ -48,6 +48,30 @@ def state_in(obj: Mapping[str, Any]) -> TrialState:
     last = len(TRIAL_STATES) - 1
     ranks = [TRIAL_RANKS.get(one.get("type"), last) for one in conditions if one.get("status") == "True"]
     return TRIAL_STATES[min(ranks, default=last)]
+
+
+BUDGET_CUT_REASON = "TrialBudgetSpent"
+"""Reason of EarlyStopped where the budget of the experiment was spent before the trial came to its own end."""
+
+
+def is_cut(trial: Trial) -> bool:
+    """Return whether the budget of its experiment ended a trial."""
+    return is_true(trial.status.conditions, TrialCondition.EARLY_STOPPED, BUDGET_CUT_REASON)
+
+
+def ran_seconds(trial: Trial) -> float | None:
+    """Return how long a trial that does not run now has run; None if it never has.
+
+    Of a trial of an earlier version, or one that its caller ended, it is known to the second.
+    """
+    status = trial.status
+    if status.run_seconds is not None or status.start_time is None:
+        return status.run_seconds
+    until = status.completion_time
+    if until is None and (running := find_condition(status.conditions, TrialCondition.RUNNING)) is not None:
+        until = running.last_transition_time
+        return None if until is None or until == status.start_time else (until - status.start_time).total_seconds()
+    return None if until is None else max((until - status.start_time).total_seconds(), 0.0)
 
 
 def waiting_words(trial: Trial) -> str:

@@ -28,6 +28,7 @@ from katib.controllers.kinds import OPTIMIZATION_JOB, key_of
 from katib.controllers.ledger import experiment_of
 from katib.controllers.optimization_job.reconciler import OptimizationJobReconciler
 from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
+from katib.controllers.run_times import RunTimes
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import SuggestionReconciler
 from katib.controllers.suggestion.states import is_closed
@@ -78,6 +79,7 @@ class Ports:
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
         is_ours: Whether an OptimizationJob is for these controllers.
+        times: Measures how long trials run; None: nothing is stored of that beside the statuses.
     """
 
     services: ServiceDirectory
@@ -90,6 +92,7 @@ class Ports:
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
     admit: Callable[[Object], Object] = identity
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
+    times: RunTimes | None = None
 
 
 class Controllers(Manager):
@@ -124,14 +127,15 @@ def assemble(
     settings, events = settings or ControllerSettings(), ports.events
     experiments, suggestions, trials, stopping = queues
     verdicts: Verdicts = {}
+    times = ports.times or RunTimes(clock)
     config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
     _connect(caches, queues, settings.summary_interval_seconds)
     _connect_trials(caches, queues, verdicts, settings.summary_interval_seconds)
     caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
-    experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check)
+    experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check, times)
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
-    trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, ports.pods)
+    trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, times, ports.pods)
     early_stopping = EarlyStoppingReconciler(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )

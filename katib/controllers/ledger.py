@@ -23,7 +23,7 @@ from katib.api.pareto import Point
 from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, metric_text, objective_costs, trial_state
 from katib.api.types import Trial, TrialState
 from katib.controllers.pareto_set import ParetoSet, ParetoSummary
-from katib.controllers.spending import Spending, Uses
+from katib.controllers.spending import Measured, Spending, Uses
 from katib.runtime.objects import Key
 
 LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
@@ -32,6 +32,9 @@ LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
 LISTED_NAMES = 100
 """How many names of each state are listed, the newest ones. All counts are exact; the bound keeps an Experiment
 object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
+
+
+_UNMEASURED, _NOTHING_SPENT = Measured(), Spending()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +242,12 @@ class TrialLedger:
                     account = self._accounts[experiment] = _Account()
                 account.add(new, order)
 
-    def counts(self, experiment: Key) -> TrialCounts:
+    def counts(self, experiment: Key, measured: Measured = _UNMEASURED) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
-                return TrialCounts()
+                return TrialCounts(uses=_NOTHING_SPENT.uses(measured))
             filled, names, active = {}, {}, list[str]()
             for state, places in account.by_state.items():
                 if places:
@@ -258,7 +261,7 @@ class TrialLedger:
                 active=tuple(active),
                 paused=len(account.paused),
                 infeasible=len(account.infeasible),
-                uses=None if account.spending is None else account.spending.uses(),
+                uses=(account.spending or _NOTHING_SPENT).uses(measured),
                 owners=frozenset(account.owners),
             )
             best = account.best()

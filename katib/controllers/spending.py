@@ -1,22 +1,21 @@
 """What the trials of an experiment have used, kept current event by event, and when its budget is spent.
 
-Law: it equals what adding up all trials that exist would give, so a restart changes nothing.
+Law: what ended trials have used equals what adding up all that exist would give, so a restart changes nothing. Trials
+that were removed to run again are counted in an annotation of their experiment (`SPENT_ANNOTATION`).
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from katib.api.budgets import HOURS, Budget, read_holds
-from katib.api.conditions import find_condition
 from katib.api.names import HOLDS_ANNOTATION
-from katib.api.trials import trial_state
-from katib.api.types import Trial, TrialCondition, TrialState
+from katib.api.trials import is_cut, ran_seconds, trial_state
+from katib.api.types import Trial, TrialState
 
 _EPSILON = 1e-9
 
@@ -24,38 +23,56 @@ Amounts = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Uses:
-    """What trials have used up to a moment that is still to come.
+class Measured:
+    """What of an experiment is not seen in its trials.
 
     Attributes:
-        seconds: During which at least one trial ran, up to the start of the first that still runs.
+        run_seconds: For how long at least one trial ran.
+        seconds_of: Returns how long a trial that runs has run.
+        removed: Seconds of each resource of trials that were removed.
+    """
+
+    run_seconds: float = 0.0
+    seconds_of: Callable[[Trial], float] = lambda trial: ran_seconds(trial) or 0.0
+    removed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What trials have used up to now.
+
+    Attributes:
+        seconds: During which at least one trial ran.
         held: Seconds of each resource, of trials that have ended, and of those that wait after they ran.
-        running: When each that runs was started, and what it has.
+        running: How long each that runs has run, and what it has.
         waiting: How long each that does not run yet, or not now, ran before, and what it will have.
         median_seconds: Of those that came to their own end; None where none has.
+        longest_seconds: The longest that one ran that has not come to its own end: a trial takes longer than that.
         usual: What the newest trial has.
+        cut: Names of the trials that the budget ended.
     """
 
     seconds: float
     held: Mapping[str, float]
-    running: tuple[tuple[datetime, Mapping[str, float]], ...]
+    running: tuple[tuple[float, Mapping[str, float]], ...]
     waiting: tuple[tuple[float, Mapping[str, float]], ...]
     median_seconds: float | None
     usual: Mapping[str, float]
+    longest_seconds: float = 0.0
+    cut: tuple[str, ...] = ()
 
-    def used(self, budget: Budget, unit: str, now: datetime) -> float:
-        """Return how much of a unit of the budget is used now."""
+    def used(self, budget: Budget, unit: str) -> float:
+        """Return how much of a unit of the budget is used."""
         held: Amounts = defaultdict(float, self.held)
-        for start, holds in self.running:
-            _add(held, holds, max((now - start).total_seconds(), 0.0))
-        since = min((start for start, _ in self.running), default=now)
-        return budget.used(unit, self.seconds + max((now - since).total_seconds(), 0.0), held)
+        for seconds, holds in self.running:
+            _add(held, holds, seconds)
+        return budget.used(unit, self.seconds, held)
 
-    def is_spent(self, budget: Budget, now: datetime) -> bool:
+    def is_spent(self, budget: Budget) -> bool:
         """Return whether a limit of the budget is reached."""
-        return any(self.used(budget, unit, now) >= limit - _EPSILON for unit, limit in budget.limits.items())
+        return any(self.used(budget, unit) >= limit - _EPSILON for unit, limit in budget.limits.items())
 
-    def seconds_left(self, budget: Budget, now: datetime) -> float:
+    def seconds_left(self, budget: Budget) -> float:
         """Return after how many seconds the budget is spent if no trial starts and none ends; infinite if never."""
         rate: Amounts = defaultdict(float)
         for _, holds in self.running:
@@ -64,27 +81,25 @@ class Uses:
         for unit, limit in budget.limits.items():
             each = budget.used(unit, float(bool(self.running)), rate)
             if each > 0:
-                left = min(left, (limit - self.used(budget, unit, now)) / each)
+                left = min(left, (limit - self.used(budget, unit)) / each)
         return max(left, 0.0)
 
-    def room(self, budget: Budget, now: datetime) -> float:
+    def room(self, budget: Budget) -> float:
         """Return how many trials can start now and end within the budget, by the median of those that have ended.
 
-        What those need up to their ends that run or wait is set aside. Infinite as long as no trial has ended.
+        What those need up to their ends that run or wait is set aside. As long as no trial has ended, one takes at
+        least as long as the longest has run; infinite as long as none has run.
         """
-        if self.median_seconds is None:
-            return math.inf
+        expected = self.longest_seconds if self.median_seconds is None else self.median_seconds
         to_come: Amounts = defaultdict(float)
-        for start, holds in self.running:
-            _add(to_come, holds, max(self.median_seconds - (now - start).total_seconds(), 0.0))
-        for seconds, holds in self.waiting:
-            _add(to_come, holds, max(self.median_seconds - seconds, 0.0))
+        for seconds, holds in (*self.running, *self.waiting):
+            _add(to_come, holds, max(expected - seconds, 0.0))
         each: Amounts = defaultdict(float)
-        _add(each, self.usual, self.median_seconds)
+        _add(each, self.usual, expected)
         room = math.inf
         for unit, limit in budget.limits.items():
-            left = limit - self.used(budget, unit, now)
-            need = budget.used(unit, self.median_seconds, each)
+            left = limit - self.used(budget, unit)
+            need = budget.used(unit, expected, each)
             if unit == HOURS:  # trials side by side share it
                 room = room if need <= left + _EPSILON else 0.0
             elif need > 0:
@@ -96,41 +111,34 @@ class Uses:
 class Spending:
     """Adds up what trials use that say what they have."""
 
-    _ended: dict[str, tuple[float, float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
-    _cut: set[str] = field(default_factory=set)  # of them: killed or held up by now, so their durations say nothing
-    _removed: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _running: dict[str, tuple[datetime, Mapping[str, float]]] = field(default_factory=dict)
+    _ended: dict[str, tuple[float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
+    _unfinished: dict[str, float] = field(default_factory=dict)  # of them: not at their own end, and how long they ran
+    _cut: dict[str, None] = field(default_factory=dict)  # of these: ended by the budget
+    _running: dict[str, tuple[Trial, Mapping[str, float]]] = field(default_factory=dict)
     _waiting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _held: Amounts = field(default_factory=lambda: defaultdict(float))
     _durations: list[float] = field(default_factory=list)
-    _starts: list[float] = field(default_factory=list)  # of stretches during which trials ran, without a gap
-    _ends: list[float] = field(default_factory=list)
     _usual: Mapping[str, float] = field(default_factory=dict)
 
     def add(self, trial: Trial) -> None:
         """Take in a trial."""
-        status = trial.status
+        state = trial_state(trial)
         holds = self._usual = read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, ""))
-        until, state = status.completion_time, trial_state(trial)
-        if until is None and state is TrialState.PENDING:
-            until = _ran_until(trial)
-            self._waiting[trial.name] = holds
-        if until is None and state is TrialState.RUNNING and status.start_time is not None:
-            self._running[trial.name] = status.start_time, holds
-        if until is None or status.start_time is None:
+        if state is TrialState.RUNNING:
+            self._running[trial.name] = trial, holds
             return
-        start = status.start_time.timestamp()
-        end = max(until.timestamp(), start)
-        self._ended[trial.name] = start, end, holds
-        _add(self._held, holds, end - start)
-        if state in (TrialState.PENDING, TrialState.KILLED):
-            self._cut.add(trial.name)
+        if state is TrialState.PENDING:
+            self._waiting[trial.name] = holds
+        if (seconds := ran_seconds(trial)) is None:
+            return
+        self._ended[trial.name] = seconds, holds
+        _add(self._held, holds, seconds)
+        if is_cut(trial):
+            self._cut[trial.name] = None
+        if state in (TrialState.PENDING, TrialState.KILLED) or trial.name in self._cut:
+            self._unfinished[trial.name] = seconds
         else:
-            insort(self._durations, end - start)
-        if self._removed.get(trial.name) == (start, end):
-            del self._removed[trial.name]
-        else:
-            self._cover(start, end)
+            insort(self._durations, seconds)
 
     def remove(self, name: str) -> None:
         """Take a trial out."""
@@ -138,52 +146,29 @@ class Spending:
         self._waiting.pop(name, None)
         if name not in self._ended:
             return
-        start, end, holds = self._ended.pop(name)
-        _add(self._held, holds, start - end)
-        if name in self._cut:
-            self._cut.remove(name)
-        else:
-            del self._durations[bisect_left(self._durations, end - start)]
-        self._removed[name] = start, end  # covered until it is certain that it does not come again, changed
+        seconds, holds = self._ended.pop(name)
+        _add(self._held, holds, -seconds)
+        self._cut.pop(name, None)
+        if self._unfinished.pop(name, None) is None:
+            del self._durations[bisect_left(self._durations, seconds)]
 
-    def uses(self) -> Uses | None:
+    def uses(self, measured: Measured) -> Uses | None:
         """Return what trials have used; None where none says what it has."""
-        if not self._usual:
+        if not self._usual and not measured.removed:
             return None
-        if self._removed:
-            self._removed, self._starts, self._ends = {}, [], []
-            for start, end, _ in self._ended.values():
-                self._cover(start, end)
-        running = tuple(self._running.values())
-        first = min((began.timestamp() for began, _ in running), default=math.inf)
-        stretches = zip(self._starts, self._ends, strict=True)
-        count = len(self._durations)
+        running = tuple((measured.seconds_of(trial), holds) for trial, holds in self._running.values())
+        count, held = len(self._durations), dict(self._held)
+        _add(held, measured.removed, 1.0)
         return Uses(
-            seconds=math.fsum(max(min(end, first) - start, 0.0) for start, end in stretches),
-            held=dict(self._held),
+            seconds=measured.run_seconds,
+            held=held,
             running=running,
-            waiting=tuple((self._seconds_of(name), holds) for name, holds in self._waiting.items()),
+            waiting=tuple((self._ended.get(name, (0.0, {}))[0], holds) for name, holds in self._waiting.items()),
             median_seconds=self._durations[count // 2] if count else None,
             usual=self._usual,
+            longest_seconds=max([*self._unfinished.values(), *(seconds for seconds, _ in running)], default=0.0),
+            cut=tuple(self._cut),
         )
-
-    def _seconds_of(self, name: str) -> float:
-        start, end, _ = self._ended.get(name, (0.0, 0.0, {}))
-        return end - start
-
-    def _cover(self, start: float, end: float) -> None:
-        """Join a stretch of time with those that it meets."""
-        first, after = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < after:
-            start, end = min(start, self._starts[first]), max(end, self._ends[after - 1])
-        self._starts[first:after], self._ends[first:after] = [start], [end]
-
-
-def _ran_until(trial: Trial) -> datetime | None:
-    """Return when a trial that waits ran last, such as one that was preempted; None if it never did."""
-    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
-    since = None if running is None else running.last_transition_time
-    return None if since == trial.status.start_time else since
 
 
 def _add(total: Amounts, holds: Mapping[str, float], seconds: float) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from katib.api.conditions import has_ended
 from katib.api.names import EXPERIMENT_STOPPED, RETRYING_REASON, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
-from katib.api.trials import ACTIVE
+from katib.api.trials import ACTIVE, ran_seconds
 from katib.api.types import Experiment, Trial
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
@@ -295,8 +295,7 @@ def _likeness(trial: Trial) -> str:
 
 
 def _failed_at_once(trial: Trial) -> bool:
-    start, end = trial.status.start_time, trial.status.completion_time
-    took = (end - start).total_seconds() if start and end else 0.0
+    took = ran_seconds(trial) or 0.0
     return state_of(trial) == "Failed" and bool(failure_of(trial)) and took <= _AT_ONCE_SECONDS
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from katib.api.marks import Marks, has_marks, marks_of
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import is_feasible, objective_names
+from katib.api.trials import is_feasible, objective_names, ran_seconds
 from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterSpec, ParameterType, Trial, TrialState
 from katib.tuning.reading import (
     TRIAL_STATES,
@@ -94,6 +94,7 @@ class TrialTable:
         names: Of the trials.
         states: Places in `STATES`.
         created, started, ended: Seconds since 1970; NaN where it has not happened.
+        durations: How long each trial ran, in seconds; NaN for those that have not ended.
         values: Column of each parameter, by name, in the order of `parameters`.
         metrics: Column of each metric, by name, the objectives first.
         feasible: Whether the constraints are known to hold; True without constraints.
@@ -108,6 +109,7 @@ class TrialTable:
     created: Floats
     started: Floats
     ended: Floats
+    durations: Floats
     values: Mapping[str, Floats]
     metrics: Mapping[str, Floats]
     feasible: npt.NDArray[np.bool_]
@@ -128,11 +130,6 @@ class TrialTable:
     def objective_values(self) -> Floats:
         """The column of the objective; also values of trials that cannot be the best."""
         return self.metrics[self.objective.name]
-
-    @property
-    def durations(self) -> Floats:
-        """How long each trial ran, in seconds; NaN for those that have not ended."""
-        return self.ended - self.started
 
     def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
         """Return which trials are in one of these states."""
@@ -211,7 +208,7 @@ class TrialRows:
     def __post_init__(self) -> None:
         """Make a column for everything that the experiment names."""
         kinds: dict[str, tuple[Any, Any]] = {"name": (object, ""), "state": (np.int8, 0), "feasible": (np.bool_, True)}
-        kinds |= dict.fromkeys(("created", "started", "ended"), (np.float64, _NAN))
+        kinds |= dict.fromkeys(("created", "started", "ended", "ran"), (np.float64, _NAN))
         self._fixed = {key: _Column.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
         for parameter in map(_parameter, self.experiment.spec.parameters):
             self._add_axis(parameter)
@@ -242,6 +239,8 @@ class TrialRows:
         waits = state_of(trial) == TrialState.PENDING  # a waiting trial's start time is not that of its program
         fixed["started"].data[row] = _NAN if waits else _seconds(status.start_time)
         fixed["ended"].data[row] = _seconds(status.completion_time)
+        ran = None if status.completion_time is None else ran_seconds(trial)
+        fixed["ran"].data[row] = _NAN if ran is None else ran
         fixed["feasible"].data[row] = is_feasible(objective, observation)
         self._marks.pop(name, None)
         if has_marks(trial.metadata.annotations):
@@ -262,8 +261,8 @@ class TrialRows:
         rows = np.fromiter(self._rows.values(), dtype=np.int64, count=len(self._rows))
         created = self._fixed["created"].data[rows]
         rows = rows[np.argsort(created, kind="stable")]
-        names, states, created, started, ended, feasible = (
-            self._fixed[key].data[rows] for key in ("name", "state", "created", "started", "ended", "feasible")
+        names, states, created, started, ended, ran, feasible = (
+            self._fixed[key].data[rows] for key in ("name", "state", "created", "started", "ended", "ran", "feasible")
         )
         return TrialTable(
             names,
@@ -271,6 +270,7 @@ class TrialRows:
             created,
             started,
             ended,
+            ran,
             {name: column.data[rows] for name, column in self._values.items()},
             {name: column.data[rows] for name, column in self._metrics.items()},
             feasible,

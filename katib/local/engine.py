@@ -28,7 +28,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
-from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL, key_of
 from katib.controllers.ledger import experiment_of
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
@@ -73,6 +73,8 @@ from katib.local.trials.files import LocalAftermath, TrialFiles
 from katib.local.trials.jobs import CheckpointRetention, TrialJobs, TrialPods
 from katib.local.trials.log_access import LOOPBACK_HOST, LogServers
 from katib.local.trials.monitors import TrialMonitors
+from katib.local.trials.run_time_note import PERIOD_SECONDS as NOTE_SECONDS
+from katib.local.trials.run_time_note import RunTimeNote
 from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.informer import InformerEvent
@@ -100,6 +102,7 @@ STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, *(kin
 """Kinds whose status is written by controllers only."""
 
 _FLUSH = "parameters of trials cannot be written"
+_NOTE = "how long trials have run cannot be noted"
 
 T = TypeVar("T")
 
@@ -183,6 +186,8 @@ class Engine:
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
+            in_slurm = self._slurm_options is not None
+            self._run_times = RunTimeNote(self._layout.run, self._clock, is_elsewhere=in_slurm)
             plans = self._config.plans(self._config_directory)
             self._log_servers = LogServers(self._observations, plans, self._node_address or LOOPBACK_HOST)
             stack.callback(self._log_servers.close)
@@ -255,12 +260,16 @@ class Engine:
             stack.callback(self._events.stop)
             stack.callback(self._retention.look)  # an experiment has often ended just before
             stack.callback(self._reporter.close, CLOSE_SECONDS)
+            stack.callback(self._run_times.write)  # after the last program has ended
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
             self._processes.renew_grace()
             self._thread.start()
             stack.callback(self._thread.stop)
             self._manager.start()
             stack.callback(self._manager.stop)
+            active = (trial for trial in self._caches.trials.all() if trial_state(trial) in ACTIVE)
+            unended = (one for one in self._caches.experiments.all() if not has_ended(one.status.conditions))
+            self._run_times.times.keep({one.metadata.uid for one in (*active, *unended)})
             for experiment in self._caches.experiments.all():
                 if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
                     message = "An engine was started and goes on with it; trials that were cut off are restarted"
@@ -268,13 +277,24 @@ class Engine:
             flushing = Periodic(
                 "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
             )
-            flushing.start()
-            stack.callback(flushing.stop)
+            measuring = Periodic("run-times", [self._note_run_times], NOTE_SECONDS, self._clock, complaint=_NOTE)
+            for thread in (flushing, measuring):
+                thread.start()
+                stack.callback(thread.stop)
             self._retention.start()
             stack.callback(self._retention.stop)
             stack.callback(self._stop_jobs)
             self._jobs.start()
             self._running = stack.pop_all()
+
+    def _note_run_times(self) -> None:
+        """Write down how long trials have run; look at those that run after a step of the clock."""
+        self._run_times.write()
+        if self._run_times.has_stepped():
+            for key in self._run_times.times.running():
+                self._queues.trials.add(key)
+            for experiment in self._caches.experiments.all():
+                self._queues.experiments.add(key_of(experiment))
 
     def stop(self, *, interrupted: bool = False) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine.
@@ -470,6 +490,7 @@ class Engine:
                 self._caches.experiments,
                 self._recorder,
                 queues.trials.add,
+                self._went_on,
             ),
             self._monitors,
             self._thread,
@@ -488,6 +509,7 @@ class Engine:
                 pods=TrialPods(self._jobs),
                 shipped_template=shipped_config_map,
                 admit=lambda experiment: self._object_admission.new(dict(experiment)).obj,
+                times=self._run_times.times,
             ),
             self._clock,
             settings=self._settings,
@@ -503,6 +525,10 @@ class Engine:
         self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
         looks = [retention.look, self._checkpoints.look]
         self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
+
+    def _went_on(self, trial: Trial, until: float | None) -> None:
+        """Count the time in which programs of a trial ran without an engine."""
+        self._run_times.times.add(trial, self._run_times.seconds_without_engine(until))
 
     def _readings_stored(self, trial_names: Sequence[str]) -> None:
         for name in trial_names:
@@ -554,7 +580,12 @@ class Engine:
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
             repeats=Repeats(
-                self._store, self._observations.delete, self._events.rename, self._clock, self._undisturbed
+                self._store,
+                self._observations.delete,
+                self._events.rename,
+                self._clock,
+                self._undisturbed,
+                self._run_times.times.of_trial,
             ),
         )
 

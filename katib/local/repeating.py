@@ -15,19 +15,22 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
+from katib.api.budgets import holds_text, read_holds
 from katib.api.conditions import has_ended, set_condition, true_types, whole_second, without_condition
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.names import (
     COMMAND_ANNOTATION,
     EXPERIMENT_LABEL,
+    HOLDS_ANNOTATION,
     MAX_EXPERIMENT_NAME,
     PROGRAM_ANNOTATION,
+    SPENT_ANNOTATION,
     STOPPED,
     STOPPED_ANNOTATION,
     SUBMITTED_BUDGET_ANNOTATION,
 )
-from katib.api.trials import ACTIVE, trial_state
+from katib.api.trials import ACTIVE, ran_seconds, trial_state
 from katib.api.types import (
     Experiment,
     ExperimentCondition,
@@ -77,6 +80,7 @@ class Repeats:
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
         clock: Stamps conditions.
         undisturbed: Calls what writes an experiment, while no controller does, and returns what it returns.
+        seconds_of: Returns how long a trial has run.
     """
 
     def __init__(
@@ -86,12 +90,14 @@ class Repeats:
         rename_events: Callable[[str, str, str], None],
         clock: Clock,
         undisturbed: Undisturbed = at_once,
+        seconds_of: Callable[[Trial], float] = lambda trial: ran_seconds(trial) or 0.0,
     ) -> None:
         self._store = store
         self._forget_readings = forget_readings
         self._rename_events = rename_events
         self._clock = clock
         self.undisturbed = undisturbed
+        self._seconds_of = seconds_of
 
     def note_command(self, key: Key, command: str) -> None:
         """Keep the command that runs an experiment, so that what explains it can name it."""
@@ -126,7 +132,8 @@ class Repeats:
         for trial in trials:
             running = Trial.decode(trial)
             if trial_state(running) in ACTIVE:
-                status = killed(running.status, "Trial is stopped: its experiment was restarted", self._clock.now())
+                message, now = "Trial is stopped: its experiment was restarted", self._clock.now()
+                status = killed(running.status, message, now, self._seconds_of(running))
                 self._store.update_status(with_status(running, status))
             fresh = self._store.get(TRIAL, Key.of(trial))
             changes = {"labels": {EXPERIMENT_LABEL: aside.name}, "ownerReferences": owner}
@@ -159,9 +166,9 @@ class Repeats:
         """
         found = self._store.get(EXPERIMENT, key)
         experiment = with_defaults(decode_stored(found))
-        if failed:
-            self._release_lost_trials(key)
         changes: dict[str, Any] = {"annotations": {}}
+        if failed and (spent := self._release_lost_trials(found)):
+            changes["annotations"][SPENT_ANNOTATION] = spent
         if program:
             changes["annotations"][PROGRAM_ANNOTATION] = json.dumps(program, sort_keys=True)
         spec: dict[str, Any] = {}
@@ -206,8 +213,13 @@ class Repeats:
         )
         return structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
 
-    def _release_lost_trials(self, key: Key) -> None:
-        """Remove the trials that brought nothing, and give their assignments back to the Suggestion."""
+    def _release_lost_trials(self, experiment: Object) -> str:
+        """Remove the trials that brought nothing, and give their assignments back to the Suggestion.
+
+        Returns:
+            What they and those removed before have used, for the annotation; empty where nothing is counted.
+        """
+        key = Key.of(experiment)
         suggestion = Suggestion.decode(self._store.get(SUGGESTION, key))
         listed = self._store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items
         trials = [trial for trial in map(Trial.decode, listed) if trial_state(trial) in _LOST]
@@ -226,10 +238,14 @@ class Repeats:
         ]
         status = structs.replace(suggestion.status, suggestions=(*again, *waiting))
         self._store.update_status(with_status(suggestion, status))
+        spent = dict(read_holds((experiment["metadata"].get("annotations") or {}).get(SPENT_ANNOTATION, "")))
         for trial in trials:
+            for name, amount in read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, "")).items():
+                spent[name] = spent.get(name, 0.0) + amount * self._seconds_of(trial)
             self._forget_readings(trial.name)
             self._store.patch(as_read(trial), {"metadata": {"finalizers": None}})
             self._store.delete(TRIAL, Key(key.namespace, trial.name), uid=trial.metadata.uid)
+        return holds_text(spent)
 
     def _open_suggestion(self, key: Key) -> None:
         """Take back that the Suggestion is over; one that failed is asked again."""

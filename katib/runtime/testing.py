@@ -15,13 +15,13 @@ class VirtualClock:
 
     def __init__(self, start: datetime = datetime(2024, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
-        self._elapsed = 0.0
+        self._elapsed = self._stepped = 0.0
         self._lock = threading.Lock()
         self._waiting: dict[object, tuple[threading.Condition, float]] = {}
 
     def now(self) -> datetime:
-        """Return the start plus the time advanced."""
-        return self._start + timedelta(seconds=self._elapsed)
+        """Return the start plus the time advanced, and the steps."""
+        return self._start + timedelta(seconds=self._elapsed + self._stepped)
 
     def monotonic(self) -> float:
         """Return the seconds advanced."""
@@ -49,6 +49,10 @@ class VirtualClock:
         for condition in due:
             with condition:
                 condition.notify_all()
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock by so much; to what measures time, a machine that sleeps looks the same."""
+        self._stepped += seconds
 
     @property
     def waiting_count(self) -> int:

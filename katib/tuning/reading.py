@@ -18,6 +18,7 @@ from katib.api.trials import (
     is_feasible,
     metric_text,
     objective_names,
+    ran_seconds,
     trial_state,
     waiting_words,
 )
@@ -356,16 +357,22 @@ def format_run(seconds: float) -> str:
 
 
 def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
-    """Return how long an object has been running, or ran; None for one that has not run yet.
+    """Return how long programs of an object have been running, or ran; None for one that has not run yet.
 
-    The start of a trial moves on by the time that it waits, and while it waits nothing is added.
+    Of a trial that runs its start tells it, which moves on by the time that it did not run. Nothing else that passed is
+    in it: no night without an engine, no step of the clock.
     """
-    start, end = obj.status.start_time, obj.status.completion_time
-    if start is None or end is not None:
-        return None if start is None or end is None else (end - start).total_seconds()
-    if not isinstance(obj, types.Trial) or trial_state(obj) is not TrialState.PENDING:
-        return (now - start).total_seconds()
-    return ((running_condition(obj).last_transition_time or start) - start).total_seconds() or None
+    status = obj.status
+    if isinstance(obj, types.Trial):
+        if trial_state(obj) is not TrialState.RUNNING:
+            return ran_seconds(obj) if status.completion_time is not None else ran_seconds(obj) or None
+        return None if status.start_time is None else max((now - status.start_time).total_seconds(), 0.0)
+    measured, since = obj.status.run_seconds, status.last_reconcile_time
+    if measured is None:
+        end = status.completion_time or now
+        return None if status.start_time is None else (end - status.start_time).total_seconds()
+    runs = obj.status.trials_running > 0 and status.completion_time is None and since is not None
+    return measured + (max((now - since).total_seconds(), 0.0) if runs and since is not None else 0.0)
 
 
 def budget_words(experiment: Experiment) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from katib.api.metrics import ZERO_TIME, MetricLog, is_usable
 from katib.api.summary import observation_of
-from katib.api.trials import metric_text
+from katib.api.trials import metric_text, ran_seconds
 from katib.api.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType
 from katib.tuning.reading import objective_value, state_of
 
@@ -221,6 +221,8 @@ def _best(objective: ObjectiveSpec, values: Mapping[str, str]) -> str:
 
 def _seconds(trial: Trial, readings: Sequence[MetricLog]) -> float:
     """Return how long a trial ran, by its last reading where its end is unknown."""
+    if (ran := ran_seconds(trial)) is not None:
+        return ran
     start = _start(trial, readings)
     end = trial.status.completion_time or _time(readings[-1])
     return 0.0 if start is None or end is None else max((end - start).total_seconds(), 0.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from katib.api import types
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number
+from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number, ran_seconds
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
@@ -78,8 +78,7 @@ def _facts_of(obj: Object) -> Facts:
     trial = types.Trial.read_once(obj)
     metadata, status = trial.metadata, trial.status
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
-    start, end = status.start_time, status.completion_time
-    brevity = -(end - start).total_seconds() if start and end else 0.0
+    brevity = -(ran_seconds(trial) or 0.0) if status.completion_time else 0.0
     # What cannot be the best comes last: without a finite number, or against the constraints. Of several objectives the
     # first counts.
     objective, worth = trial.spec.objective, math.inf
@@ -90,6 +89,6 @@ def _facts_of(obj: Object) -> Facts:
     return Facts(scope, trial.state.value, metadata.name, worth, brevity)
 
 
-TRIAL_FACTS = FactsOf(3, {TRIAL: _facts_of})
+TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})
 """What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
 way: at its next opening, a store derives all of it again."""

@@ -28,6 +28,7 @@ from katib.tuning.reading import (
     last_condition,
     objective_words,
     pareto_words,
+    seconds_run,
     short,
     state_of,
     texts_of,
@@ -173,14 +174,15 @@ def progress_words(summary: Summary) -> str:
 
 def time_words(experiment: Experiment, now: datetime) -> str:
     """Return how long an experiment has taken, and how long it will at the pace so far; empty before it starts."""
-    start, end = experiment.status.start_time, experiment.status.completion_time
+    start = experiment.status.start_time
     if start is None:
         return ""
     if is_completed(experiment):
-        return f"took {format_duration(((end or now) - start).total_seconds())}"
+        return f"took {format_duration(seconds_run(experiment, now) or 0.0)}"
     elapsed = (now - start).total_seconds()
     if is_stopped(experiment):
         return f"began {format_duration(elapsed)} ago"
+    elapsed = seconds_run(experiment, now) or 0.0
     left = Progress(experiment, start).seconds_left(elapsed)
     running = f"running for {format_duration(elapsed)}"
     return running if left is None else f"{running}, about {format_duration(left)} left"

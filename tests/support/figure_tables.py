@@ -38,6 +38,7 @@ def a_table(
         created,
         created,
         created + 10.0,
+        np.full(count, 10.0),
         {parameter.name: np.array(column, dtype=np.float64) for parameter, column in values.items()},
         {name: np.array(column, dtype=np.float64) for name, column in metrics.items()},
         np.array([True] * count if feasible is None else feasible, dtype=np.bool_),

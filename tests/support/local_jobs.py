@@ -139,6 +139,9 @@ class Owner:
     def retried(self, job: Object, how: str) -> None:
         pass
 
+    def went_on(self, job: Object, until: float | None) -> None:
+        del job, until
+
     def gone(self, job: Object) -> None:
         pass
 

@@ -52,6 +52,7 @@ def make_table(
         START + begin,
         START + begin,
         START + end,
+        end - begin,
         {"lr": np.linspace(0.001, 0.1, count) if count else np.empty(0)},
         {metric: np.asarray(values, dtype=np.float64)}
         | {name: np.asarray(column, dtype=np.float64) for name, column in (more or {}).items()},

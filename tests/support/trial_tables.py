@@ -25,12 +25,14 @@ def made_table(count: int, *, seed: int = 0, maximize: bool = True) -> TrialTabl
     ended = np.isin(states, [STATES.index(state) for state in ("Succeeded", "EarlyStopped")])
     accuracy = np.where(ended, np.round(rng.random(count), 3), math.nan)
     created = START + np.arange(count)
+    durations = np.where(ended, rng.integers(1, 500, count), math.nan)
     return TrialTable(
         names=np.array([f"demo-{rng.bytes(4).hex()}" for _ in range(count)], dtype=object),
         states=states,
         created=created,
         started=created + 1,
-        ended=np.where(ended, created + 1 + rng.integers(1, 500, count), math.nan),
+        ended=created + 1 + durations,
+        durations=durations,
         values={
             "lr": 10 ** rng.uniform(-5, 0, count),
             "layers": rng.integers(1, 9, count).astype(np.float64),

@@ -188,6 +188,7 @@ DESCRIPTIONS = {
     "BudgetUsage.used": "How much is used, when the status was written.",
     "BudgetUsage.limit": "How much may be used.",
     "ExperimentStatus.budgetUsage": "What the trials have used of each limit of the budget.",
+    "ExperimentStatus.runSeconds": "For how long at least one trial ran, as measured up to `lastReconcileTime`.",
     "ExperimentStatus.trialsInfeasible": "Measured trials that do not satisfy the constraints.",
     "OptimalTrial.bestTrialName": "Its name.",
     "OptimalTrial.parameterAssignments": "The values it tried.",
@@ -222,6 +223,7 @@ DESCRIPTIONS = {
     "TrialStatus.startTime": _START,
     "TrialStatus.completionTime": _END,
     "TrialStatus.lastReconcileTime": _RECONCILED,
+    "TrialStatus.runSeconds": "For how long its programs ran, as measured up to its last wait, or its end.",
     "TrialStatus.conditions": _CONDITIONS,
     "TrialStatus.observation": "Summary of the metrics; absent until the first reading.",
     # --- OptimizationJob

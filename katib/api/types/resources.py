@@ -231,6 +231,7 @@ class ExperimentStatus(OpenModel, frozen=True):
     trials_early_stopped: int = 0
     trial_metrics_unavailable: int = 0
     trials_infeasible: int = 0
+    run_seconds: float | None = None
     budget_usage: tuple[BudgetUsage, ...] = ()
 
     def encode(self) -> dict[str, Any]:
@@ -341,6 +342,7 @@ class TrialStatus(OpenModel, frozen=True):
     start_time: Time | None = None
     completion_time: Time | None = None
     last_reconcile_time: Time | None = None
+    run_seconds: float | None = None
     conditions: tuple[Condition, ...] = ()
     observation: Observation | None = None
 

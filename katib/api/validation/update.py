@@ -72,7 +72,8 @@ def awaits_restart(experiment: Experiment) -> bool:
     succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
     if succeeded is None or (succeeded.reason == BUDGET_SPENT and f"budget of {spent} is spent" in succeeded.message):
         return False
-    return is_restartable(experiment) and (budget is None or budget > experiment.status.trials)
+    has_more = budget is None or budget > experiment.status.trials or succeeded.reason == BUDGET_SPENT
+    return has_more and is_restartable(experiment)
 
 
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:

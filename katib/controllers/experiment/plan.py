@@ -78,7 +78,9 @@ EXPERIMENT_FAILED = "ExperimentFailed"
 FIRST_TRIALS_FAILED = "ExperimentFirstTrialsFailed"
 NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
 _DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
-_WAITS = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
+_BUDGET_NOTE_SECONDS = 60.0
+"""How often the use of a budget is written while nothing else changes."""
+_WAITS = (BUDGET_SPENT, TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
 """Reasons of the condition Running of an experiment whose next trials wait."""
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 
@@ -114,6 +116,8 @@ class ExperimentPlan:
         requests: New total of the Suggestion's requests; None leaves it.
         create_suggestion: Whether the Suggestion has to be created, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
+        cut_trials: Trials to stop early because the budget is spent: their readings count.
+        resume_trials: Trials that a smaller budget ended and that go on from their checkpoints.
         close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
         restart_suggestion: Whether the Suggestion is to be opened again.
         again_after_seconds: When to look again although nothing changes.
@@ -125,6 +129,8 @@ class ExperimentPlan:
     requests: int | None = None
     create_suggestion: bool = False
     stop_trials: tuple[str, ...] = ()
+    cut_trials: tuple[str, ...] = ()
+    resume_trials: tuple[str, ...] = ()
     close_suggestion: bool = False
     restart_suggestion: bool = False
     again_after_seconds: float | None = None
@@ -138,6 +144,8 @@ class Observed:
         waiting: Assignments of the Suggestion that no trial has taken.
         obstacle: Why no trial can be made of the experiment; None when they can.
         is_summary_due: Whether the counts of trials are written even where nothing else is.
+        run_seconds: For how long at least one trial ran.
+        keeps_checkpoints: Whether a trial that was cut off goes on from its checkpoint.
     """
 
     experiment: Experiment
@@ -146,12 +154,26 @@ class Observed:
     waiting: tuple[TrialAssignment, ...] = ()
     obstacle: Obstacle | None = None
     is_summary_due: bool = True
+    run_seconds: float = 0.0
+    keeps_checkpoints: bool = False
     now: datetime = field(kw_only=True)
 
     @property
     def budget(self) -> Budget | None:
         """What the trials may use, where any use is counted."""
         return None if self.counts.uses is None else budget_of(self.experiment.metadata.annotations)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a limit of the budget is reached."""
+        budget, uses = self.budget, self.counts.uses
+        return budget is not None and uses is not None and uses.is_spent(budget)
+
+    @property
+    def resumable(self) -> tuple[str, ...]:
+        """Names of trials that a smaller budget ended and that can go on."""
+        uses = self.counts.uses
+        return uses.cut if uses is not None and self.keeps_checkpoints and not self.is_spent else ()
 
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
@@ -172,6 +194,13 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     ending = _ending(seen)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
+    return _under_way(seen, status)
+
+
+def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
+    if seen.is_spent:
+        message = f"Experiment ends, for {_spent_words(seen)}: trials that run are stopped early"
+        return ExperimentPlan(status=_waiting(status, seen, BUDGET_SPENT, message), cut_trials=seen.counts.active)
     if is_stopped(seen.experiment):
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if seen.obstacle is not None and seen.obstacle.may_pass:
@@ -200,7 +229,10 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
         update[count_field] = counts.counts.get(state, 0)
-    return structs.replace(status, **update)
+    status = structs.replace(status, **update)
+    if not counts.counts or status == seen.experiment.status:
+        return status
+    return structs.replace(status, run_seconds=round(seen.run_seconds, 3), last_reconcile_time=whole_second(seen.now))
 
 
 _SUMMARY_FIELDS = {
@@ -231,7 +263,7 @@ def _budget_usage(seen: Observed) -> tuple[BudgetUsage, ...]:
     if uses is None or budget is None:
         return ()
     return tuple(
-        BudgetUsage(unit=unit, used=f"{uses.used(budget, unit, seen.now):.9g}", limit=f"{limit:.9g}")
+        BudgetUsage(unit=unit, used=f"{uses.used(budget, unit):.9g}", limit=f"{limit:.9g}")
         for unit, limit in budget.limits.items()
     )
 
@@ -283,11 +315,13 @@ def _ending(seen: Observed) -> Ending | None:
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and counts.count(*LOST) >= max(1, spec.max_failed_trial_count):
         return _failed("Experiment has failed because max failed count has reached")
-    if spec.max_trial_count is not None and counts.total - len(counts.active) >= spec.max_trial_count:
+    uses = counts.uses
+    cut = 0 if uses is None else len(uses.cut if seen.is_spent else seen.resumable)
+    if spec.max_trial_count is not None and counts.total - len(counts.active) - cut >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
     if counts.lost and (first := _first_failures(seen)):
         return first
-    spent = None if counts.uses is None else _budget_spent(seen, counts.uses)
+    spent = None if uses is None else _budget_spent(seen, uses)
     return spent or (None if counts.active else _dead_end(seen))
 
 
@@ -295,9 +329,11 @@ def _budget_spent(seen: Observed, uses: Uses) -> Ending | None:
     """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
     if (budget := seen.budget) is None:
         return None
-    cause = f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
-    if not uses.is_spent(budget, seen.now):
-        if seen.counts.active or uses.room(budget, seen.now) >= 1:
+    if seen.counts.active:
+        return None
+    cause = _spent_words(seen)
+    if not seen.is_spent:
+        if seen.resumable or uses.room(budget) >= 1:
             return None
         cause += ": what is left is less than a trial takes"
     if seen.counts.best is None and _is_measured(seen.experiment):
@@ -305,19 +341,23 @@ def _budget_spent(seen: Observed, uses: Uses) -> Ending | None:
     return _succeeded(BUDGET_SPENT, cause)
 
 
+def _spent_words(seen: Observed) -> str:
+    return f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
+
+
 def _within_budget(seen: Observed, slots: int) -> int:
     """Return how many of these trials can end within the budget."""
     uses, budget = seen.counts.uses, seen.budget
-    return slots if uses is None or budget is None else int(min(slots, uses.room(budget, seen.now)))
+    return slots if uses is None or budget is None else int(min(slots, uses.room(budget)))
 
 
 def _seconds_of_budget(seen: Observed, status: ExperimentStatus) -> float | None:
     """Return after how many seconds the budget is spent; None without one, or where nothing runs."""
     uses, budget = seen.counts.uses, seen.budget
-    if uses is None or budget is None or has_ended(status.conditions):
+    if uses is None or budget is None or seen.is_spent or has_ended(status.conditions):
         return None
-    left = uses.seconds_left(budget, seen.now)
-    return left if math.isfinite(left) else None
+    left = uses.seconds_left(budget)
+    return min(left, _BUDGET_NOTE_SECONDS) if math.isfinite(left) else None
 
 
 def _first_failures(seen: Observed) -> Ending | None:
@@ -451,6 +491,8 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active) + seen.counts.paused, 0)
+    resume = seen.resumable[:slots]
+    slots -= len(resume)
     asked = is_asked(seen.experiment)
     ahead = ahead_count(seen.experiment) if asked else 0
     if asked:
@@ -465,7 +507,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     if asked and ahead:
         missing = _missing_ahead(missing, ahead, len(seen.waiting), suggestion)
     if suggestion is None:
-        return ExperimentPlan(status=status, create_suggestion=True, requests=missing)
+        return ExperimentPlan(status=status, create_suggestion=True, requests=missing, resume_trials=resume)
     conditions = suggestion.status.conditions
     if is_exhausted(conditions):
         missing = min(missing, initial_trials_left(suggestion))
@@ -473,6 +515,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     return ExperimentPlan(
         status=status,
         create_trials=create,
+        resume_trials=resume,
         requests=wanted if wanted != suggestion.spec.requests else None,
         restart_suggestion=is_true(conditions, SuggestionCondition.SUCCEEDED),
     )

@@ -10,11 +10,29 @@ from functools import partial
 
 from msgspec import structs
 
+from katib.api.budgets import read_holds
 from katib.api.conditions import find_condition, has_ended
 from katib.api.leases import is_asked
-from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
-from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec
+from katib.api.names import (
+    BUDGET_ANNOTATION,
+    CHECKPOINTS_ANNOTATION,
+    EXPERIMENT_FINALIZER,
+    KEPT,
+    SERVICE_UNAVAILABLE,
+    SPENT_ANNOTATION,
+    TEMPLATE_MISSING,
+)
+from katib.api.trials import ACTIVE, is_cut, trial_state
+from katib.api.types import (
+    Experiment,
+    ExperimentCondition,
+    ObjectMeta,
+    Suggestion,
+    SuggestionSpec,
+    Trial,
+    TrialState,
+    TrialStatus,
+)
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.caches import Caches
 from katib.controllers.experiment.config_maps import MISSING_SECONDS, TemplateConfigMaps
@@ -29,10 +47,12 @@ from katib.controllers.experiment.trial_factory import TrialFactory
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import as_read, is_owned_by, owned_by, with_finalizer, with_status
 from katib.controllers.ports import EventRecorder
+from katib.controllers.run_times import RunTimes
 from katib.controllers.settings import ControllerSettings
+from katib.controllers.spending import Measured
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import waiting_assignments
-from katib.controllers.trial.plan import is_stopping, killed
+from katib.controllers.trial.plan import cut, is_stopping, killed, resumed
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, one_line
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
@@ -59,6 +79,7 @@ class ExperimentReconciler:
         clock: Time.
         settings: Times and limits.
         check: Returns what is wrong with an experiment that nothing has checked before it was stored.
+        times: Measures how long trials run.
     """
 
     def __init__(
@@ -70,6 +91,7 @@ class ExperimentReconciler:
         clock: Clock,
         settings: ControllerSettings,
         check: ExperimentCheck,
+        times: RunTimes,
     ) -> None:
         self._store = store
         self._experiments = caches.experiments
@@ -80,6 +102,7 @@ class ExperimentReconciler:
         self._clock = clock
         self._settings = settings
         self._check = check
+        self._times = times
         self._factory = TrialFactory(config_maps)
         self._deletion = ExperimentDeletion(store, caches, clock)
         self._fresh = Freshness()
@@ -114,7 +137,7 @@ class ExperimentReconciler:
         if suggestion is not None and not is_owned_by(suggestion, experiment):
             suggestion = None  # of a deleted experiment of this name; the cache is behind
         with self._trials.lock:
-            counts = self._ledger.counts(key)
+            counts = self._ledger.counts(key, self._measured(experiment))
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
@@ -127,6 +150,8 @@ class ExperimentReconciler:
             waiting,
             self._obstacle(experiment),
             is_summary_due=seconds_to_summary <= 0,
+            run_seconds=self._times.of_experiment(experiment),
+            keeps_checkpoints=self._keeps_checkpoints(experiment),
             now=self._clock.now(),
         )
         plan = plan_experiment(seen)
@@ -149,6 +174,18 @@ class ExperimentReconciler:
         if plan.again_after_seconds is not None:
             result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
+
+    def _measured(self, experiment: Experiment) -> Measured:
+        annotations = experiment.metadata.annotations
+        if BUDGET_ANNOTATION not in annotations:
+            return Measured()
+        removed = read_holds(annotations.get(SPENT_ANNOTATION, ""))
+        return Measured(self._times.of_experiment(experiment), self._times.of_trial, removed)
+
+    def _keeps_checkpoints(self, experiment: Experiment) -> bool:
+        """Return whether a trial whose job is created once more goes on from its checkpoint, and keeps its readings."""
+        is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
+        return is_kept and not self._settings.discards_before_start
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:
         """Return why no trial can be made of the experiment, None when they can."""
@@ -191,6 +228,12 @@ class ExperimentReconciler:
             self._store.update_status(with_status(suggestion, status))
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
+        for name in plan.cut_trials:
+            self._cut(Key(experiment.namespace, name), plan)
+        for name in plan.resume_trials:
+            found = self._trials.get(Key(experiment.namespace, name))
+            if found is not None and is_cut(found):
+                self._write(found, resumed(found.status, self._clock.now()))
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(
@@ -212,12 +255,23 @@ class ExperimentReconciler:
         with suppress(AlreadyExistsError):
             self._store.create(suggestion.encode())
 
+    def _cut(self, key: Key, plan: ExperimentPlan) -> None:
+        """Stop a trial with what it has reported; one that has not run yet is killed."""
+        trial = self._trials.get(key)
+        if trial is None or (trial_state(trial) is TrialState.PENDING and not self._times.of_trial(trial)):
+            self._kill(key, plan)
+        elif trial_state(trial) in ACTIVE and not is_stopping(trial):
+            self._write(trial, cut(trial.status, self._clock.now()))
+
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:
         trial = self._trials.get(key)
         if trial is None or trial_state(trial) not in ACTIVE or is_stopping(trial):
             return  # it came to its own end after the counts were taken, or is about to
         end = plan.status.conditions[-1]
-        status = killed(trial.status, f"Trial is stopped: {end.message}", self._clock.now())
+        message, seconds = f"Trial is stopped: {end.message}", self._times.of_trial(trial)
+        self._write(trial, killed(trial.status, message, self._clock.now(), seconds))
+
+    def _write(self, trial: Trial, status: TrialStatus) -> None:
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
             self._store.update_status(with_status(trial, status))
 
@@ -225,6 +279,7 @@ class ExperimentReconciler:
         self._factory.forget(experiment.metadata.uid)
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
+        self._times.forget_experiment(experiment.metadata.uid)
         return self._deletion.let_go(experiment)
 
 

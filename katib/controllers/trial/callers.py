@@ -33,6 +33,8 @@ from katib.controllers.trial.plan import (
     TrialPlan,
     ended,
     is_stopping,
+    stopped_reason,
+    with_run_time,
     with_running,
 )
 
@@ -51,12 +53,14 @@ class CallersTrial:
         observation: What the log says; read only where the trial is about to end.
         verdict: Why its early stopping service wants it stopped; empty while it may go on.
         since: From when on signs of life could arrive.
+        run_seconds: How long it was evaluated, as measured; None for one that ended before that was measured.
     """
 
     trial: Trial
     observation: Observation | None = None
     verdict: str = ""
     since: datetime = LONG_AGO
+    run_seconds: float | None = None
     now: datetime = field(kw_only=True)
 
 
@@ -67,8 +71,27 @@ def comes_to_its_end(trial: Trial, now: datetime, since: datetime = LONG_AGO) ->
     return outcome_of(trial) is not None or (is_stopping(trial) and _seconds_left(lease_of(trial), since, now) <= 0)
 
 
+def silence_of(trial: Trial, now: datetime, since: datetime) -> float | None:
+    """Return how long ago the evaluation of a trial ended, or its caller was lost; None while it goes on."""
+    outcome, lease = outcome_of(trial), lease_of(trial)
+    if outcome is not None or lease is None or trial_state(trial) not in ACTIVE:
+        return 0.0 if outcome is None else max((now - outcome.time).total_seconds(), 0.0)
+    left = _seconds_left(lease, since, now)
+    return None if left > 0 else lease.seconds - left
+
+
 def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
+    outcome, plan = outcome_of(seen.trial), _next_step(seen)
+    if outcome is not None and outcome.began is not None:
+        return plan  # it was evaluated elsewhere, and has the times of that
+    timed, ended_before = with_run_time(plan.status, seen.run_seconds, seen.now), seen.trial.status.completion_time
+    # Whoever was told of the end has written it, in whole seconds, which is near enough as a rule.
+    is_timed = ended_before is not None and timed.start_time == plan.status.start_time
+    return plan if is_timed else replace(plan, status=timed)
+
+
+def _next_step(seen: CallersTrial) -> TrialPlan:
     outcome, lease = outcome_of(seen.trial), lease_of(seen.trial)
     if outcome is not None and outcome.began is not None:
         seen = replace(seen, now=outcome.time)
@@ -141,12 +164,13 @@ def _ended_by_caller(seen: CallersTrial, status: TrialStatus, outcome: Outcome) 
 
 def _stopped(seen: CallersTrial, status: TrialStatus) -> TrialPlan:
     running = find_condition(status.conditions, TrialCondition.RUNNING)
-    message = "Trial is early stopped"
+    message, why = "Trial is early stopped", ""
     if running is not None and is_stopping(seen.trial):
-        message = f"{message}: {running.message.removeprefix(STOPPING_WORDS)}"
+        why = running.message.removeprefix(STOPPING_WORDS)
+        message = f"{message}: {why}"
         status = with_running(status, ASKED_REASON, "Trial is running", seen.now)
     event = TrialEvent("TrialEarlyStopped", f"Trial {seen.trial.name} has been stopped early")
-    return _end(seen, status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, event)
+    return _end(seen, status, TrialCondition.EARLY_STOPPED, stopped_reason(why), message, event)
 
 
 def _end(

@@ -10,7 +10,8 @@ template says to retain it.
 
 A trial runs while something of its job does, and says so in its condition Running. Until the first moment of that it is
 Created and nothing else; what it waits for after that moment, or before it, stands in the condition, which is False
-then. `startTime` moves on by the time that it did not run, so that the time from there to the end is that of running.
+then. `runSeconds` holds the measured time that it ran up to its last wait, or its end. `startTime` moves on by the time
+that it did not run, so that the time from there to now, or to the end, is about the same.
 
 A trial that its early stopping service wants stopped first says so in its status, then its job is deleted, whatever
 the template says of keeping it. It is EarlyStopped once nothing of the job runs any more: until then it keeps its place
@@ -40,7 +41,7 @@ from katib.api.conditions import (
 )
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE, RETRYING_REASON
-from katib.api.trials import ACTIVE, missing_objective, trial_state
+from katib.api.trials import ACTIVE, BUDGET_CUT_REASON, missing_objective, trial_state
 from katib.api.types import (
     CollectorKind,
     Condition,
@@ -81,6 +82,8 @@ STOPPING_REASON = "TrialStopping"
 STOPPING_WORDS = "Trial is being stopped early: "
 """What the message of that condition begins with; why follows."""
 
+_BUDGET_IS_SPENT = "the budget of its experiment is spent"
+
 UNCOLLECTED_REASON = "PodWithoutCollector"
 """Reason of MetricsUnavailable when it was not the program: a pod of the job ran without a collector."""
 
@@ -89,6 +92,12 @@ UNMEASURED_REASON = "TrialSucceededUnmeasured"
 
 JOB_EVENT_SECONDS = 2.0
 """How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
+
+_DRIFT_SECONDS = 2.0
+"""By how much `startTime` may be wrong before it is corrected: times of objects are whole seconds."""
+
+_LATE_SECONDS = 0.05
+"""Least time that is added to that of a trial that has ended, such as the grace period of a killed one."""
 
 _REPAIR_SECONDS = 5.0
 """How often to look whether a job with such a pod runs again; its deletion wakes us anyway."""
@@ -135,6 +144,7 @@ class Observed:
         log_refusal: Why the log refused reports of the trial.
         verdict: Why its early stopping service wants it stopped; empty while it may go on.
         is_ending: Whether programs of its job may still run though the job is not there any more.
+        run_seconds: How long it has run, as measured; None for one that ended before that was measured.
         is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
             then says that the trial is created and that it runs.
         may_lose_event: Whether that event does not come where a job has lost its label on its way.
@@ -146,6 +156,7 @@ class Observed:
     log_refusal: str = ""
     verdict: str = ""
     is_ending: bool = False
+    run_seconds: float | None = None
     is_announced: bool = False
     may_lose_event: bool = False
     settings: ControllerSettings = field(default_factory=ControllerSettings)
@@ -187,6 +198,11 @@ _is_incomplete = partial(is_true, type_=TrialCondition.METRICS_UNAVAILABLE, reas
 
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
+    plan = _next_step(seen)
+    return replace(plan, status=with_run_time(plan.status, seen.run_seconds, seen.now))
+
+
+def _next_step(seen: Observed) -> TrialPlan:
     status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, "Trial", seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
@@ -281,7 +297,12 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
-    return _end(seen, status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, event)
+    return _end(seen, status, TrialCondition.EARLY_STOPPED, stopped_reason(why), message, event)
+
+
+def stopped_reason(why: str) -> str:
+    """Return the reason of EarlyStopped of a trial that was stopped for this."""
+    return BUDGET_CUT_REASON if why == _BUDGET_IS_SPENT else "TrialEarlyStopped"
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -457,19 +478,38 @@ def with_running(status: TrialStatus, reason: str, message: str, now: datetime, 
         last_transition_time=since,
     )
     conditions = (*without_condition(status.conditions, TrialCondition.RUNNING), running)
-    return structs.replace(
-        status, conditions=conditions, start_time=_start_moved(status, now) if runs else status.start_time
-    )
+    return structs.replace(status, conditions=conditions)
 
 
-def _start_moved(status: TrialStatus, now: datetime) -> datetime | None:
-    """Return the start of a trial, later by the time since which it has not been running."""
-    old = find_condition(status.conditions, TrialCondition.RUNNING)
-    since = status.start_time if old is None else old.last_transition_time
-    runs = old is not None and old.status == ConditionStatus.TRUE
-    if runs or since is None or status.start_time is None:
-        return status.start_time
-    return status.start_time + (now - since)
+def with_run_time(status: TrialStatus, seconds: float | None, now: datetime) -> TrialStatus:
+    """Return the status with the time that its trial has run, the very same where nothing has to be written."""
+    start, end = status.start_time, status.completion_time
+    if seconds is None or start is None:
+        return status
+    running = find_condition(status.conditions, TrialCondition.RUNNING)
+    runs = running is not None and running.status == ConditionStatus.TRUE and end is None
+    known = status.run_seconds
+    if not runs and (end is not None or seconds) and (known is None or seconds > known + _LATE_SECONDS):
+        status = structs.replace(status, run_seconds=round(seconds, 3))
+    if not runs and end is None:
+        return status
+    began = (end or now) - timedelta(seconds=seconds)
+    if abs((began - start).total_seconds()) >= (_DRIFT_SECONDS if runs else 1.0):
+        status = structs.replace(status, start_time=whole_second(began))
+    return status
+
+
+def cut(status: TrialStatus, now: datetime) -> TrialStatus:
+    """Return the status of a trial that the budget of its experiment ends: it is stopped early."""
+    return with_running(status, STOPPING_REASON, f"{STOPPING_WORDS}{_BUDGET_IS_SPENT}", now)
+
+
+def resumed(status: TrialStatus, now: datetime) -> TrialStatus:
+    """Return the status of a trial that such a budget ended and that goes on from its checkpoint."""
+    conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED)
+    again = structs.replace(status, conditions=conditions, completion_time=None, observation=None)
+    message = "Trial waits: it goes on from its checkpoint, with a larger budget"
+    return with_running(again, WAITING_REASON, message, now, runs=False)
 
 
 def ended(
@@ -481,25 +521,23 @@ def ended(
     observation: Observation | None = None,
 ) -> TrialStatus:
     """Return the status of a trial that has come to this end, with what was observed of it."""
-    conditions, start = status.conditions, status.start_time
+    conditions = status.conditions
     old = find_condition(conditions, TrialCondition.RUNNING)
     if old is not None:  # else it was over before anybody saw it run, and has waited for nothing
         waits = old.status == ConditionStatus.FALSE and not old.message.startswith(_CANNOT_RUN)
         said = (RUNNING_REASON, _IS_RUNNING) if waits else (old.reason, old.message)
         conditions = set_condition(conditions, old.type, *said, now, holds=False)
-        start = _start_moved(status, whole_second(now))
     return structs.replace(
         status,
         conditions=set_condition(conditions, type_, reason, message, now),
-        start_time=start,
         observation=status.observation or observation,
         completion_time=whole_second(now),
     )
 
 
-def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
-    """Return the status of a trial that is stopped because it is not needed any more."""
-    return ended(status, TrialCondition.KILLED, "TrialKilled", message, now)
+def killed(status: TrialStatus, message: str, now: datetime, run_seconds: float) -> TrialStatus:
+    """Return the status of a trial that is stopped because it is not needed any more; it ran for so long."""
+    return with_run_time(ended(status, TrialCondition.KILLED, "TrialKilled", message, now), run_seconds, now)
 
 
 def _end(

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from katib.api.conditions import find_condition
 from katib.api.job_kinds import queue_of, status_readings, with_suspension
 from katib.api.leases import is_callers
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial, TrialState, TrialStatus
+from katib.api.types import Trial, TrialCondition, TrialState, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
-from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
+from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate, PodWatcher, TrialReport
+from katib.controllers.run_times import RunTimes
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
+from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
 from katib.controllers.trial.jobs import Jobs, job_of, job_place, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
@@ -56,6 +58,9 @@ _CLOSE_WITHIN = timedelta(hours=1)
 
 _CLOSE_RETRY_SECONDS = 10.0
 
+_WHOLE_SECOND = 1.0
+"""By how much the time of a job's end may be early."""
+
 HELD_UP_POLL_SECONDS = 5.0
 """How often to try again what needs a right, or a kind, that is missing: an administrator has to add it."""
 
@@ -80,6 +85,7 @@ class TrialReconciler:
         clock: Time.
         settings: Times and limits.
         verdicts: Why running trials are to be stopped early, by uid.
+        times: Measures how long trials run.
         pods: What the pods of a job say; None where jobs say it all.
     """
 
@@ -92,11 +98,13 @@ class TrialReconciler:
         clock: Clock,
         settings: ControllerSettings,
         verdicts: Mapping[str, str],
+        times: RunTimes,
         pods: PodWatcher | None = None,
     ) -> None:
         self._store = store
         self._pods = pods
         self._verdicts = verdicts
+        self._times = times
         self._trials = caches.trials
         self._jobs = Jobs(store, caches.jobs)
         self._may_lose_events = caches.jobs.shows_labelled
@@ -160,11 +168,12 @@ class TrialReconciler:
         if is_callers(trial):
             return self._follow_caller(trial, now)
         uid, found = trial.metadata.uid, self._jobs.look(trial)
-        job = found.job
-        if job is None and uid in self._closed:
+        job, is_ending = found.job, self._pods is not None and self._pods.is_ending(trial)
+        is_over = trial_state(trial) not in ACTIVE and not is_ending and not self._times.knows(trial)
+        if job is None and uid in self._closed and is_over:
             self._deleted.pop(uid, None)
             return DONE  # it has ended, and nothing is left to do
-        view = None
+        view, update = None, NO_UPDATE
         if job is not None:
             update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
             view = view_of(job, trial, self._seen_ended.get(uid, now), update)
@@ -173,7 +182,8 @@ class TrialReconciler:
             else:
                 self._seen_ended.pop(uid, None)
         posts = job is not None and "trainerStatus" in (job.get("status") or {})
-        is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
+        run_seconds = self._measured(trial, view, update, now, is_ending=is_ending)
+        is_ending = is_ending and view is None and is_stopping(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view, job if posts else None, now)
         if report is None:
             return DONE  # the answer wakes us
@@ -186,6 +196,7 @@ class TrialReconciler:
                 log_refusal=report.refusal,
                 verdict=self._verdicts.get(uid, ""),
                 is_ending=is_ending,
+                run_seconds=run_seconds,
                 is_announced=is_untried and found.is_followed,
                 may_lose_event=self._may_lose_events,
                 settings=self._settings,
@@ -203,6 +214,27 @@ class TrialReconciler:
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
 
+    def _measured(
+        self, trial: Trial, view: JobView | None, update: PodUpdate, now: datetime, *, is_ending: bool
+    ) -> float | None:
+        """Note whether a trial runs now, and return how long it has run so far.
+
+        Its programs do for as long as any of a deleted job has its time to end.
+        """
+        is_active = trial_state(trial) in ACTIVE
+        if view is None:
+            seconds = self._times.see(trial, runs=is_ending or (None if is_active else False))
+        elif view.ended_at is not None and not view.is_going:
+            seconds = self._times.ended(trial, max((now - view.ended_at).total_seconds() - _WHOLE_SECOND, 0.0))
+        else:
+            waits = bool(view.waiting or view.refusal or view.suspended)
+            runs = view.is_going or (update.runs is True if waits else view.runs)
+            is_new = not waits and find_condition(trial.status.conditions, TrialCondition.RUNNING) is None
+            seconds = self._times.see(trial, runs=runs or (None if is_new else False))
+        if not is_active and not is_ending and (view is None or view.ended_at is not None):
+            self._times.forget(trial)
+        return seconds
+
     def _follow_caller(self, trial: Trial, now: datetime) -> Result:
         """Move a trial that a caller evaluates a step closer to its end."""
         report = _NO_REPORT
@@ -211,9 +243,12 @@ class TrialReconciler:
             if answer is None:
                 return DONE  # the answer wakes us
             report = answer[0]
-        verdict = self._verdicts.get(trial.metadata.uid, "")
-        plan = plan_callers_trial(CallersTrial(trial, report.observation, verdict, self._started, now=now))
+        verdict, silence = self._verdicts.get(trial.metadata.uid, ""), silence_of(trial, now, self._started)
+        seconds = self._times.see(trial, runs=silence is None, late_seconds=silence or 0.0)
+        plan = plan_callers_trial(CallersTrial(trial, report.observation, verdict, self._started, seconds, now=now))
         result = self._apply(trial, plan, None)
+        if trial_state(trial) not in ACTIVE:
+            self._times.forget(trial)
         if not takes_no_more_readings(plan.status, None):
             return result
         return self._closed_after(trial, plan.status, now, result)
@@ -288,6 +323,7 @@ class TrialReconciler:
         if self._settings.discards_before_start and not self._has_empty_log(trial):
             return False  # the answer wakes us
         self._jobs.tried.add(trial.metadata.uid)
+        self._times.job_created(trial)
         try:
             self._store.create(job)
         except AlreadyExistsError:
@@ -344,6 +380,7 @@ class TrialReconciler:
         self._status_taken.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
         self._jobs.tried.discard(trial.metadata.uid)
+        self._times.forget(trial)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

@@ -228,6 +228,8 @@ class JobController:
         run.wiring.restore(note.addresses)
         run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
         self._runs[note.key] = run
+        ends = [program.ended for program in kept.programs]
+        self._owner.went_on(job, max(ends) if ends and all(ends) else None)
         self._loop.call_soon(partial(self._place.resume, run.pods, kept, note.stopped))
         self._objects.follow(run.job, run.pods)
         return True
@@ -329,9 +331,9 @@ class JobController:
         run.is_kept = keeps and self._metrics.may_outlive(job)
         earlier = begun_by(run.directory)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
-        keeps_checkpoint = cut_off and self._keeps_checkpoint(job)
+        keeps_checkpoint = (cut_off or earlier is not None) and self._keeps_checkpoint(job)
         if keeps_checkpoint:
-            self._metrics.go_on(job, run.directory)
+            self._metrics.go_on(job, run.directory if cut_off else None)
         elif cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:

@@ -184,6 +184,9 @@ class JobOwner(Protocol):
     def retried(self, job: Object, how: str) -> None:
         """Take note how a try of a job failed that no stored status shows: another one failed at once."""
 
+    def went_on(self, job: Object, until: float | None) -> None:
+        """Take note that processes of a job ran on without an engine, and when they ended; None while they run."""
+
     def gone(self, job: Object) -> None:
         """Take note that none of the processes is left of a job that was deleted before its end."""
 

@@ -57,6 +57,7 @@ class TrialJobs:
         experiments: Where its experiment is found.
         events: Where fetches of images, in the words of a kubelet, and retries are noted.
         wake: Has the controller look at a trial again.
+        went_on: Takes a trial whose programs ran on without an engine, and when they ended, on the monotonic clock.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class TrialJobs:
         experiments: Informer[Experiment],
         events: EventRecorder,
         wake: Callable[[Key], None],
+        went_on: Callable[[Trial, float | None], None],
     ) -> None:
         self._files = files
         self._layout = layout
@@ -74,6 +76,7 @@ class TrialJobs:
         self._experiments = experiments
         self._events = events
         self._wake = wake
+        self._went_on = went_on
         self._default_workspace = Path.cwd()
 
     def provision(self, job: Object) -> Provision:
@@ -114,6 +117,11 @@ class TrialJobs:
     def stands(self, job: Object) -> None:
         """Have the controller look at the trial: its job runs, or waits for something else."""
         self._wake(Key.of(job))
+
+    def went_on(self, job: Object, until: float | None) -> None:
+        """Count the time in which the programs of a job ran on without an engine."""
+        if (trial := self._trials.get(Key.of(job))) is not None:
+            self._went_on(trial, until)
 
     def gone(self, job: Object) -> None:
         """Have the controller look at the trial: nothing of its deleted job runs any more."""

@@ -600,15 +600,16 @@ def test_goals_end_an_experiment_when_one_trial_reaches_all() -> None:
 
 def uses(hours: float, *, running: int = 0, median: float | None = None) -> Uses:
     """Return what trials used: hours that are over, and trials that have just started."""
-    return Uses(3600 * hours, {}, ((LATER, {"trial": 1.0}),) * running, (), median and 3600 * median, {"trial": 1.0})
+    return Uses(3600 * hours, {}, ((0.0, {"trial": 1.0}),) * running, (), median and 3600 * median, {"trial": 1.0})
 
 
 @pytest.mark.parametrize(
     ("used", "trials", "created", "again"),
     [
         pytest.param(uses(1), {"succeeded": 1}, 3, None, id="much is left"),
-        pytest.param(uses(1, running=1), {"running": 1}, 2, 3 * 3600, id="it is spent in three hours"),
-        pytest.param(uses(3, running=1, median=1.5), {"running": 1}, 0, 3600, id="too little for one more"),
+        pytest.param(uses(1, running=1), {"running": 1}, 2, 60, id="its use is written every minute"),
+        pytest.param(uses(3.99, running=1), {"running": 1}, 2, 36, id="it is spent in 36 seconds"),
+        pytest.param(uses(3, running=1, median=1.5), {"running": 1}, 0, 60, id="too little for one more"),
     ],
 )
 def test_trials_start_as_long_as_they_can_end_within_the_budget(
@@ -619,13 +620,43 @@ def test_trials_start_as_long_as_they_can_end_within_the_budget(
     planned = plan(seen=seen, maxTrialCount=20, parallelTrialCount=3)
 
     assert len(planned.create_trials) == created
-    assert planned.again_after_seconds == again
+    assert planned.again_after_seconds == (again and pytest.approx(again))
     assert [(u.unit, u.limit) for u in planned.status.budget_usage] == [("hours", "4")]
 
 
-@pytest.mark.parametrize("used", [uses(4, running=1), uses(3, median=1.5)], ids=["spent", "too little for one more"])
-def test_a_budget_that_is_spent_ends_it_and_stops_what_runs(used: Uses) -> None:
-    made = replace(counts(best="0.5", succeeded=3, running=len(used.running)), uses=used)
+def test_a_budget_that_is_spent_cuts_what_runs_before_it_ends_the_experiment() -> None:
+    """The readings of these trials count, so the end waits for them."""
+    made = replace(counts(best="0.5", succeeded=3, running=1), uses=uses(4, running=1))
+    seen: dict[str, Any] = {"counts": made, "annotations": {BUDGET_ANNOTATION: "4h"}, "waiting": assignments("a")}
+    planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=20)
+
+    assert (planned.cut_trials, planned.create_trials, planned.stop_trials) == (made.active, (), ())
+    assert story(planned.status.conditions)[-1] == ("Running", "True", "ExperimentBudgetSpent")
+    assert planned.again_after_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "keeps", "resumed", "ended"),
+    [
+        pytest.param("8h", True, ("cut-1", "cut-2"), False, id="a larger budget"),
+        pytest.param("8h", False, (), False, id="without a checkpoint"),
+        pytest.param("4h", True, (), True, id="spent"),
+    ],
+)
+def test_trials_that_a_budget_ended_go_on_with_a_larger_one(
+    budget: str, keeps: bool, resumed: tuple[str, ...], ended: bool
+) -> None:
+    made = replace(counts(best="0.5", early_stopped=3), uses=replace(uses(4), cut=("cut-1", "cut-2")))
+    seen: dict[str, Any] = {"counts": made, "annotations": {BUDGET_ANNOTATION: budget}, "keeps_checkpoints": keeps}
+    planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=4 if not keeps else 3, parallelTrialCount=2)
+
+    assert planned.resume_trials == resumed
+    assert (planned.status.conditions[-1].reason == "ExperimentBudgetSpent") is ended
+
+
+@pytest.mark.parametrize("used", [uses(4), uses(3, median=1.5)], ids=["spent", "too little for one more"])
+def test_a_budget_that_is_spent_ends_the_experiment(used: Uses) -> None:
+    made = replace(counts(best="0.5", succeeded=3), uses=used)
     planned = plan(CREATED, RUNNING, seen={"counts": made, "annotations": {BUDGET_ANNOTATION: "4h"}}, maxTrialCount=20)
     end = planned.status.conditions[-1]
 

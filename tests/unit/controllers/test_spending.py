@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from msgspec import structs
 from katib.api.budgets import Budget
 from katib.api.names import HOLDS_ANNOTATION
 from katib.api.types import Trial
-from katib.controllers.spending import Spending, Uses
+from katib.controllers.spending import Measured, Spending, Uses
 from tests.support.planning import NOW, holding, trial
 
 GPUS = "gpu=2, trial=1"
@@ -26,41 +27,61 @@ def ran(name: str, start: float, end: float | None, holds: str = GPUS) -> Trial:
     times = {
         "start_time": NOW + timedelta(hours=start),
         "completion_time": None if end is None else NOW + timedelta(hours=end),
+        "run_seconds": None if end is None else 3600.0 * (end - start),
     }
     metadata = structs.replace(made.metadata, annotations={HOLDS_ANNOTATION: holds})
     return structs.replace(made, metadata=metadata, status=structs.replace(made.status, **times))
 
 
-def uses_of(*trials: Trial) -> Uses:
+def measured(hours: float, run_hours: float = 0.0, **more: Any) -> Measured:
+    """Return what is measured so long after NOW, when trials ran without a break since they started."""
+
+    def seconds_of(made: Trial) -> float:
+        assert made.status.start_time is not None
+        return (NOW + timedelta(hours=hours) - made.status.start_time).total_seconds()
+
+    return Measured(3600 * run_hours, seconds_of, **more)
+
+
+def uses_of(*trials: Trial, at: Measured | None = None) -> Uses:
     spending = Spending()
     for made in trials:
         spending.add(made)
-    found = spending.uses()
+    found = spending.uses(at or measured(0))
     assert found is not None
     return found
 
 
-def test_trials_side_by_side_share_the_hours_and_add_up_in_everything_else() -> None:
-    uses = uses_of(ran("a", 0, 2), ran("b", 1, 3), ran("c", 5, 6), ran("d", 5.5, None), ran("e", 5.75, None))
+def test_the_hours_are_those_that_were_measured_and_everything_else_adds_up() -> None:
+    uses = uses_of(ran("a", 0, 2), ran("b", 1, 3), ran("d", 5.5, None), ran("e", 5.75, None), at=measured(7, 5))
     budget = Budget({"hours": 1, "gpu": 1, "trial": 1, "$": 1}, {"gpu": 3.0, "cpu": 9.0})
-    now = NOW + timedelta(hours=7)
 
-    assert uses.used(budget, "hours", now) == pytest.approx(3 + 2)
-    assert uses.used(budget, "trial", now) == pytest.approx(2 + 2 + 1 + 1.5 + 1.25)
-    assert uses.used(budget, "gpu", now) == pytest.approx(2 * 7.75)
-    assert uses.used(budget, "$", now) == pytest.approx(3 * 2 * 7.75)
+    assert uses.used(budget, "hours") == pytest.approx(5)
+    assert uses.used(budget, "trial") == pytest.approx(2 + 2 + 1.5 + 1.25)
+    assert uses.used(budget, "gpu") == pytest.approx(2 * 6.75)
+    assert uses.used(budget, "$") == pytest.approx(3 * 2 * 6.75)
+
+
+def test_trials_that_were_removed_to_run_again_stay_counted() -> None:
+    removed, budget = {"trial": 3600.0, "gpu": 7200.0}, Budget({"trial": 9})
+    alone = Spending().uses(measured(2, removed=removed))
+
+    assert alone is not None
+    assert alone.used(budget, "trial") == 1
+    assert uses_of(ran("a", 0, 2), at=measured(2, removed=removed)).used(budget, "trial") == 3
+    assert Spending().uses(measured(2)) is None
 
 
 def test_trials_that_wait_or_say_nothing_of_what_they_have_use_nothing() -> None:
     spending = Spending()
     spending.add(trial("a", "Running"))
-    assert spending.uses() is None
+    assert spending.uses(Measured()) is None
 
     waiting = ran("b", 0, None)
     spending.add(structs.replace(waiting, status=structs.replace(waiting.status, conditions=())))
-    uses = spending.uses()
+    uses = spending.uses(Measured())
     assert uses is not None
-    assert uses.used(Budget({"hours": 1}), "hours", NOW + timedelta(hours=9)) == 0
+    assert uses.used(Budget({"trial": 1}), "trial") == 0
 
 
 def waits(name: str, start: float, since: float) -> Trial:
@@ -74,19 +95,18 @@ def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_need
     spending, budget = Spending(), Budget({"trial": 6, "gpu": 12})
     for made in (ran("a", 0, 2), waits("b", 0, 1), waits("c", 0, 0)):
         spending.add(made)
-    waiting = spending.uses()
-    now = NOW + timedelta(hours=4)
+    waiting = spending.uses(measured(4))
 
     assert waiting is not None
-    assert [waiting.used(budget, unit, now) for unit in ("hours", "trial", "gpu")] == pytest.approx([2, 3, 6])
+    assert [waiting.used(budget, unit) for unit in ("trial", "gpu")] == pytest.approx([3, 6])
     assert waiting.median_seconds == 2 * 3600
-    assert waiting.room(budget, now) == 0  # three hours are left, of which b needs one and c two
-    assert waiting.room(Budget({"trial": 8}), now) == 1
+    assert waiting.room(budget) == 0  # three hours are left, of which b needs one and c two
+    assert waiting.room(Budget({"trial": 8})) == 1
     spending.remove("b")
     spending.add(ran("b", 3, None))  # it goes on after three hours
-    going_on = spending.uses()
+    going_on = spending.uses(measured(4))
     assert going_on is not None
-    assert going_on.used(budget, "gpu", now) == pytest.approx(6)
+    assert going_on.used(budget, "gpu") == pytest.approx(6)
 
 
 @pytest.mark.parametrize(
@@ -103,23 +123,32 @@ def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_need
 def test_no_more_trials_start_than_can_end_by_the_median(
     limits: dict[str, float], room: float, hours_left: float
 ) -> None:
-    uses = uses_of(
-        ran("a", 0, 1), ran("b", 1, 2), ran("c", 2, None, "gpu=1, trial=1"), ran("d", 0, 1, "trial=0, gpu=0")
-    )
-    uses = replace(uses, usual={"gpu": 2.0, "trial": 1.0})
-    now = NOW + timedelta(hours=3)
+    def uses_at(hours: float) -> Uses:
+        trials = ran("a", 0, 1), ran("b", 1, 2), ran("c", 2, None, "gpu=1, trial=1"), ran("d", 0, 1, "trial=0, gpu=0")
+        return replace(uses_of(*trials, at=measured(hours, hours)), usual={"gpu": 2.0, "trial": 1.0})
 
-    budget = Budget(limits, {"trial": 1.0})
+    uses, budget = uses_at(3), Budget(limits, {"trial": 1.0})
 
-    assert uses.room(budget, now) == room
-    assert uses.seconds_left(budget, now) == pytest.approx(3600 * hours_left)
-    assert not uses.is_spent(budget, now)
-    assert uses.is_spent(budget, now + timedelta(hours=hours_left))
+    assert uses.room(budget) == room
+    assert uses.seconds_left(budget) == pytest.approx(3600 * hours_left)
+    assert not uses.is_spent(budget)
+    assert uses_at(3 + hours_left).is_spent(budget)
 
 
-def test_as_long_as_no_trial_has_ended_any_may_start() -> None:
-    assert uses_of(ran("a", 0, None)).room(Budget({"hours": 1}), NOW) == math.inf
-    assert uses_of(ran("a", 0, 1)).seconds_left(Budget({"hours": 9}), NOW) == math.inf
+@pytest.mark.parametrize("end", [None, 0.75], ids=["it runs", "the budget ended it"])
+def test_as_long_as_no_trial_has_ended_one_takes_at_least_as_long_as_the_longest_has_run(end: float | None) -> None:
+    """A trial that cannot get so much of what is left would be cut for sure."""
+    made = ran("a", 0, end)
+    if end is not None:
+        cut = (holding("EarlyStopped", "TrialBudgetSpent"),)
+        made = structs.replace(made, status=structs.replace(made.status, conditions=cut))
+    uses = uses_of(made, at=measured(0.75, 0.75))
+
+    assert uses.median_seconds is None
+    assert uses.cut == (() if end is None else ("a",))
+    assert [uses.room(Budget({"hours": limit})) for limit in (1, 1.5)] == [0, math.inf]
+    assert uses_of(ran("a", 0, None)).room(Budget({"hours": 1})) == math.inf
+    assert uses_of(ran("a", 0, 1)).seconds_left(Budget({"hours": 9})) == math.inf
 
 
 stretches = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40), st.integers(0, 9), st.booleans()), max_size=40)
@@ -129,7 +158,7 @@ stretches = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40), st.integer
 @given(changes=stretches)
 def test_it_equals_what_adding_up_all_trials_gives(changes: list[tuple[int, int, int, bool]]) -> None:
     """Also when trials go away, change, or change back."""
-    spending, budget, known = Spending(), Budget({}), dict[str, Trial]()
+    spending, budget, known, now = Spending(), Budget({}), dict[str, Trial](), measured(60)
     for number, start, length, deleted in changes:
         name = f"t{number}"
         spending.remove(name)
@@ -137,17 +166,6 @@ def test_it_equals_what_adding_up_all_trials_gives(changes: list[tuple[int, int,
         if not deleted:
             known[name] = ran(name, start, start + length if length else None)
             spending.add(known[name])
-        if uses := spending.uses():
-            fresh = uses_of(*known.values()) if known else None
-            now = NOW + timedelta(hours=60)
-            for unit in ("hours", "gpu"):
-                wanted = 0.0 if fresh is None else fresh.used(budget, unit, now)
-                assert uses.used(budget, unit, now) == pytest.approx(wanted, abs=1e-6)
-            covered = {hour for made in known.values() for hour in hours_of(made)}
-            assert uses.used(budget, "hours", now) == pytest.approx(len(covered), abs=1e-6)
-
-
-def hours_of(made: Trial) -> range:
-    start, end = made.status.start_time, made.status.completion_time or NOW + timedelta(hours=60)
-    assert start is not None
-    return range(round((start - NOW).total_seconds() / 3600), round((end - NOW).total_seconds() / 3600))
+        if uses := spending.uses(now):
+            wanted = uses_of(*known.values(), at=now).used(budget, "gpu") if known else 0.0
+            assert uses.used(budget, "gpu") == pytest.approx(wanted, abs=1e-6)

@@ -64,10 +64,10 @@ def test_a_new_trial_is_created_gets_its_job_and_runs() -> None:
     assert last(running) == ("Running", "True", "TrialRunning", "Trial is running")
 
 
-def after(minutes: int, status: TrialStatus, job: JobView) -> TrialStatus:
-    """Return the status of a trial whose job is seen so long after NOW."""
-    made = structs.replace(trial("demo-1"), status=status)
-    return plan_trial(Observed(made, job, observed("0.5"), now=NOW + timedelta(minutes=minutes))).status
+def after(minutes: int, status: TrialStatus, job: JobView, *, ran: float = 0) -> TrialStatus:
+    """Return the status of a trial whose job is seen so long after NOW, and which ran for so many minutes."""
+    made, now = structs.replace(trial("demo-1"), status=status), NOW + timedelta(minutes=minutes)
+    return plan_trial(Observed(made, job, observed("0.5"), run_seconds=60 * ran, now=now)).status
 
 
 def ran_minutes(status: TrialStatus, minutes: int) -> float | None:
@@ -86,27 +86,44 @@ def test_waiting_is_told_from_running_and_only_running_counts_as_duration() -> N
     assert ran_minutes(queued, 5) is None
     running = after(10, queued, JobView())
     assert (running.start_time, ran_minutes(running, 13)) == (NOW + timedelta(minutes=10), 3)
-    suspended = after(13, running, SUSPENDED)
+    suspended = after(13, running, SUSPENDED, ran=3)
     assert last(TrialPlan(suspended)) == ("Running", "False", "TrialSuspended", "Trial waits: its job is suspended")
     assert ran_minutes(suspended, 50) == 3
-    resumed = after(50, suspended, JobView())
+    resumed = after(50, suspended, JobView(), ran=3)
     assert ran_minutes(resumed, 54) == 7
-    assert ran_minutes(after(55, resumed, DONE), 90) == 8
+    assert ran_minutes(after(55, resumed, DONE, ran=8), 90) == 8
+
+
+def test_the_start_of_a_running_trial_moves_on_by_what_was_no_running_and_small_differences_are_not_written() -> None:
+    running = after(0, NEW, JobView())
+
+    assert after(10, running, JobView(), ran=10 - 1 / 60) is running
+    slept = after(500, running, JobView(), ran=10)
+    assert (slept.start_time, ran_minutes(slept, 501)) == (NOW + timedelta(minutes=490), 11)
+    over = after(500, running, DONE, ran=0.125)
+    assert (over.run_seconds, over.start_time) == (7.5, NOW + timedelta(minutes=500, seconds=-8))
+
+
+def test_the_grace_period_of_a_trial_that_is_over_is_added_and_nothing_is_written_without_one() -> None:
+    over = killed(after(0, NEW, JobView()), "Trial is stopped", NOW + timedelta(minutes=2), 120.0)
+
+    assert after(3, over, JobView(), ran=2.0005).run_seconds == 120
+    assert after(3, over, JobView(), ran=2.5).run_seconds == 150
 
 
 @pytest.mark.parametrize("job", [QUEUED, SUSPENDED], ids=["queued", "suspended"])
 def test_a_trial_that_is_killed_while_it_waits_has_not_run_meanwhile(job: JobView) -> None:
-    waits = after(2, after(0, NEW, JobView()), job)
-    over = killed(waits, "Trial is killed", NOW + timedelta(minutes=30))
+    waits = after(2, after(0, NEW, JobView()), job, ran=2)
+    over = killed(waits, "Trial is killed", NOW + timedelta(minutes=30), 120.0)
 
     assert ran_minutes(over, 60) == 2
 
 
 def test_a_pause_after_a_failure_is_no_running() -> None:
     running = after(0, NEW, JobView())
-    pause = after(2, running, JobView(retrying="exited with 1; try 2 begins at noon", runs=False))
+    pause = after(2, running, JobView(retrying="exited with 1; try 2 begins at noon", runs=False), ran=2)
     assert last(TrialPlan(pause))[1:] == ("False", "TrialRetrying", "Trial waits: exited with 1; try 2 begins at noon")
-    again = after(12, pause, JobView(retrying="exited with 1; try 2", runs=True))
+    again = after(12, pause, JobView(retrying="exited with 1; try 2", runs=True), ran=2)
     assert last(TrialPlan(again))[1:] == ("True", "TrialRetrying", "Trial is running: exited with 1; try 2")
     assert ran_minutes(again, 15) == 5
 
@@ -355,7 +372,7 @@ def test_the_log_is_read_once_the_job_has_ended(job: JobView | None, value: str 
 
 
 def test_a_killed_trial_says_why_and_runs_no_more() -> None:
-    status = killed(started().status, "Trial is stopped: the goal was reached", LATER)
+    status = killed(started().status, "Trial is stopped: the goal was reached", LATER, 60.0)
 
     assert story(status.conditions)[1:] == [("Running", "False", "TrialRunning"), ("Killed", "True", "TrialKilled")]
     assert status.conditions[-1].message == "Trial is stopped: the goal was reached"
