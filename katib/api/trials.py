@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from katib.api.conditions import find_condition, is_true
+from katib.api.conditions import find_condition
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition, TrialState
 from katib.api.types.words import TRIAL_RANKS, TRIAL_STATES
@@ -51,12 +51,14 @@ def state_in(obj: Mapping[str, Any]) -> TrialState:
 
 
 BUDGET_CUT_REASON = "TrialBudgetSpent"
-"""Reason of EarlyStopped where the budget of the experiment was spent before the trial came to its own end."""
+"""Reason of EarlyStopped, or of Killed where nothing was read, if the budget of the experiment ended the trial."""
 
 
 def is_cut(trial: Trial) -> bool:
     """Return whether the budget of its experiment ended a trial."""
-    return is_true(trial.status.conditions, TrialCondition.EARLY_STOPPED, BUDGET_CUT_REASON)
+    return any(
+        condition.reason == BUDGET_CUT_REASON and condition.status == "True" for condition in trial.status.conditions
+    )
 
 
 def ran_seconds(trial: Trial) -> float | None:

@@ -87,10 +87,10 @@ class Uses:
     def room(self, budget: Budget) -> float:
         """Return how many trials can start now and end within the budget, by the median of those that have ended.
 
-        What those need up to their ends that run or wait is set aside. As long as no trial has ended, one takes at
-        least as long as the longest has run; infinite as long as none has run.
+        What those need up to their ends that run or wait is set aside. As long as no trial has ended, half as long as
+        the longest has run is the least that is worth a start; infinite as long as none has run.
         """
-        expected = self.longest_seconds if self.median_seconds is None else self.median_seconds
+        expected = self.longest_seconds / 2 if self.median_seconds is None else self.median_seconds
         to_come: Amounts = defaultdict(float)
         for seconds, holds in (*self.running, *self.waiting):
             _add(to_come, holds, max(expected - seconds, 0.0))

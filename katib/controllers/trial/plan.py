@@ -297,6 +297,9 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
+    if why == _BUDGET_IS_SPENT and missing_objective(seen.trial.spec.objective, seen.observation) is not None:
+        # It has reached nothing, which says nothing of its parameters.
+        return _end(seen, status, TrialCondition.KILLED, BUDGET_CUT_REASON, f"Trial is stopped: {why}", event)
     return _end(seen, status, TrialCondition.EARLY_STOPPED, stopped_reason(why), message, event)
 
 
@@ -506,7 +509,7 @@ def cut(status: TrialStatus, now: datetime) -> TrialStatus:
 
 def resumed(status: TrialStatus, now: datetime) -> TrialStatus:
     """Return the status of a trial that such a budget ended and that goes on from its checkpoint."""
-    conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED)
+    conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED, TrialCondition.KILLED)
     again = structs.replace(status, conditions=conditions, completion_time=None, observation=None)
     message = "Trial waits: it goes on from its checkpoint, with a larger budget"
     return with_running(again, WAITING_REASON, message, now, runs=False)
