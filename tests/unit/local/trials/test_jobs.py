@@ -40,7 +40,15 @@ JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"na
 
 
 def trial_jobs(trials: dict[Key, Trial], events: Events, woken: list[Key]) -> TrialJobs:
-    return TrialJobs(TrialFiles(Layout(Path())), Layout(Path()), cast(Any, trials), cast(Any, {}), events, woken.append, lambda *_: None)
+    return TrialJobs(
+        TrialFiles(Layout(Path())),
+        Layout(Path()),
+        cast(Any, trials),
+        cast(Any, {}),
+        events,
+        woken.append,
+        lambda *_: None,
+    )
 
 
 @pytest.mark.parametrize(
