@@ -139,6 +139,11 @@ STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
 
+ENGINE_ANNOTATION = "katib.kubeflow.org/engine"
+OF_SERVERS = "server"
+"""On an Experiment of one machine: the engine that runs its trials, the id of a command's own or that of all servers;
+other engines leave it interrupted. Without it, any engine that is at work runs them."""
+
 PAUSED_ANNOTATION = "katib.kubeflow.org/paused"
 PAUSED = "true"
 """On a trial: its user suspended it, and another trial may run in its place."""
@@ -163,6 +168,9 @@ FAVOURITE = "true"
 
 EXPERIMENT_STOPPED = "ExperimentStopped"
 """Reason of an Experiment's Running while it is stopped; the status says whether trials still run."""
+
+EXPERIMENT_INTERRUPTED = "ExperimentInterrupted"
+"""Reason of an Experiment's Running while it is unfinished and no engine runs its trials."""
 
 TEMPLATE_MISSING = "TrialTemplateMissing"
 """Reason of an Experiment's Running while the text of its trial template is not there; the status says whether trials

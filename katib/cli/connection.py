@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,25 +41,23 @@ def connect(
     *,
     read_only: bool,
     nothing_to_run: bool = False,
-    callers_only: bool = False,
+    starts: bool = False,
     creates: bool = False,
-    deleted: Collection[tuple[str | None, str]] = (),
 ) -> Iterator[Connected]:
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
     opened, or the server or the `katib run` asked that works in it; without any, the default server is asked, and when
-    none of ours runs, a command that only reads opens the default data directory. So does one that only stores what no
-    engine has to run, one that is about trials of callers, and one that deletes experiments: for the last two, an
-    engine works in the data directory meanwhile.
+    none of ours runs, a command that only reads opens the default data directory. So does one that only stores what
+    the next engine takes up (`nothing_to_run`), and one for which controllers have to work meanwhile (`starts`), as
+    they do for trials of callers and to delete experiments.
 
     Where no namespace was named, a command that `creates` means the default one. Any other means the one that all
     experiments are in, as files of Katib name `kubeflow`; the default one where they are in several.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
-        UnavailableError: No server answers, and there is no data directory; or trials of an experiment that is not
-            deleted would run meanwhile.
+        UnavailableError: No server answers, and there is no data directory.
     """
     if target.cluster:
         with open_cluster(target.cluster) as opened:
@@ -67,8 +65,8 @@ def connect(
         return
     namespace = target.namespace or (DEFAULT_NAMESPACE if creates else None)
     here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
-    if nothing_to_run or callers_only or deleted:
-        here = partial(_engine_here, starts=callers_only or bool(deleted), deleted=deleted, namespace=namespace)
+    if nothing_to_run or starts:
+        here = partial(_engine_here, starts=starts)
     with _open_service(target, read_only=read_only, here=here) as service:
         yield Connected(service, namespace or namespace_in_use(service))
 
@@ -193,25 +191,12 @@ def _open_service(
 
 
 @contextmanager
-def _engine_here(
-    directory: Path, *, starts: bool, deleted: Collection[tuple[str | None, str]], namespace: str | None
-) -> Iterator[TuningService]:
-    """Open an engine; where experiments are deleted, none but theirs may have trials that would run."""
+def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
     from katib.local import open_engine
-    from katib.tuning.reading import is_completed
 
     with open_engine(data_dir=directory, own_process=False) as engine:
-        default = (namespace or namespace_in_use(engine.service)) if deleted else ""
-        keys = [(space or default, name) for space, name in deleted]
-        for experiment in engine.service.experiments() if deleted else ():
-            is_run = experiment.spec.trial_template is not None and not is_completed(experiment)
-            if is_run and (experiment.namespace, experiment.name) not in keys:
-                raise UnavailableError(
-                    f"experiment {experiment.name} is unfinished, and its trials would run meanwhile; "
-                    "delete it as well, or start `katib serve`, which goes on with it"
-                )
         if starts:
-            engine.start()
+            engine.start_for(None)
         yield engine.service
 
 

@@ -63,7 +63,7 @@ def budget(
     counts = {field: None if value == _NO_LIMIT else int(value) for field, value in given.items() if value is not None}
     if not counts:
         raise click.UsageError("give --max-trials, --parallel or --max-failed", click.get_current_context())
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
         service.edit(namespace, name, counts=counts)
     words = ", ".join(f"{field} {_NO_LIMIT if value is None else value}" for field, value in counts.items())
@@ -76,14 +76,15 @@ def budget(
 def stop(name: str, target: options.Target) -> None:
     """Start no further trials of an experiment; those that run go on to their ends.
 
-    `katib resume` lets it go on, and so does submitting its file again.
+    `katib resume` lets it go on, and so does submitting its file again. Where nothing works on the data directory, this
+    is noted for the next start.
     """
     from katib.cli.connection import connect, experiment_meant
 
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
         experiment = service.edit(namespace, name, counts={}, stopped=True)
-    active = active_count(experiment)
+        active = active_count(experiment) if _is_at_work(service, target) else 0
     left = f"; {active} trials that run go on to their ends" if active else ""
     if active == 1:
         left = "; the trial that runs goes on to its end"
@@ -106,7 +107,7 @@ def pause(name: str, target: options.Target) -> None:
     """
     from katib.cli.connection import connect, experiment_or_trial
 
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         found = experiment_or_trial(service, namespace, name)
         name = found.name
         if isinstance(found, Trial):
@@ -127,18 +128,18 @@ suspend = pause
 @click.argument("name", type=_EITHER)
 @options.connection
 def resume(name: str, target: options.Target) -> None:
-    """Resume a stopped or paused experiment, or a paused trial.
+    """Resume a stopped, paused or interrupted experiment, or a paused trial.
 
     A trial starts its program again, from the checkpoint that it kept or from the beginning.
     """
     from katib.cli.connection import connect, experiment_or_trial
 
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         found = experiment_or_trial(service, namespace, name)
         name = found.name
         if isinstance(found, Trial):
             service.suspend(namespace, name, suspended=False)
-            click.echo(f"trial/{name}: goes on")
+            click.echo(f"trial/{name}: {_goes_on(service, target)}")
             return
         experiment = service.edit(namespace, name, counts={}, stopped=False)
         if not is_completed(experiment):
@@ -149,7 +150,20 @@ def resume(name: str, target: options.Target) -> None:
         more = target.complete(more_trials(experiment, options.DEFAULT_NAMESPACE, at_work=True))
         click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
         return
-    click.echo(f"experiment/{name}: goes on")
+    click.echo(f"experiment/{name}: {_goes_on(service, target)}")
+
+
+def _is_at_work(service: TuningService, target: options.Target) -> bool:
+    """Return whether controllers work on what a service changes, and not only its data directory is open."""
+    from katib.rest.client import HttpTuningService
+
+    return bool(target.cluster) or isinstance(service, HttpTuningService)
+
+
+def _goes_on(service: TuningService, target: options.Target) -> str:
+    if _is_at_work(service, target):
+        return "goes on"
+    return f"is resumed, and nothing works on it now; `katib serve{target.place}` or its own command goes on with it"
 
 
 def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:
@@ -203,7 +217,7 @@ def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None
     from katib.cli.connection import connect, experiment_meant
 
     chosen = options.pairs(assignments, "PARAMETER=VALUE")
-    with connect(target, read_only=False) as (service, namespace):
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
         before = service.add_trial(namespace, name, chosen)
     others = f", after {before} others that were added by hand" if before else ""

@@ -85,7 +85,7 @@ def import_(
         history = history_of(found, objectives, chosen, source)
         click.echo(dump_yaml(history.experiment(name, algorithm=algorithm, more=more)), nl=False)
         return
-    with connect(target, read_only=False, callers_only=True, creates=True) as (service, namespace):
+    with connect(target, read_only=False, starts=True, creates=True) as (service, namespace):
         earlier = _earlier(service, namespace, name)
         if earlier is not None:
             objectives, chosen = _search_of(earlier)

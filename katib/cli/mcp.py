@@ -47,7 +47,7 @@ def mcp(write: bool, port: int | None, target: options.Target) -> None:
 
     with (
         _explained(),
-        connect(target, read_only=not write, callers_only=write, creates=write) as (service, namespace),
+        connect(target, read_only=not write, starts=write, creates=write) as (service, namespace),
     ):
         from katib.cli.mcp_tools import server_of
 

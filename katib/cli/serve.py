@@ -372,6 +372,8 @@ def _run(
             with stop.raising():
                 engine.start()
             announce(server, access, f"data in {data_dir}")
+            if announce is not _ignore and (left := engine.interrupted()):
+                click.echo(f"interrupted:  {', '.join(left)}; `katib resume {left[0]}` lets {_first_of(left)} go on")
             with (
                 _answering_optuna(engine, data_dir, quiet=announce is _ignore),
                 _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
@@ -388,6 +390,10 @@ def _run(
             engine.leave()
         engine.stop()
     return stop.exit_code
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "the first"
 
 
 @contextmanager

@@ -216,7 +216,7 @@ def delete(
         wanted += [(one.namespace or None, one.name) for one in documents if one.kind in EXPERIMENTS]
     options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
     code = 0
-    with connect(target, read_only=False, deleted=wanted if target.has_data else ()) as (service, namespace):
+    with connect(target, read_only=False, starts=target.has_data) as (service, namespace):
         for space, given in wanted:
             try:
                 name = name_meant(service, space or namespace, given)

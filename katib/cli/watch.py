@@ -76,8 +76,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
 
 def _at_work(directory: Path) -> Callable[[], bool]:
     from katib.local.layout import Layout
-    from katib.local.processes.client import RECORD_FILE
-    from katib.local.processes.remains import is_engine_at_work
+    from katib.local.processes.remains import RECORD_FILE, is_engine_at_work
 
     record = Layout(directory.absolute()).run / RECORD_FILE
     return lambda: is_engine_at_work(record)

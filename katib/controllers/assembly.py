@@ -36,7 +36,7 @@ from katib.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
-from katib.runtime.controller import Controller, Reconcile
+from katib.runtime.controller import DONE, Controller, Reconcile, Result
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.manager import Manager, Startable, Syncing
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -80,6 +80,7 @@ class Ports:
         admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
         is_ours: Whether an OptimizationJob is for these controllers.
         times: Measures how long trials run; None: nothing is stored of that beside the statuses.
+        is_interrupted: Whether an unfinished Experiment waits for another engine: none of its trials runs.
     """
 
     services: ServiceDirectory
@@ -93,6 +94,7 @@ class Ports:
     admit: Callable[[Object], Object] = identity
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
     times: RunTimes | None = None
+    is_interrupted: Callable[[Experiment], bool] = lambda _experiment: False
 
 
 class Controllers(Manager):
@@ -132,7 +134,9 @@ def assemble(
     _connect(caches, queues, settings.summary_interval_seconds)
     _connect_trials(caches, queues, verdicts, settings.summary_interval_seconds)
     caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
-    experiment = ExperimentReconciler(store, caches, config_maps, events, clock, settings, ports.check, times)
+    experiment = ExperimentReconciler(
+        store, caches, config_maps, events, clock, settings, ports.check, times, ports.is_interrupted
+    )
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
     trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, times, ports.pods)
@@ -140,12 +144,22 @@ def assemble(
         caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
     )
     workers = settings.workers
+
+    def unless_interrupted(reconcile: Reconcile) -> Reconcile:
+        def step(key: Key) -> Result:
+            found = caches.experiments.get(key)
+            waits = found is not None and found.metadata.deletion_timestamp is None and ports.is_interrupted(found)
+            return DONE if waits else reconcile(key)
+
+        return step
+
+    suggest, stop_early = unless_interrupted(suggestion.reconcile), unless_interrupted(early_stopping.reconcile)
     controllers: tuple[Startable, ...] = (
         caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
         _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, workers, thread),
-        _controller("suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, workers, thread),
+        _controller("suggestion", suggest, suggestions, caches.suggestions, events, workers, thread),
         _controller("trial", trial.reconcile, trials, caches.trials, events, workers, thread),
-        _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
+        _controller("early-stopping", stop_early, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
         *_optimization_jobs(store, caches, ports, clock, thread),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from katib.api.job_kinds import is_suspended
 from katib.api.leases import asked_count, is_asked, is_chosen
-from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.types import Condition, Experiment, Trial
 from katib.api.wording import counted
 from katib.explaining.answer import (
@@ -26,7 +26,7 @@ from katib.explaining.answer import (
 from katib.explaining.ended import explain_ended, run_again
 from katib.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.explaining.trial import diagnose_trial
-from katib.tuning.reading import algorithm_of, condition_of, is_completed, running_condition, state_of
+from katib.tuning.reading import algorithm_of, condition_of, is_completed, is_interrupted, running_condition, state_of
 from katib.tuning.service import Diagnosis
 
 _SHOWN_TRIALS = 3
@@ -48,7 +48,9 @@ _SAID_BY_THE_END = frozenset(
 )
 """Reasons of warnings that say no more than the verdict of an ended experiment."""
 
-_SAID_BY_CONDITIONS = frozenset({TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, "SuggestionServiceWaiting"})
+_SAID_BY_CONDITIONS = frozenset(
+    {TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, SERVICE_UNAVAILABLE, "SuggestionServiceWaiting"}
+)
 """Reasons of warnings that a condition gives while they hold."""
 
 
@@ -76,6 +78,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
         _no_controller_works,
         _storage_fails,
         _is_stopped,
+        _is_interrupted,
         _template_is_missing,
         _validation_refused,
         _service_is_away,
@@ -155,6 +158,17 @@ def _is_stopped(experiment: Experiment, evidence: Evidence) -> Answer | None:
         f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
         remedies=[f"`katib resume {experiment.name}{option}` lets it go on."],
+    )
+
+
+def _is_interrupted(experiment: Experiment, evidence: Evidence) -> Answer | None:
+    if not is_interrupted(experiment):
+        return None
+    option, command = namespace_option(experiment, evidence.place.default_namespace), run_again(experiment)
+    ways = [f"`{command}` goes on with it, once nothing else works on its data directory."] if command else []
+    return Answer(
+        f"{experiment.name} was interrupted, and none of its trials runs.",
+        remedies=[f"`katib resume {experiment.name}{option}` lets it go on now.", *ways],
     )
 
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from katib.api.conditions import has_ended
-from katib.api.names import EXPERIMENT_STOPPED, RETRYING_REASON, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.api.names import (
+    EXPERIMENT_INTERRUPTED,
+    EXPERIMENT_STOPPED,
+    RETRYING_REASON,
+    SERVICE_UNAVAILABLE,
+    TEMPLATE_MISSING,
+)
 from katib.api.trials import ACTIVE, ran_seconds
 from katib.api.types import Experiment, Trial
 from katib.api.validation import awaits_restart
@@ -132,7 +138,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 _NEWS_BEGINS = re.compile(r"Trial (is running|cannot run|waits): |Trial waits for ")
 
 
-_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, RETRYING_REASON, SERVICE_UNAVAILABLE)
+_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, RETRYING_REASON, SERVICE_UNAVAILABLE)
 """Reasons of the condition Running of an experiment that makes no further trial for now."""
 
 

@@ -51,6 +51,7 @@ from katib.local.jobs.jobset.runtimes import shipped_documents
 from katib.local.jobs.kinds import job_kinds, spec_structures
 from katib.local.jobs.prepare import trial_owner
 from katib.local.layout import Layout
+from katib.local.ownership import Ownership
 from katib.local.pods.environment import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
@@ -182,6 +183,7 @@ class Engine:
             os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
+            self._ownership = Ownership(self._store)
             self._ended = EndedExperiments(self._store, self._is_cached)
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
@@ -243,8 +245,16 @@ class Engine:
         gate = Gate(self._catalog, LocalHome(self._host, slurm=self._slurm_gate), StoredObjects(None))
         return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
+    def start_for(self, own: Key | None) -> None:
+        """Set to work for one experiment of a command, or for none; others that are unfinished stay interrupted.
+
+        Experiments that are submitted or resumed meanwhile run as well.
+        """
+        self._ownership.take(own)
+        self.start()
+
     def start(self) -> None:
-        """Set everything to work; unfinished experiments of the data directory go on."""
+        """Set everything to work; unfinished experiments go on that no command has left interrupted."""
         with self._starting:
             if not self._started:
                 self._start()
@@ -271,7 +281,8 @@ class Engine:
             unended = (one for one in self._caches.experiments.all() if not has_ended(one.status.conditions))
             self._run_times.times.keep({one.metadata.uid for one in (*active, *unended)})
             for experiment in self._caches.experiments.all():
-                if experiment.status.start_time is not None and not has_ended(experiment.status.conditions):
+                is_begun = experiment.status.start_time is not None and not has_ended(experiment.status.conditions)
+                if is_begun and not self._ownership.is_interrupted(experiment):
                     message = "An engine was started and goes on with it; trials that were cut off are restarted"
                     self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
             flushing = Periodic(
@@ -306,6 +317,8 @@ class Engine:
         if self._started and not self._leaves:
             self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
+        if self._started:
+            self._ownership.release()
 
     def note_hangup(self, namespace: str, experiment: str) -> None:
         """Record that the terminal from which an experiment is run is gone, and that it goes on."""
@@ -332,6 +345,10 @@ class Engine:
         if self._slurm is not None and self.in_slurm is None:
             self.in_slurm = counts
             self.is_cut_off = bool(self._allocation) and self._slurm[0].is_ending(self._allocation)
+
+    def interrupted(self) -> Sequence[str]:
+        """Return the names of unfinished experiments that this engine does not run until they are resumed."""
+        return [found.name for found in self.service.experiments() if self._ownership.is_interrupted(found)]
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""
@@ -424,7 +441,7 @@ class Engine:
         Raises:
             TerminalError: Slurm is not here, or an earlier engine has left trials there.
         """
-        notes = self._layout.run / "slurm"
+        notes = self._layout.slurm
         if self._slurm is None:
             refuse_where_noted(notes)
             return None
@@ -469,6 +486,16 @@ class Engine:
         for informer in self._caches.jobs.known:
             informer.add_handler(self._job_changed)
         self._queues = queues = Queues.of(self._clock)
+        trial_jobs = TrialJobs(
+            self._files,
+            self._layout,
+            self._caches.trials,
+            self._caches.experiments,
+            self._recorder,
+            queues.trials.add,
+            self._went_on,
+            self._ownership.is_interrupted,
+        )
         self._reporter.on_stored = self._readings_stored
         self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
         self._services.on_change(queues.wake_suggestion)
@@ -483,15 +510,7 @@ class Engine:
             ),
             kinds,
             self._caches.jobs,
-            TrialJobs(
-                self._files,
-                self._layout,
-                self._caches.trials,
-                self._caches.experiments,
-                self._recorder,
-                queues.trials.add,
-                self._went_on,
-            ),
+            trial_jobs,
             self._monitors,
             self._thread,
         )
@@ -506,10 +525,11 @@ class Engine:
                 logs=logs,
                 events=self._recorder,
                 given_rules=UncollectedTrials(self._observations),
-                pods=TrialPods(self._jobs),
+                pods=TrialPods(self._jobs, trial_jobs),
                 shipped_template=shipped_config_map,
                 admit=lambda experiment: self._object_admission.new(dict(experiment)).obj,
                 times=self._run_times.times,
+                is_interrupted=self._ownership.is_interrupted,
             ),
             self._clock,
             settings=self._settings,
@@ -634,5 +654,10 @@ class Engine:
             self._files.remove(event.key)
 
     def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
-        if event.new is None:
+        old, new = event.old, event.new
+        if new is None:
             self.chosen_trials.forget(event.key)
+        elif old is not None and (is_held := self._ownership.is_interrupted)(old) and not is_held(new):
+            for trial in self._caches.active_trials(event.key):
+                self._queues.trials.add(key_of(trial))
+                self._jobs.look(key_of(trial))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from katib.errors import ForbiddenError, TerminalError
 from katib.files.private_directories import make_private
+from katib.local.processes.remains import RECORD_FILE, may_have_programs
 
 _LEAST_BYTES = 1 << 16
 
@@ -30,6 +31,8 @@ class Layout:
         """What suggestion services print."""
         self.run = root / "run"
         """Notes that outlive a crash: which processes belong to us."""
+        self.slurm = self.run / "slurm"
+        """Notes of what runs in Slurm."""
         self.python = self.run / "python"
         """Links to the Python that runs the engine, for trials."""
 
@@ -48,6 +51,10 @@ class Layout:
         except PermissionError as error:
             remedy = "use another --data-dir, or the account that it belongs to"
             raise ForbiddenError(f"{self.root}: permission denied; {remedy}") from error
+
+    def has_programs(self) -> bool:
+        """Return whether programs of trials may run, here or in Slurm: no engine has to work for that."""
+        return may_have_programs(self.run / RECORD_FILE) or any(self.slurm.glob("*/"))
 
     def is_full(self) -> bool:
         """Return whether the disk has no room for what a transaction writes."""

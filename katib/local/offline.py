@@ -15,6 +15,7 @@ from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.databases.sqlite import Database, OutdatedError, open_copy, open_database
 from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
+from katib.local.resting import RestingStore
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
 from katib.tuning.ports import Records
@@ -80,7 +81,7 @@ class _Parts:
     @cached_property
     def records(self) -> Records:
         return Records(
-            self.store,
+            RestingStore(self.store, self._layout.has_programs),
             _when_asked(lambda: self.observations),
             _when_asked(lambda: self.events),
             _when_asked(lambda: self.files),

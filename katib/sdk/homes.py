@@ -257,7 +257,7 @@ def _enter(directory: Path) -> _Shared:
             with ExitStack() as stack:
                 stack.enter_context(said_once())
                 engine = stack.enter_context(open_engine(data_dir=directory, own_process=False))
-                engine.start()
+                engine.start_for(None)
                 stack.enter_context(open_door(engine.service, directory))
                 shared = _Shared(engine.service, stack.pop_all())
             _engines.by_directory[directory] = shared

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
+from katib.controllers.kinds import key_of
 from katib.errors import InvalidError, KatibError, NotFoundError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
@@ -38,7 +39,7 @@ from katib.sdk.warm import warm_slots
 from katib.tuning.argument_words import in_arguments, python_words
 from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
-from katib.tuning.repeating import company_of, ended_without_value
+from katib.tuning.repeating import ended_without_value
 from katib.tuning.sentences import said_once
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
 
@@ -213,7 +214,7 @@ class _Running(NamedTuple):
         experiment: As stored.
         url: Where the server listens; empty for an engine.
         had_ended: Whether it had ended before and is left as it is.
-        notes: What to say about one that was there before, and of those that run beside it, a sentence each.
+        notes: What to say about one that was there before, a sentence each.
         is_shared: Whether what runs it stays when this search ends.
     """
 
@@ -256,10 +257,9 @@ def _submitted(
             yield _taken(service, experiment, arguments, file, pickled)._replace(url=home.url)
             return
         running = _taken(home.service, experiment, arguments, file, pickled)
-        home.start()
-        notes = (*running.notes, *company_of(home.service, running.experiment, _option_of(root)))
+        home.start_for(key_of(running.experiment))
         with open_door(home.service, root):
-            yield running._replace(notes=notes)
+            yield running
 
 
 def _taken(
@@ -335,10 +335,11 @@ def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) 
             f"the server at {url} goes on; `katib stop {name}{_option_of(root)}` stops it, and {again} watches it again"
         )
     else:
-        with suppress(KatibError):  # else it would go on beside the next search of the data directory
-            running.service.edit(DEFAULT_NAMESPACE, name, counts={}, stopped=True)
         way = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
-        way += "; trials that run now go on to their ends" if running.is_shared else ""
+        if running.is_shared:  # by other experiments of this process, whose engine would go on with it
+            with suppress(KatibError):
+                running.service.edit(DEFAULT_NAMESPACE, name, counts={}, stopped=True)
+            way += "; trials that run now go on to their ends"
     if verbose:
         sys.stderr.write(f"{way}\n")
 

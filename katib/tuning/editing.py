@@ -14,7 +14,7 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.job_kinds import IN_QUEUE, nested, suspend_field, value_at
 from katib.api.marks import MarkChanges, annotations_of, validate_marks
-from katib.api.names import PAUSED, PAUSED_ANNOTATION, STOPPED, STOPPED_ANNOTATION
+from katib.api.names import ENGINE_ANNOTATION, PAUSED, PAUSED_ANNOTATION, STOPPED, STOPPED_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Experiment, Trial
 from katib.api.validation import validate_update
@@ -44,7 +44,7 @@ def edit_experiment(
         store: Where the experiment is.
         key: Of the experiment.
         counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
-        stopped: Whether it is to be stopped; None leaves that as it is.
+        stopped: Whether it is to be stopped; None leaves that as it is. One that is interrupted goes on unless it is.
         marks: What to note on it; None leaves that as it is.
 
     Raises:
@@ -111,6 +111,8 @@ def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | 
         if stopped and has_ended(old.status.conditions):
             raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
         annotations[STOPPED_ANNOTATION] = STOPPED if stopped else None
+    if stopped is False and ENGINE_ANNOTATION in old.metadata.annotations:
+        annotations[ENGINE_ANNOTATION] = None
     if annotations:
         changes["metadata"] = {"annotations": annotations}
     return changes

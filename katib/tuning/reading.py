@@ -10,7 +10,7 @@ from katib.api import types
 from katib.api.budgets import HOURS, MONEY
 from katib.api.conditions import find_condition, has_ended
 from katib.api.failure_text import trial_failure
-from katib.api.names import EXPERIMENT_STOPPED
+from katib.api.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED
 from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
@@ -85,6 +85,8 @@ def state_of(obj: AnyObject) -> str:
     """Return "the state" as users know it."""
     if isinstance(obj, types.Trial):
         return trial_state(obj).value
+    if is_interrupted(obj):
+        return "Interrupted"
     return "Stopped" if is_stopped(obj) else last_condition(obj).type or "Created"
 
 
@@ -92,6 +94,16 @@ def is_stopped(experiment: Experiment | Suggestion) -> bool:
     """Return whether an experiment was stopped and nothing of it runs any more."""
     running = running_condition(experiment)
     return running.reason == EXPERIMENT_STOPPED and running.status != "True"
+
+
+def is_interrupted(experiment: Experiment | Suggestion) -> bool:
+    """Return whether an unfinished experiment waits until it is taken up again, and nothing of it runs."""
+    return running_condition(experiment).reason == EXPERIMENT_INTERRUPTED
+
+
+def is_at_rest(experiment: Experiment) -> bool:
+    """Return whether nothing of an unfinished experiment runs because it was stopped or interrupted."""
+    return is_stopped(experiment) or is_interrupted(experiment)
 
 
 def is_suspended_trial(trial: Trial) -> bool:

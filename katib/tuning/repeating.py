@@ -19,7 +19,7 @@ from katib.api.validation.update import BUDGET_SPENT
 from katib.controllers.kinds import key_of
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
 from katib.runtime.objects import Key
-from katib.tuning.reading import is_completed, is_stopped, lost_count, state_of
+from katib.tuning.reading import is_at_rest, is_completed, lost_count, state_of
 from katib.tuning.service import Choice, RunOutcome, Submission, TuningService, WaysOn
 from katib.tuning.submission import Admitted, Candidate
 
@@ -33,25 +33,25 @@ _SHOWN_CHANGES = 3
 
 
 def company_of(service: TuningService, experiment: Experiment, place: str) -> tuple[str, ...]:
-    """Return a note where an engine runs further unfinished experiments of its data directory beside one.
+    """Return a note where a server runs further unfinished experiments of its data directory beside one.
 
     Args:
-        service: Of the engine.
+        service: Of the server.
         experiment: The one.
         place: The option with which commands find the directory, after a blank; empty where they find it without.
     """
     others = [e.name for e in service.experiments() if _is_run(e) and e.name != experiment.name]
     if not others:
         return ()
-    way = f"`katib delete {others[0]}{place}` removes {'it' if len(others) == 1 else 'the first'}"
+    way = f"`katib pause {others[0]}{place}` holds {'it' if len(others) == 1 else 'the first'} back"
     names = ", ".join(others)
-    return (f"unfinished experiments of this data directory go on beside it, while it runs: {names}; {way}",)
+    return (f"the server also goes on with unfinished experiments of this data directory: {names}; {way}",)
 
 
 def _is_run(experiment: Experiment) -> bool:
     """Return whether trials of an experiment are started: it is unfinished, not stopped, and they run as jobs."""
     has_jobs = experiment.spec.trial_template is not None
-    return has_jobs and not is_completed(experiment) and not is_stopped(experiment)
+    return has_jobs and not is_completed(experiment) and not is_at_rest(experiment)
 
 
 class Repeats(Protocol):

@@ -18,7 +18,13 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
 from katib.api.marks import MarkChanges
-from katib.api.names import CHECKPOINTS_ANNOTATION, SUBMITTED_BUDGET_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.names import (
+    CHECKPOINTS_ANNOTATION,
+    ENGINE_ANNOTATION,
+    STOPPED_ANNOTATION,
+    SUBMITTED_BUDGET_ANNOTATION,
+    WORKSPACE_ANNOTATION,
+)
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
@@ -203,12 +209,13 @@ class ObjectTuningService(ObjectReadingService):
         if changed or moved:
             found = self._store.patch(found, {"metadata": {"annotations": {**changed, **moved}}})
         if same:
-            resumed = is_stopped(old) and not ended
+            resumed = (is_stopped(old) or ENGINE_ANNOTATION in old.metadata.annotations) and not ended
             outcome = "updated" if notices or changed else "resumed" if resumed else "unchanged"
             if resumed:  # who submits it again wants it to run
                 return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
             return Submission(types.Experiment.read(found), outcome, notices)
-        stored = self._store.patch(found, {"spec": changed_counts(old, new)})
+        taken_up = {"annotations": {STOPPED_ANNOTATION: None, ENGINE_ANNOTATION: None}}
+        stored = self._store.patch(found, {"spec": changed_counts(old, new), "metadata": taken_up})
         return Submission(types.Experiment.read(stored), "updated", notices)
 
     def _refresh_companions(self, submission: Loaded, *, over: bool) -> tuple[str, ...]:

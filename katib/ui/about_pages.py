@@ -17,7 +17,7 @@ from katib.api.types import Experiment, Suggestion
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
 from katib.rest.routing import Service
-from katib.tuning.reading import algorithm_of, is_completed, is_stopped, last_condition, state_of
+from katib.tuning.reading import algorithm_of, is_at_rest, is_completed, last_condition, state_of
 from katib.tuning.service import Json, TuningService
 from katib.ui.rendering import render
 
@@ -132,8 +132,8 @@ def _services(service: TuningService, experiments: list[Experiment]) -> Iterator
 
 
 def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
-    """Yield what waits or failed, each with why; what only progresses, or was stopped by its user, is no problem."""
-    doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_stopped(one))]
+    """Yield what waits or failed, each with why; what only progresses, or was stopped or interrupted, is no problem."""
+    doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_at_rest(one))]
     doubtful.sort(key=_has_running_trials)  # those that wait or failed come first
     for experiment in doubtful[:_MOST_EXPLAINED]:
         namespace, name = experiment.namespace, experiment.name

@@ -13,7 +13,7 @@ import yaml
 
 from katib.api.marks import marks_of
 from katib.api.metrics import is_usable
-from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
+from katib.api.names import STOPPED, STOPPED_ANNOTATION
 from katib.api.types import Experiment, ParameterSpec, ParameterType
 from katib.explaining.progress import Progress
 from katib.figures.trials import objectives_of
@@ -23,11 +23,13 @@ from katib.tuning.reading import (
     completed_count,
     format_duration,
     further_values_of_best,
+    is_at_rest,
     is_completed,
-    is_stopped,
+    is_interrupted,
     last_condition,
     objective_words,
     pareto_words,
+    running_condition,
     seconds_run,
     short,
     state_of,
@@ -74,7 +76,7 @@ def experiment_summary(experiment: Experiment) -> Summary:
         "limit": spec.max_trial_count,
         "parallel": spec.parallel_trial_count,
         "failures": spec.max_failed_trial_count,
-        "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED,
+        "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED or is_interrupted(experiment),
         "active": active_text(experiment),
         **asdict(marks_of(metadata.annotations)),
         "counts": {state: getattr(status, field) for state, field in _COUNTS.items()},
@@ -101,8 +103,8 @@ def active_text(experiment: Experiment) -> str:
 
 def _reason_of(experiment: Experiment) -> str:
     """Return why an experiment is in its state, a sentence."""
-    if is_stopped(experiment):
-        return next((c.message for c in experiment.status.conditions if c.reason == EXPERIMENT_STOPPED), "")
+    if is_at_rest(experiment):
+        return running_condition(experiment).message
     return last_condition(experiment).message
 
 
@@ -180,7 +182,7 @@ def time_words(experiment: Experiment, now: datetime) -> str:
     if is_completed(experiment):
         return f"took {format_duration(seconds_run(experiment, now) or 0.0)}"
     elapsed = (now - start).total_seconds()
-    if is_stopped(experiment):
+    if is_at_rest(experiment):
         return f"began {format_duration(elapsed)} ago"
     elapsed = seconds_run(experiment, now) or 0.0
     left = Progress(experiment, start).seconds_left(elapsed)

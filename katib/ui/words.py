@@ -12,7 +12,7 @@ from katib.tuning.reading import (
     condition_of,
     early_stop_reason,
     failure_of,
-    is_stopped,
+    is_at_rest,
     lost_count,
     message_of,
     metric_of,
@@ -35,8 +35,8 @@ def experiment_sentence(experiment: Experiment, reason: str) -> str:
         return ""
     if reason.startswith(_SUCCEEDED):
         return _finished(experiment, reason.removeprefix(_SUCCEEDED))
-    if is_stopped(experiment):
-        return _sentence(reason.removeprefix("Experiment is stopped").removeprefix(": "))
+    if is_at_rest(experiment):
+        return _sentence(reason.partition(": ")[2])
     if reason.startswith(_FAILED):
         cause = reason.removeprefix(_FAILED)
         if cause == "max failed count has reached":

@@ -19,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Self
 
 from katib.errors import FieldError, InvalidError
+from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed
 from katib.tuning.service import Document, Submission, TuningService
 from katib.tuning.submission import Admitted
@@ -57,10 +58,16 @@ class FakeEngine:
     def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
         return self.service.admit(self.service.load(document, source=source, namespace=namespace))
 
+    def start_for(self, _own: Key | None) -> None:
+        self.start()
+
     def start(self) -> None:
         time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.started = True
         threading.Thread(target=self._play, daemon=True).start()
+
+    def interrupted(self) -> Sequence[str]:
+        return ()
 
     def readiness(self) -> dict[str, bool]:
         return {"controllers": self.started}

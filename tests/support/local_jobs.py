@@ -127,6 +127,9 @@ class Owner:
     def may_start(self, job: Object) -> bool:
         return True
 
+    def is_interrupted(self, job: Object) -> bool:
+        return False
+
     def may_delete(self, job: Object) -> bool:
         return self.releases()
 

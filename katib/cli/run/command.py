@@ -26,10 +26,10 @@ from katib.cli.run.summary import (
     run_again_line,
 )
 from katib.cli.signals import survive_hangup
+from katib.controllers.kinds import key_of
 from katib.errors import InvalidError
 from katib.rest.door import open_door
 from katib.rest.notes import running_servers
-from katib.tuning.repeating import company_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, TuningService
 
 if TYPE_CHECKING:
@@ -236,11 +236,11 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         if submission is None:
             return submitted.code
         engine.on_cut_off = interrupt.request
-        engine.start()
         experiment = submission.experiment
+        engine.start_for(key_of(experiment))
         survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
         notices = [n for n in submission.notices if not (wanted.drafted and n.startswith("spec.trialTemplate"))]
-        wanted.note(*submitted.notes, *notices, *company_of(engine.service, experiment, data))
+        wanted.note(*submitted.notes, *notices)
         run = Run(engine.service, experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
 
         def left(experiment: Experiment, _place: str) -> str:

@@ -15,6 +15,7 @@ from katib.cli.run import again
 from katib.errors import InvalidError, UnavailableError
 from katib.rest.notes import Note, running_servers
 from katib.tuning.reading import is_completed
+from katib.tuning.repeating import company_of
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -35,10 +36,14 @@ def run_detached(wanted: again.Wanted, here: again.Here) -> int:
     if is_completed(experiment):
         click.echo(again.had_ended(experiment), err=True)
         return 0
+    from katib.rest.client import HttpTuningService
+
     end, data = "", here.option
     if note is None:
         note = _started(here)
         end = f"; `katib serve --stop{data}` ends that server, which was started now"
+        with HttpTuningService(note.url, note.token) as service:
+            wanted.note(*company_of(service, experiment, data))
     if not wanted.quiet:
         click.echo(
             f"{experiment.name} runs in the background, by the server at {note.url}; "

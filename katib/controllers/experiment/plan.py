@@ -37,6 +37,7 @@ from katib.api.failure_text import TRIAL_HAS_FAILED
 from katib.api.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.api.names import (
     BUDGET_ANNOTATION,
+    EXPERIMENT_INTERRUPTED,
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
     FIRST_FAILURES_ANNOTATION,
@@ -80,9 +81,10 @@ NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
 _DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
 _BUDGET_NOTE_SECONDS = 60.0
 """How often the use of a budget is written while nothing else changes."""
-_WAITS = (BUDGET_SPENT, TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
+_WAITS = (BUDGET_SPENT, TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, SERVICE_UNAVAILABLE)
 """Reasons of the condition Running of an experiment whose next trials wait."""
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
+_INTERRUPTED_MESSAGE = "Experiment is interrupted: none of its trials runs until it is resumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Observed:
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
         obstacle: Why no trial can be made of the experiment; None when they can.
+        is_interrupted: Whether the experiment is not for this engine.
         is_summary_due: Whether the counts of trials are written even where nothing else is.
         run_seconds: For how long at least one trial ran.
         keeps_checkpoints: Whether a trial that was cut off goes on from its checkpoint.
@@ -153,6 +156,7 @@ class Observed:
     counts: TrialCounts
     waiting: tuple[TrialAssignment, ...] = ()
     obstacle: Obstacle | None = None
+    is_interrupted: bool = False
     is_summary_due: bool = True
     run_seconds: float = 0.0
     keeps_checkpoints: bool = False
@@ -191,6 +195,8 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         if not awaits_restart(structs.replace(seen.experiment, status=_with_summary(status, seen))):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
+    if seen.is_interrupted:
+        return ExperimentPlan(status=interrupted(status, seen.experiment, seen.now))
     ending = _ending(seen)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
@@ -205,6 +211,10 @@ def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
+    return _with_service(seen, status)
+
+
+def _with_service(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     suggestion = seen.suggestion
     if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are wanted
         away = unavailable_cause(suggestion.status.conditions)
@@ -297,6 +307,15 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
     """Say what the next trials wait for; those that run go on."""
     type_, runs = ExperimentCondition.RUNNING, bool(seen.counts.active)
     conditions = set_condition(status.conditions, type_, reason, message, seen.now, holds=runs, restates=True)
+    return structs.replace(status, conditions=conditions)
+
+
+def interrupted(status: ExperimentStatus, experiment: Experiment, now: datetime) -> ExperimentStatus:
+    """Return the status of an unfinished experiment none of whose trials runs."""
+    told = EXPERIMENT_INTERRUPTED, _INTERRUPTED_MESSAGE
+    reason, message = (EXPERIMENT_STOPPED, _STOPPED_MESSAGE) if is_stopped(experiment) else told
+    type_ = ExperimentCondition.RUNNING
+    conditions = set_condition(status.conditions, type_, reason, message, now, holds=False, restates=True)
     return structs.replace(status, conditions=conditions)
 
 

@@ -80,6 +80,7 @@ class ExperimentReconciler:
         settings: Times and limits.
         check: Returns what is wrong with an experiment that nothing has checked before it was stored.
         times: Measures how long trials run.
+        is_interrupted: Returns whether an experiment is not for this engine.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class ExperimentReconciler:
         settings: ControllerSettings,
         check: ExperimentCheck,
         times: RunTimes,
+        is_interrupted: Callable[[Experiment], bool],
     ) -> None:
         self._store = store
         self._experiments = caches.experiments
@@ -103,6 +105,7 @@ class ExperimentReconciler:
         self._settings = settings
         self._check = check
         self._times = times
+        self._is_interrupted = is_interrupted
         self._factory = TrialFactory(config_maps)
         self._deletion = ExperimentDeletion(store, caches, clock)
         self._fresh = Freshness()
@@ -149,6 +152,7 @@ class ExperimentReconciler:
             counts,
             waiting,
             self._obstacle(experiment),
+            is_interrupted=self._is_interrupted(experiment),
             is_summary_due=seconds_to_summary <= 0,
             run_seconds=self._times.of_experiment(experiment),
             keeps_checkpoints=self._keeps_checkpoints(experiment),

@@ -137,9 +137,15 @@ class JobController:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended."""
+        """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended.
+
+        Of a job that is for another engine, processes of this machine end, and what runs elsewhere is left.
+        """
         self._loop.start()
-        self._place.end([group for group in list(self._place.kept()) if not self._adopt(group)])
+        unwanted = [group for group in list(self._place.kept()) if not self._adopt(group)]
+        if self._machine.place is not None:
+            unwanted = [group for group in unwanted if not self._waits_for_another(group)]
+        self._place.end(unwanted)
         self._objects.start()
         self._controller.start()
 
@@ -201,6 +207,10 @@ class JobController:
         checkpoint = self._owner.provision(job).checkpoint
         return checkpoint is not None and checkpoint.is_kept
 
+    def look(self, key: Key) -> None:
+        """Look at a job again: it may start now. For any thread."""
+        self._queue.add(key)
+
     # --- pods that went on without an engine --------------------------------------------------------------------------
 
     def _adopt(self, kept: KeptGroup) -> bool:
@@ -233,6 +243,14 @@ class JobController:
         self._loop.call_soon(partial(self._place.resume, run.pods, kept, note.stopped))
         self._objects.follow(run.job, run.pods)
         return True
+
+    def _waits_for_another(self, kept: KeptGroup) -> bool:
+        if (note := decoded(kept.note)) is None:
+            return False
+        with contextlib.suppress(NotFoundError):
+            job = self._store.get(note.job_kind, note.key)
+            return job["metadata"]["uid"] == note.uid and self._owner.is_interrupted(job)
+        return False
 
     def _keep(self, run: JobRun) -> None:
         """Leave for the next engine what it has to know to go on with a job."""

@@ -170,7 +170,10 @@ class JobOwner(Protocol):
         """Return the labels that the pods of a job have in the store besides their own."""
 
     def may_start(self, job: Object) -> bool:
-        """Return whether a job that was not seen before is to run; no when it is about to be deleted."""
+        """Return whether a job that was not seen before is to run; no when it is about to be deleted, or waits."""
+
+    def is_interrupted(self, job: Object) -> bool:
+        """Return whether a job waits for another engine, which runs it."""
 
     def may_delete(self, job: Object) -> bool:
         """Return whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it."""

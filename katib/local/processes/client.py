@@ -27,10 +27,8 @@ from katib.errors import Backoff, KatibError, UnavailableError
 from katib.local.processes import proc, wire
 from katib.local.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
 from katib.local.processes.handle import Exit, ProcessHandle, spawn_error
-from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, living_guard, reap, sweep
+from katib.local.processes.remains import RECORD_FILE, EngineRecord, boot_id, clean_up_after, living_guard, reap, sweep
 from katib.runtime.clock import Clock, SystemClock
-
-RECORD_FILE = "engine.json"
 
 START_SECONDS = 60.0
 """How long a program may take to start. A file system that does not answer is the only reason to take a second."""

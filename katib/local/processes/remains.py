@@ -21,6 +21,8 @@ from katib.files.whole_files import write_whole
 from katib.local.processes import proc
 from katib.runtime.clock import Clock
 
+RECORD_FILE = "engine.json"
+
 _PAUSE_SECONDS = 0.005
 _PATIENCE_SECONDS = 10.0
 _DEATH_MILLISECONDS = 1000
@@ -104,6 +106,12 @@ def is_engine_at_work(path: Path) -> bool:
     """Return whether the engine that left this record is alive."""
     record = EngineRecord.read(path)
     return record is not None and record.boot_id == boot_id() and is_alive(record.pid, record.start_time)
+
+
+def may_have_programs(path: Path) -> bool:
+    """Return whether programs of the engine that left this record may run: it is alive, or its guard is."""
+    record = EngineRecord.read(path)
+    return record is not None and (is_engine_at_work(path) or living_guard(record))
 
 
 def sweep(engine_id: str, clock: Clock) -> set[int]:

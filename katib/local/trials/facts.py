@@ -16,8 +16,7 @@ from katib.explaining.diagnostician import attempt_of
 from katib.explaining.replicas import failed_replica
 from katib.local.layout import Layout
 from katib.local.pods.objects import PULLING
-from katib.local.processes.client import RECORD_FILE
-from katib.local.processes.remains import is_engine_at_work
+from katib.local.processes.remains import RECORD_FILE, is_engine_at_work
 from katib.local.trials.files import TrialFiles
 from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.tuning.reading import failure_of

@@ -29,6 +29,7 @@ from katib.api.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
 from katib.api.wording import counted
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
+from katib.controllers.ledger import experiment_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
 from katib.controllers.retention import best_names
 from katib.controllers.trial.plan import is_stopping
@@ -58,6 +59,7 @@ class TrialJobs:
         events: Where fetches of images, in the words of a kubelet, and retries are noted.
         wake: Has the controller look at a trial again.
         went_on: Takes a trial whose programs ran on without an engine, and when they ended, on the monotonic clock.
+        is_interrupted: Returns whether an experiment is not for this engine.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class TrialJobs:
         events: EventRecorder,
         wake: Callable[[Key], None],
         went_on: Callable[[Trial, float | None], None],
+        is_interrupted: Callable[[Experiment], bool],
     ) -> None:
         self._files = files
         self._layout = layout
@@ -77,6 +80,7 @@ class TrialJobs:
         self._events = events
         self._wake = wake
         self._went_on = went_on
+        self._is_interrupted = is_interrupted
         self._default_workspace = Path.cwd()
 
     def provision(self, job: Object) -> Provision:
@@ -105,9 +109,19 @@ class TrialJobs:
         return {**(trial.metadata.labels if trial is not None else {}), TRIAL_LABEL: trial_name(job)}
 
     def may_start(self, job: Object) -> bool:
-        """Return whether a new job is to run; no when its trial is being stopped."""
+        """Return whether a new job is to run; no when its trial is being stopped, or waits for another engine."""
         trial = self._trials.get(Key.of(job))
-        return trial is None or not is_stopping(trial)
+        return trial is None or not (is_stopping(trial) or self.is_cut_off(trial))
+
+    def is_interrupted(self, job: Object) -> bool:
+        """Return whether a job waits for another engine, which runs it."""
+        trial = self._trials.get(Key.of(job))
+        return trial is not None and self.is_cut_off(trial)
+
+    def is_cut_off(self, trial: Trial) -> bool:
+        """Return whether a trial waits for another engine."""
+        experiment = self._experiments.get(experiment_of(trial))
+        return experiment is not None and self._is_interrupted(experiment)
 
     def may_delete(self, job: Object) -> bool:
         """Return whether a job that outlived its time to live may go; no while its trial is active."""
@@ -142,16 +156,20 @@ class TrialJobs:
             self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
 
 
+CUT_OFF = PodUpdate("its experiment is interrupted", is_trouble=False, runs=False)
+
+
 class TrialPods:
     """What the jobs of trials say of their pods. Fits `katib.controllers.ports.PodWatcher`."""
 
-    def __init__(self, jobs: JobController) -> None:
+    def __init__(self, jobs: JobController, owner: TrialJobs) -> None:
         self._jobs = jobs
+        self._owner = owner
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return whether a trial runs and what it waits for."""
         if (standing := self._jobs.standing(key_of(trial))) is None:
-            return NO_UPDATE
+            return CUT_OFF if self._owner.is_cut_off(trial) else NO_UPDATE
         return PodUpdate(standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place)
 
     def is_ending(self, trial: Trial) -> bool:

@@ -40,15 +40,9 @@ JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"na
 
 
 def trial_jobs(trials: dict[Key, Trial], events: Events, woken: list[Key]) -> TrialJobs:
-    return TrialJobs(
-        TrialFiles(Layout(Path())),
-        Layout(Path()),
-        cast(Any, trials),
-        cast(Any, {}),
-        events,
-        woken.append,
-        lambda *_: None,
-    )
+    layout, informer = Layout(Path()), cast(Any, trials)
+    ignore = cast(Any, lambda *_: False)
+    return TrialJobs(TrialFiles(layout), layout, informer, cast(Any, {}), events, woken.append, ignore, ignore)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +78,8 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
 def test_a_trial_is_told_whether_its_job_runs_and_what_it_waits_for(
     standing: Standing | None, update: PodUpdate
 ) -> None:
-    assert TrialPods(cast(Any, Jobs(standing))).update_of(TRIAL) == update
+    owner = trial_jobs({}, Events(), [])
+    assert TrialPods(cast(Any, Jobs(standing)), owner).update_of(TRIAL) == update
 
 
 def test_a_job_whose_trial_is_gone_has_no_events() -> None:
