@@ -211,10 +211,6 @@ def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
-    return _with_service(seen, status)
-
-
-def _with_service(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     suggestion = seen.suggestion
     if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are wanted
         away = unavailable_cause(suggestion.status.conditions)
