@@ -74,8 +74,8 @@ setup-doors:
 	@$(VENV)-doors/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-doors/bin/python -m pip install --quiet --editable ".[files]" --group doors
 
-test-doors: setup-doors ## Run what works with MLflow, Ray, Transformers and the Kubeflow SDK with these libraries, in an environment of its own
-	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m $(RUNNER) -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_optuna_examples.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py tests/integration/test_kubeflow_sdk.py
+test-doors: setup-doors ## Run what works with MLflow, Ray, Transformers, the Kubeflow SDK and a generated client with these libraries, in an environment of its own
+	@PATH="$(CURDIR)/$(VENV)-doors/bin:$$PATH" $(VENV)-doors/bin/python -m $(RUNNER) -q tests/unit/histories tests/unit/cli/test_export.py tests/integration/test_tune_command.py tests/integration/test_optuna_examples.py tests/integration/test_ray_search.py tests/integration/test_trainer_status.py tests/integration/test_kubeflow_sdk.py tests/integration/test_rest_description.py
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks

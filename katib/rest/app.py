@@ -16,21 +16,21 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
 
-from katib.api.algorithms import AlgorithmInfo
 from katib.api.version import __version__
 from katib.controllers.metrics import Page
 from katib.errors import FieldError, KatibError, NotFoundError
 from katib.rest.compression import Compression
 from katib.rest.docs_page import HEADERS, render_page
+from katib.rest.documents import NEW_EXPERIMENT, NEW_EXPERIMENT_SCHEMA
 from katib.rest.experiment_routes import experiment_routes
-from katib.rest.guard import LOOPBACK_HOSTS, Guard
+from katib.rest.guard import LOOPBACK_HOSTS, OPEN_PATHS, Guard
 from katib.rest.problems import Problem, problem, problem_of, render
 from katib.rest.routing import (
     KIND_MARK,
     PROBLEM,
     SCHEMAS,
+    AlgorithmList,
     Health,
-    Items,
     Service,
     answer_with,
     described_router,
@@ -49,6 +49,18 @@ from katib.tuning.service import TuningService
 _LONGEST_QUOTE = 100
 """Of what was sent is quoted so much: enough to recognize it."""
 
+_SERVERS = [
+    {
+        "url": "http://{host}:{port}",
+        "description": "A server on this machine, or one that KATIB_SERVER names.",
+        "variables": {"host": {"default": "127.0.0.1"}, "port": {"default": "8765"}},
+    },
+    {"url": ".", "description": "The server that this description comes from, also below a path of a gateway."},
+]
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "The server's token: the file `token` of its data."},
+    "basic": {"type": "http", "scheme": "basic", "description": "Any name, and the token as password."},
+}
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 MakePages = Callable[[Closing], PageRouter]
@@ -146,7 +158,7 @@ def _algorithm_routes() -> APIRouter:
     router = described_router("algorithms", "/api/v1/algorithms")
 
     @router.get("")
-    def list_algorithms(service: Service) -> Items[AlgorithmInfo]:
+    def list_algorithms(service: Service) -> AlgorithmList:
         """List the algorithms offered, suggestion algorithms first."""
         return {"items": list(service.algorithms())}
 
@@ -253,9 +265,13 @@ def _field_error(error: dict[str, Any]) -> FieldError:
 
 
 def _with_shared_models(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add the models that no route names as its plain answer, and drop the framework's own error form."""
+    """Add the models that no route names as its plain answer and the access, and drop the framework's error form."""
+    openapi |= {"servers": _SERVERS, "security": [{scheme: []} for scheme in _SECURITY]}
+    openapi.setdefault("components", {})["securitySchemes"] = _SECURITY
+    for path in OPEN_PATHS:
+        openapi["paths"][path]["get"]["security"] = []
     schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(object_schemas())
+    schemas |= object_schemas() | {NEW_EXPERIMENT: NEW_EXPERIMENT_SCHEMA}
     for name, model in (("Problem", Problem), ("ChangeData", ChangeData)):
         schema = TypeAdapter(model).json_schema(ref_template=SCHEMAS + "{model}")
         schemas |= schema.pop("$defs", {}) | {name: schema}

@@ -15,19 +15,34 @@ from katib.rest.routing import SCHEMAS
 SOURCE = "request body"
 EXPERIMENT_KIND = "Experiment"
 
-MEDIA_TYPES = ("application/yaml", "application/json")
+MEDIA_TYPES = ("application/json", "application/yaml")
 _ACCEPTED = frozenset({"", *MEDIA_TYPES, "application/x-yaml", "text/yaml", "text/x-yaml"})
 
-_EXPERIMENT = {
+NEW_EXPERIMENT = "NewExperiment"
+NEW_EXPERIMENT_SCHEMA = {
+    "title": NEW_EXPERIMENT,
+    "description": "An Experiment with all that it needs to be submitted.",
     "allOf": [{"$ref": f"{SCHEMAS}{EXPERIMENT_KIND}"}],
     "required": ["apiVersion", "kind", "metadata", "spec"],
-    "properties": {"apiVersion": {"const": API_VERSION}, "kind": {"const": EXPERIMENT_KIND}},
+    "properties": {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": EXPERIMENT_KIND},
+        "metadata": {"anyOf": [{"required": ["name"]}, {"required": ["generateName"]}]},
+        "spec": {
+            "required": ["objective"],
+            "anyOf": [{"required": ["parameters"]}, {"required": ["nasConfig"]}],
+            "properties": {
+                "objective": {"anyOf": [{"required": ["type", "objectiveMetricName"]}, {"required": ["objectives"]}]},
+                "parameters": {"minItems": 1, "items": {"required": ["name", "parameterType", "feasibleSpace"]}},
+            },
+        },
+    },
 }
 REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/reference/errors.md.",
-        "content": {media_type: {"schema": _EXPERIMENT} for media_type in MEDIA_TYPES},
+        "content": {media_type: {"schema": {"$ref": f"{SCHEMAS}{NEW_EXPERIMENT}"}} for media_type in MEDIA_TYPES},
     }
 }
 

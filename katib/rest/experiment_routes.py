@@ -30,15 +30,17 @@ from katib.rest.routing import (
     ChosenTrial,
     EndedTrialData,
     EndedTrials,
+    EventList,
     ExperimentEdit,
+    ExperimentList,
     ExperimentObject,
-    Items,
     Name,
     Namespace,
     Notices,
     ParetoSetObject,
     PodList,
     RunExperiment,
+    RuntimeList,
     Service,
     SubmittedExperiment,
     SubmittedExperiments,
@@ -62,8 +64,6 @@ from katib.tuning.service import (
     EndedTrial,
     GivenTrial,
     Preview,
-    RecordedEvent,
-    StoredRuntime,
     TrialOrder,
     TuningService,
     WaysOn,
@@ -193,7 +193,7 @@ def _add_submission(router: APIRouter) -> None:
         return JSONResponse(body, HTTPStatus.CREATED if submission.outcome == "created" else HTTPStatus.OK)
 
     @router.post("/runtimes", tags=["runtimes"], openapi_extra=RUNTIMES_BODY)
-    async def store_runtimes(service: Service, sent: Sent) -> Items[StoredRuntime]:
+    async def store_runtimes(service: Service, sent: Sent) -> RuntimeList:
         """Store training runtimes, so that TrainJobs can refer to them."""
         stored = await run_in_threadpool(service.store_runtimes, **sent._asdict())
         return {"items": list(stored)}
@@ -218,12 +218,12 @@ def _add_submission(router: APIRouter) -> None:
 
 def _add_reading(router: APIRouter) -> None:
     @router.get("/experiments")
-    def list_experiments(service: Service) -> Items[ExperimentObject]:
+    def list_experiments(service: Service) -> ExperimentList:
         """List the experiments of all namespaces, oldest first."""
         return {"items": [experiment.encode() for experiment in service.experiments()]}
 
     @router.get("/namespaces/{namespace}/experiments")
-    def list_experiments_in_namespace(service: Service, namespace: Namespace) -> Items[ExperimentObject]:
+    def list_experiments_in_namespace(service: Service, namespace: Namespace) -> ExperimentList:
         """List the experiments of a namespace, oldest first."""
         return {"items": [experiment.encode() for experiment in service.experiments(namespace)]}
 
@@ -286,7 +286,9 @@ def _add_changes(router: APIRouter) -> None:
     def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
         """Change the counts of an experiment, stop it, let it go on, or mark it with tags, notes and a project."""
         counts: dict[str, int | None] = {key: edit[key] for key in COUNTS if key in edit}  # type: ignore[literal-required]  # fields of the edit
-        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit)).encode()
+        return service.edit(
+            namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit, edit.get("project"))
+        ).encode()
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
@@ -365,7 +367,7 @@ def _add_history(router: APIRouter, closing: Closing) -> None:
         return {"items": list(service.pods("Experiment", namespace, name))}
 
     @router.get("/namespaces/{namespace}/experiments/{name}/events")
-    def list_experiment_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:
+    def list_experiment_events(service: Service, namespace: Namespace, name: Name) -> EventList:
         """List the notable moments of an experiment and its trials, oldest first."""
         return {"items": list(service.events("Experiment", namespace, name))}
 

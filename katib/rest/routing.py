@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
+from typing import Annotated, Any, NotRequired, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.routing import APIRoute
 from pydantic import AwareDatetime, ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
-from katib.api.marks import MarkChanges
+from katib.api.algorithms import AlgorithmInfo
+from katib.api.marks import LONGEST_NOTES, LONGEST_TAG, MOST_TAGS, MarkChanges
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.structural import schemas
 from katib.errors import InternalError
@@ -18,12 +19,21 @@ from katib.rest.guard import user_of
 from katib.rest.problems import MEDIA_TYPE
 from katib.rest.sessions import Sessions
 from katib.rest.users import Gateway
-from katib.tuning.service import TuningService
+from katib.tuning.asking import (
+    LONGEST_LEASE_SECONDS,
+    LONGEST_METRIC,
+    MOST_VALUES,
+    REQUEST_ID,
+    SHORTEST_LEASE_SECONDS,
+)
+from katib.tuning.service import RecordedEvent, StoredRuntime, TuningService
 
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 """What the name of any object looks like."""
 LONGEST_VALUE = 65_536
 MAX_INT = 2**31 - 1
+MAX_STEP = 2**63 - 1024
+"""The last number of 64 bits that JSON carries everywhere."""
 LONGEST_NAME = 253
 SCHEMAS = "#/components/schemas/"
 KIND_MARK = "x-kind"
@@ -46,13 +56,48 @@ SuggestionObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Suggest
 ParetoSetObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "ParetoSet"})]
 """Objects travel as they are stored; the description shows their models."""
 
-T = TypeVar("T")
+
+def _rule(**schema: Any) -> Any:
+    """Return a description of what the service checks, whose messages are better than those of the framework."""
+    return Field(json_schema_extra=schema)
 
 
-class Items(TypedDict, Generic[T]):
-    """A listing."""
+_CONTROLS = r"\x00-\x1f\x7f-\x9f"
+_PRINTABLE = rf"^[^{_CONTROLS}]*$"
+_NUMBER = (
+    r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|"
+    r"[iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])$"
+)
+_TAG = rf"^[^{_CONTROLS},]*[^{_CONTROLS},\s][^{_CONTROLS},]*$"
+_METRIC_NAME = {
+    "minLength": 1,
+    "maxLength": LONGEST_METRIC,
+    "pattern": rf"^[^{_CONTROLS}\s]([^{_CONTROLS}]*[^{_CONTROLS}\s])?$",
+}
 
-    items: list[T]
+
+class ExperimentList(TypedDict):
+    """Experiments, oldest first."""
+
+    items: list[ExperimentObject]
+
+
+class AlgorithmList(TypedDict):
+    """The algorithms offered."""
+
+    items: list[AlgorithmInfo]
+
+
+class EventList(TypedDict):
+    """Notable moments, oldest first."""
+
+    items: list[RecordedEvent]
+
+
+class RuntimeList(TypedDict):
+    """Training runtimes."""
+
+    items: list[StoredRuntime]
 
 
 class PodList(TypedDict):
@@ -68,6 +113,12 @@ class Reading(TypedDict):
     name: str
     value: Annotated[str, Field(description="The text that was printed; NaN and infinities are kept.")]
     step: NotRequired[Annotated[int, Field(description="Of the training, from 0; absent where it is not known.")]]
+
+
+class ReadingList(TypedDict):
+    """Readings of a trial."""
+
+    items: list[Reading]
 
 
 class ArrivedReadings(TypedDict):
@@ -123,24 +174,29 @@ class ChosenValue(TypedDict):
 class ChosenTrial(TypedDict):
     """A trial that is chosen by hand."""
 
-    parameterAssignments: Annotated[list[ChosenValue], Field(description="One for each parameter.", max_length=10_000)]
+    parameterAssignments: Annotated[
+        list[ChosenValue], Field(description="One for each parameter.", max_length=10_000), _rule(minItems=1)
+    ]
 
 
 class Marking(TypedDict):
     """What to note; what is left out stays, and an empty text or list takes a mark away."""
 
-    tags: NotRequired[Annotated[list[str], Field(description="Words to find it by.", max_length=1_000)]]
-    notes: NotRequired[Annotated[str, Field(description="What to remember of it.")]]
+    tags: NotRequired[
+        Annotated[
+            list[Annotated[str, _rule(maxLength=LONGEST_TAG, pattern=_TAG)]],
+            Field(description="Words to find it by."),
+            _rule(maxItems=MOST_TAGS),
+        ]
+    ]
+    notes: NotRequired[Annotated[str, Field(description="What to remember of it."), _rule(maxLength=LONGEST_NOTES)]]
     favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
-    project: NotRequired[Annotated[str, Field(description="What it belongs to; a trial belongs to its experiment.")]]
 
 
-def marks_in(edit: Marking) -> MarkChanges:
-    """Return what an edit notes."""
+def marks_in(edit: Marking, project: str | None = None) -> MarkChanges:
+    """Return what an edit notes; only an experiment has a project."""
     tags = edit.get("tags")
-    return MarkChanges(
-        None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), edit.get("project")
-    )
+    return MarkChanges(None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), project)
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -151,6 +207,9 @@ class ExperimentEdit(Marking):
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
+    project: NotRequired[
+        Annotated[str, Field(description="What it belongs to."), _rule(maxLength=LONGEST_TAG, pattern=_PRINTABLE)]
+    ]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -168,13 +227,20 @@ class AddedTrial(TypedDict):
     before: Annotated[int, Field(description="How many trials that were added by hand run before it.")]
 
 
-RequestId = Annotated[str, Field(max_length=63, description="Of this request; sent again, it has the same answer.")]
+RequestId = Annotated[
+    str,
+    Field(max_length=63, description="Of this request; sent again, it has the same answer."),
+    _rule(pattern=f"^{REQUEST_ID.pattern}$"),
+]
 AskId = Annotated[
     str, Field(max_length=63, description="The `requestId` that got the trial; absent: whichever request did.")
 ]
 Readings = Annotated[
-    dict[str, float | str],
-    Field(max_length=1_000, description="Numbers by name of the metric, or their text: NaN and infinities need it."),
+    dict[str, float | Annotated[str, _rule(pattern=_NUMBER)]],
+    Field(
+        max_length=MOST_VALUES, description="Numbers by name of the metric, or their text: NaN and infinities need it."
+    ),
+    _rule(propertyNames=_METRIC_NAME),
 ]
 
 
@@ -184,7 +250,11 @@ class TrialRequest(TypedDict):
     requestId: RequestId
     client: NotRequired[Annotated[str, Field(max_length=LONGEST_NAME, description="What the caller calls itself.")]]
     leaseSeconds: NotRequired[
-        Annotated[float, Field(description="How long it is waited for after each sign of life; 60 if absent.")]
+        Annotated[
+            float,
+            Field(description="How long it is waited for after each sign of life; 60 if absent."),
+            _rule(minimum=SHORTEST_LEASE_SECONDS, maximum=LONGEST_LEASE_SECONDS),
+        ]
     ]
     waitSeconds: NotRequired[
         Annotated[float, Field(ge=0, le=60, description="How long to wait for a trial where none is free.")]
@@ -202,8 +272,8 @@ class TrialForCaller(TypedDict):
 class ReportedReadings(TypedDict):
     """Readings of a trial that a caller evaluates."""
 
-    values: Readings
-    step: NotRequired[Annotated[int | None, Field(ge=0, le=2**63 - 1, description="Of the training, from 0.")]]
+    values: Annotated[Readings, _rule(minProperties=1)]
+    step: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_STEP, description="Of the training, from 0.")]]
     requestId: NotRequired[RequestId]
     askId: NotRequired[AskId]
 
@@ -224,9 +294,9 @@ class EndedTrialReading(TypedDict):
     """A reading of a trial that was evaluated elsewhere."""
 
     time: AwareDatetime
-    name: Annotated[str, Field(max_length=LONGEST_NAME)]
-    value: Annotated[str, Field(max_length=LONGEST_NAME, description="A number as text.")]
-    step: NotRequired[Annotated[int | None, Field(ge=0, le=2**63 - 1, description="Of the training, from 0.")]]
+    name: Annotated[str, Field(max_length=LONGEST_NAME), _rule(minLength=1)]
+    value: Annotated[str, Field(max_length=LONGEST_NAME, description="A number as text."), _rule(pattern=_NUMBER)]
+    step: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_STEP, description="Of the training, from 0.")]]
 
 
 class EndedTrialData(TypedDict):
@@ -234,7 +304,13 @@ class EndedTrialData(TypedDict):
 
     id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, description="What no other trial of it has.")]
     assignments: Annotated[dict[str, str], Field(description="Text by name of parameter.")]
-    values: NotRequired[Annotated[dict[str, str], Field(max_length=1_000, description="Last readings, by name.")]]
+    values: NotRequired[
+        Annotated[
+            dict[str, Annotated[str, _rule(pattern=_NUMBER)]],
+            Field(max_length=1_000, description="Last readings, by name."),
+            _rule(propertyNames={"minLength": 1}),
+        ]
+    ]
     began: AwareDatetime
     ended: AwareDatetime
     failure: NotRequired[

@@ -17,11 +17,12 @@ from katib.rest.routing import (
     LONGEST_NAME,
     ArrivedReadings,
     CallersTrial,
-    Items,
+    EventList,
     Name,
     Namespace,
     PodList,
     Reading,
+    ReadingList,
     ReportedReadings,
     Service,
     SignOfLife,
@@ -33,7 +34,7 @@ from katib.rest.routing import (
 )
 from katib.rest.streams import Closing, byte_stream
 from katib.rest.turns import Turns
-from katib.tuning.service import CallerAnswer, RecordedEvent, TuningService
+from katib.tuning.service import CallerAnswer, TuningService
 
 MAX_READINGS = 100_000
 _POINTS = (
@@ -43,6 +44,7 @@ _POINTS = (
 _REPLICA = "Of this pod of the job, such as `worker-1`, or by the pod's name; of the primary one when none is named."
 _CONTAINER = "Of this container of the pod; of the primary one when none is named."
 _SINCE = "Only what arrived behind this cursor of an earlier answer; `now`: nothing yet, only the cursor."
+_CURSOR = "^(now|[0-9]{0,18})$"
 MAX_LINES = 1_000_000_000
 
 
@@ -77,7 +79,7 @@ def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
         metric: Annotated[str, Query(description="Only this metric.")] = "",
         limit: Annotated[int, Query(ge=1, le=MAX_READINGS, description="At most so many, the newest ones.")] = 10_000,
         points: Annotated[int | None, Query(ge=MIN_POINTS, le=MAX_READINGS, description=_POINTS)] = None,
-    ) -> Items[Reading]:
+    ) -> ReadingList:
         """List the readings of a trial in order of steps, then of time."""
         if points is None:
             readings = service.metrics(namespace, name, metric=metric, limit=limit)
@@ -90,7 +92,10 @@ def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
         service: Service,
         namespace: Namespace,
         name: Name,
-        since: Annotated[str, Query(max_length=LONGEST_NAME, description=_SINCE)] = "",
+        since: Annotated[
+            str,
+            Query(max_length=LONGEST_NAME, description=_SINCE, json_schema_extra={"pattern": _CURSOR}),
+        ] = "",
     ) -> ArrivedReadings:
         """List the readings of all metrics of a trial in order of arrival; a long log comes in several answers."""
         found = service.readings(namespace, name, since=since)
@@ -126,7 +131,7 @@ def trial_routes(closing: Closing, turns: Turns) -> APIRouter:
         return {"items": list(service.pods("Trial", namespace, name))}
 
     @router.get("/events")
-    def list_trial_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:
+    def list_trial_events(service: Service, namespace: Namespace, name: Name) -> EventList:
         """List the notable moments of a trial, oldest first."""
         return {"items": list(service.events("Trial", namespace, name))}
 

@@ -52,10 +52,10 @@ others when a trial of minutes has ended."""
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 1.0, 7 * 86_400.0
 MOST_VALUES = 1_000
 LONGEST_FAILURE = 2_000
-_LONGEST_NAME = 255
+LONGEST_METRIC = 255
 _LARGEST_STEP = 2**63 - 1
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+REQUEST_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a label may be."""
 
 _AHEAD = 64
@@ -137,7 +137,7 @@ class CallersTrials:
         if not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
             remedy = f"use {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}"
             raise invalid("leaseSeconds", f"{shown(lease_seconds)} is not a lease", remedy, "lease-seconds")
-        client = _plain(client)[:_LONGEST_NAME] or "a caller"
+        client = _plain(client)[:LONGEST_METRIC] or "a caller"
         request = AskRequest(request_id, client, lease_seconds)
         queue = self._queues.queue_of(key, self._scoped(key.namespace))
         return AskedTrial(queue, request, queue.ask(request))
@@ -334,7 +334,7 @@ def _answer(trial: Trial) -> CallerAnswer:
 
 
 def _check_request(request_id: str) -> None:
-    if not _REQUEST_ID.fullmatch(request_id):
+    if not REQUEST_ID.fullmatch(request_id):
         remedy = "use at most 63 letters, digits, -, _ and ., with a letter or a digit at both ends"
         raise invalid("requestId", f"{shown(request_id)} cannot name a request", remedy, "request-id")
 
@@ -351,8 +351,8 @@ def _texts(values: Values) -> dict[str, str]:
     for name, value in values.items():
         path = f"values[{shown(name)}]"
         text = float.__repr__(float(value)) if isinstance(value, int | float) else str(value)
-        if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
-            remedy = f"use up to {_LONGEST_NAME} printable characters"
+        if not 0 < len(name) <= LONGEST_METRIC or not name.isprintable() or name != name.strip():
+            remedy = f"use up to {LONGEST_METRIC} printable characters"
             errors.append(FieldError(path, "it is not the name of a metric", remedy, "report-name"))
         if parse_value(text) is None:
             errors.append(FieldError(path, f"{shown(value)} is not a number", "give a number", "report-value"))

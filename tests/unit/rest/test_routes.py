@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from katib.api.metrics import MetricLog
+from katib.cli.connection import DEFAULT_SERVER
 from katib.errors import ERROR_CODES, KatibError, NotFoundError, UnavailableError
 from katib.rest.guard import MAX_BODY_BYTES
 from katib.rest.server import Server
@@ -373,9 +375,21 @@ def test_the_description_of_a_body_is_the_experiment_with_its_fields(http: httpx
     described = http.get("/openapi.json").json()
     body = described["paths"]["/api/v1/experiments"]["post"]["requestBody"]["content"]["application/yaml"]["schema"]
 
-    assert body["allOf"] == [{"$ref": "#/components/schemas/Experiment"}]
+    assert body == {"$ref": "#/components/schemas/NewExperiment"}
     assert "trialTemplate" in described["components"]["schemas"]["ExperimentSpec"]["properties"]
     assert "x-kind" not in str(described)
+
+
+def test_the_description_names_each_schema_once_and_says_how_to_sign_in(http: httpx.Client) -> None:
+    described = http.get("/openapi.json").json()
+    titles = Counter(schema["title"] for schema in described["components"]["schemas"].values())
+    schemes = described["components"]["securitySchemes"]
+
+    assert [title for title, count in titles.items() if count > 1] == []
+    assert {(one["type"], one["scheme"]) for one in schemes.values()} == {("http", "bearer"), ("http", "basic")}
+    assert described["security"] == [{name: []} for name in schemes]
+    assert described["paths"]["/healthz"]["get"]["security"] == []
+    assert described["servers"][0]["url"].format(host="127.0.0.1", port=8765) == DEFAULT_SERVER
 
 
 def test_readiness_and_counts_are_those_of_the_pages_given(http: httpx.Client) -> None:
