@@ -226,7 +226,7 @@ class Objects:
             new = semantics.created(
                 semantics.isolated(admitted.obj), str(uuid.uuid4()), datetime.now(UTC), has_status=has_status
             )
-            return Answer(new, warnings, is_new=True)
+            return Answer(self.home.defaults.get(kind, dict)(new), warnings, is_new=True)
         return Answer(self.home.written.create(admitted.obj), warnings, is_new=True)
 
     def update(self, target: Target, body: Json, options: Options) -> Answer:

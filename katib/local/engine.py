@@ -45,6 +45,8 @@ from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.choice import NOTE_FILE, Runtime, removal_script
 from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents
+from katib.local.jobs.batch.defaults import with_defaults as with_job_defaults
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.dependencies import JobSettings, Machine, always_inherits
 from katib.local.jobs.jobset.runtimes import shipped_documents
@@ -102,6 +104,7 @@ from metrics_collector.uncollected import UncollectedTrials
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
+DEFAULTS = {JOB: with_job_defaults}
 _FLUSH = "parameters of trials cannot be written"
 _NOTE = "how long trials have run cannot be noted"
 
@@ -182,7 +185,9 @@ class Engine:
             # Before SQLite makes it: only its owner may read it, wherever it lies.
             os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             database = stack.enter_context(open_database(self._layout.database))
-            self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
+            self._store = SqlStore(
+                database, STATUS_KINDS, uid_kinds=(POD,), defaults=DEFAULTS, facts=TRIAL_FACTS, clock=self._clock
+            )
             self._ownership = Ownership(self._store)
             self._ended = EndedExperiments(self._store, self._is_cached)
             self._observations = SqlObservationLog(database)
@@ -224,6 +229,7 @@ class Engine:
                 self._events.newest,
                 shipped_documents(),
                 spec_structures(),
+                DEFAULTS,
             )
             self._open = stack.pop_all()
         return self

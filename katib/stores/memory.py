@@ -12,7 +12,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectList, WatchEvent
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
-from katib.stores.transaction import TransactedStore, Transaction
+from katib.stores.transaction import NO_DEFAULTS, Defaults, TransactedStore, Transaction
 
 PAGE_SIZE = 500
 """The objects are in memory anyway: this only shows readers that there are pages."""
@@ -91,6 +91,7 @@ class MemoryStore(TransactedStore):
     Args:
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
         uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
+        defaults: By kind, what the store fills in of a new object.
         facts: What objects are found and sorted by in a search, which looks at all objects of the kind, too.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
@@ -102,6 +103,7 @@ class MemoryStore(TransactedStore):
         status_kinds: Collection[Kind],
         *,
         uid_kinds: Collection[Kind] = (),
+        defaults: Defaults = NO_DEFAULTS,
         facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
@@ -111,7 +113,7 @@ class MemoryStore(TransactedStore):
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
-        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, defaults)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""

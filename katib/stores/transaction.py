@@ -15,9 +15,10 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -138,6 +139,10 @@ class Transaction(Struct, frozen=True):
         return bool(owners) and not any(map(self.rows.has_uid, owners))
 
 
+Defaults = Mapping[Kind, Callable[[Object], Json]]
+NO_DEFAULTS: Defaults = MappingProxyType({})
+
+
 class TransactedStore(ABC):
     """The writes and watches of an object store, which brings the transactions.
 
@@ -147,6 +152,7 @@ class TransactedStore(ABC):
             others are given one.
         clock: Stamps creations and deletions.
         history: Receives every write, in order.
+        defaults: By kind, what is filled in of a new object, which has its uid.
     """
 
     def __init__(
@@ -155,7 +161,9 @@ class TransactedStore(ABC):
         uid_kinds: Collection[Kind],
         clock: Clock,
         history: History,
+        defaults: Defaults,
     ) -> None:
+        self._defaults = defaults
         self._status_kinds = frozenset(status_kinds)
         self._uid_kinds = frozenset(uid_kinds)
         self._clock = clock
@@ -173,6 +181,8 @@ class TransactedStore(ABC):
             uid = (semantics.given_uid(given) if kind in self._uid_kinds else "") or str(uuid.uuid4())
             has_status = kind in self._status_kinds and not whole
             new = semantics.created(given, uid, transaction.now, has_status=has_status)
+            if kind in self._defaults:
+                new = self._defaults[kind](new)
             new = transaction.changed(EventType.ADDED, new)
             transaction.rows.insert(new)
             if transaction.is_garbage(new):

@@ -1,6 +1,7 @@
-"""Devices that a job asks for, such as `nvidia.com/gpu`: what the API server demands of extended resources.
+"""Resources that a job asks for, such as `nvidia.com/gpu`: the rules of the API server on requests and limits.
 
-It refuses a pod that asks for a part of a device, or for more or fewer than its limit. Jobs of other kinds than Job are
+It refuses a pod that asks for a part of a device, for more or fewer devices than its limit, or for more of any other
+resource than its limit. Jobs of other kinds than Job are
 stored in any case; only their pods are refused later. So the rule is held here for all kinds, wherever `resources` are.
 """
 
@@ -56,7 +57,14 @@ def _check(resources: Mapping[str, Any], path: str, *, needs_limit: bool) -> Ite
             if is_device(name) and number is not None and number % 1:
                 place = path_to(f"{path}.{field}", name)
                 yield FieldError(place, f"{shown(value)} is not a whole number", "ask for whole devices", "device-part")
-    for name in filter(is_device, requests):
+    for name in requests:
+        if not is_device(name):
+            asked, limit = _number(requests[name]), _number(limits.get(name))
+            if asked is not None and limit is not None and asked > limit:
+                cause = f"{shown(requests[name])} is above the limit, {shown(limits[name])}"
+                place, remedy = path_to(f"{path}.requests", name), "request less, or raise the limit"
+                yield FieldError(place, cause, remedy, "request-above-limit")
+            continue
         if name not in limits:
             if needs_limit and not has_placeholder(name):
                 place, remedy = path_to(f"{path}.limits", name), "give the number here, as in requests"

@@ -24,6 +24,7 @@ from katib.errors import FieldError, InvalidError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.stores.event_queue import StoredEvent
 from katib.stores.semantics import merged
+from katib.templates.devices import device_errors
 from katib.templates.job_schema import check_job_schema
 from katib.tuning.ports import TimedOutput
 from katib.tuning.service import TuningService
@@ -33,7 +34,6 @@ Json = dict[str, Any]
 
 SECRET = Kind("v1", "Secret")
 NAMESPACE = Kind("v1", "Namespace")
-JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
 _UNKNOWN = "field-unknown"
@@ -96,6 +96,7 @@ class ObjectHome:
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
         structures: By kind of job, the fields of its spec as `katib.local.findings` writes them.
+        defaults: By kind, what the store fills in of a new object.
     """
 
     objects: SlicedObjects
@@ -107,6 +108,7 @@ class ObjectHome:
     events: Callable[[str | None, datetime | None], Sequence[StoredEvent]]
     runtimes: tuple[Object, ...] = ()
     structures: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict)
+    defaults: Mapping[Kind, Callable[[Object], Json]] = field(default_factory=dict)
 
 
 class ObjectAdmission:
@@ -184,14 +186,11 @@ class ObjectAdmission:
         if kind == NAMESPACE:
             return AdmittedObject({**obj, "spec": {}, "status": {"phase": "Active"}})
         structure = check_job_schema(obj, "") if kind == JOB else []
+        structure += device_errors(obj.get("spec"), "spec")
         errors, notices = self._home.check_job(obj, self._find)
         found = [replace(error, path=error.path.lstrip(".")) for error in dict.fromkeys([*structure, *errors])]
         if wrong := [error for error in found if error.origin != _UNKNOWN]:
             raise InvalidError(wrong)
-        if kind == JOB and not obj.get("spec", {}).get("selector"):
-            # As the API server does, so that clients find its pods; the name is known before the uid.
-            selector = {"matchLabels": {JOB_NAME_LABEL: Key.of(obj).name}}
-            obj = {**obj, "spec": {**obj["spec"], "selector": selector}}
         return AdmittedObject(obj, tuple(_FIRST_DOT.sub("", notice) for notice in notices), tuple(found))
 
 
@@ -230,6 +229,13 @@ def _check_job_change(old: Object, new: Json) -> None:
     changeable = {*_CHANGEABLE, *(field[1:2] if field else ())}
     before, after = old.get("spec") or {}, new.get("spec")
     after = after if isinstance(after, dict) else {}
+    if Kind.of(old) == JOB and before.get("completionMode") == "Indexed":
+        changeable.add("completions")
+        if not same_json(before.get("completions"), after.get("completions")) and not same_json(
+            after.get("completions"), after.get("parallelism")
+        ):
+            cause, remedy = "of an Indexed Job it changes with parallelism", "set both to the same number"
+            raise invalid("spec.completions", cause, remedy, "update-completions")
     errors = [
         FieldError(f"spec.{name}", "it cannot be changed", "delete the job and create it again", "update-immutable")
         for name in {**before, **after}

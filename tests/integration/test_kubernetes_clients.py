@@ -135,3 +135,46 @@ def test_a_watch_shows_how_a_pod_of_a_trial_ended_before_it_goes(world: World, t
 
     assert {"type": "ADDED", "phase": "Running", "ready": "True"} in seen
     assert seen[-2:] == [{"type": type_, "phase": "Succeeded", "ready": "False"} for type_ in ("MODIFIED", "DELETED")]
+
+
+def test_an_indexed_job_is_resized_while_it_runs(world: World) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "command": ["sleep", "600"]}]}
+    spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "template": {"spec": pod}}
+    world.http.post(jobs, json={"metadata": {"name": "elastic"}, "spec": spec})
+
+    def resized(completions: int, parallelism: int) -> int:
+        body = json.dumps({"spec": {"completions": completions, "parallelism": parallelism}})
+        headers = {"content-type": "application/merge-patch+json"}
+        answer = world.http.patch(f"{jobs}/elastic", content=body, headers=headers)
+        eventually(lambda: answer.status_code != 200 or active() == completions)
+        return answer.status_code
+
+    def active() -> int:
+        status: dict[str, int] = world.http.get(f"{jobs}/elastic").json().get("status") or {}
+        return status.get("active", 0)
+
+    eventually(lambda: active() == 2)
+    codes = [resized(3, 3), resized(1, 1), resized(2, 1)]
+    world.http.delete(f"{jobs}/elastic")
+
+    assert codes == [200, 200, 422]
+
+
+def test_the_pods_of_a_job_are_found_by_its_selector(world: World, tmp_path: Path) -> None:
+    command = f"until test -e {tmp_path}/go; do sleep 0.05; done; echo loss=${{trialParameters.learningRate}}"
+    world.http.post(EXPERIMENTS, json=an_experiment(command=command, maxTrialCount=2, parallelTrialCount=2))
+    core, jobs = "/api/v1/namespaces/default/pods", "/apis/batch/v1/namespaces/default/jobs"
+    eventually(lambda: len(world.http.get(core).json()["items"]) == 2)
+    for job in world.http.get(jobs).json()["items"]:
+        spec, labels = job["spec"], job["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{name}={text}" for name, text in labels.items())
+        found = world.http.get(core, params={"labelSelector": selector}).json()["items"]
+        owners = [pod["metadata"]["ownerReferences"][0]["name"] for pod in found]
+
+        assert owners == [job["metadata"]["name"]]
+        assert labels.items() <= spec["template"]["metadata"]["labels"].items()
+        assert (spec["completions"], spec["parallelism"], spec["suspend"]) == (1, 1, False)
+        assert spec["completionMode"] == "NonIndexed"
+    (tmp_path / "go").touch()
+    world.http.delete(f"{EXPERIMENTS}/demo")

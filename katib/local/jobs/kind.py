@@ -268,6 +268,15 @@ def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple
     return tuple(container.get("name", "") for container in containers)
 
 
+PER_TRIAL: Final = frozenset(
+    {
+        *("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"),
+        *(f"jobset.sigs.k8s.io/{name}" for name in ("job-key", "jobset-name", "jobset-uid")),
+        "training.kubeflow.org/job-name",
+    }
+)
+"""Labels that operators set to another value in each trial, also where the template has them."""
+
 _LONGEST_NUMBER: Final = 10
 
 
@@ -286,6 +295,8 @@ def check_pod_labels(pods: Sequence[PodLabels], labels: Part) -> None:
 
 
 def _has(pod: PodLabels, labels: Mapping[str, str]) -> bool:
+    if not PER_TRIAL.isdisjoint(labels):
+        return False
     known = {**pod.own, **pod.others}
     may_have_any = any(map(has_placeholder, known))  # of a name that is not known yet
     return may_have_any or all(name in known and _fits(known[name], value) for name, value in labels.items())

@@ -13,7 +13,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectList, Slice, WatchEve
 from katib.runtime.search import NO_FACTS, FactsOf, Found, Query
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
-from katib.stores.transaction import TransactedStore, Transaction
+from katib.stores.transaction import NO_DEFAULTS, Defaults, TransactedStore, Transaction
 
 PAGE_SIZE = 20
 """So few objects stay in the cache of a processor while they are made; with 500 a list takes three times as long."""
@@ -30,6 +30,7 @@ class SqlStore(TransactedStore):
         database: The file; the tables are created or brought up to date. The caller closes it after the last use.
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
         uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
+        defaults: By kind, what the store fills in of a new object.
         facts: What is kept beside objects so that they can be searched; derived again when it is of a newer version.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
@@ -46,6 +47,7 @@ class SqlStore(TransactedStore):
         status_kinds: Collection[Kind],
         *,
         uid_kinds: Collection[Kind] = (),
+        defaults: Defaults = NO_DEFAULTS,
         facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
@@ -58,7 +60,7 @@ class SqlStore(TransactedStore):
         with database.snapshot() as driver:
             revision = rows.read_revision(driver)
         history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, defaults)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""

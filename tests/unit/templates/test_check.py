@@ -215,6 +215,15 @@ def test_a_request_needs_the_same_limit() -> None:
     ]
 
 
+def test_a_request_is_at_most_the_limit() -> None:
+    requests = {"cpu": "1.5", "memory": "1Gi", "ephemeral-storage": 1, "hugepages-2Mi": "${trialParameters.pages}"}
+    limits = {"cpu": "1500m", "memory": "1000M", "hugepages-2Mi": 1}
+
+    assert errors_of(limits=limits, requests=requests) == [
+        f't.{PLACE}.requests.memory: "1Gi" is above the limit, "1000M"; request less, or raise the limit'
+    ]
+
+
 def test_the_limit_of_a_train_job_may_come_from_its_runtime() -> None:
     trainer = {"resourcesPerNode": {"requests": {"nvidia.com/gpu": 1}}}
 

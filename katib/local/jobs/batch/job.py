@@ -78,6 +78,7 @@ class BatchJob:
         return (PodLabels(own, dict.fromkeys((*UID_LABELS, *NAME_LABELS))),)
 
 
+MOST_INDEXES: Final = 100_000
 _INDEXES: Final = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
 
 
@@ -122,6 +123,12 @@ def _check_indexed(job: Part) -> None:
     if is_indexed:
         cause = "it is missing in an Indexed Job"
         job["completions"].require("give the number of indexes", "job-indexed-completions", cause)
+        if (job["parallelism"].integer or 0) > MOST_INDEXES:
+            cause = f"an Indexed Job can have at most {MOST_INDEXES}"
+            job["parallelism"].error(cause, "write a smaller number", "job-parallelism")
+    failed, completions = job["maxFailedIndexes"], job["completions"].integer
+    if is_indexed and completions is not None and (failed.integer or 0) > completions:
+        failed.error(f"it is above completions {completions}", "write at most that number", "job-max-failed-indexes")
     for field in () if is_indexed else ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         remedy = f"set {job.path}.completionMode to Indexed, or remove it"
         job[field].refuse("only an Indexed Job can have it", remedy, "job-indexed-only")

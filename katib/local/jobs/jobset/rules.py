@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from katib.api.wording import did_you_mean, shown
@@ -128,7 +129,7 @@ def check_jobset_rules(spec: Part) -> None:
     names = [job["name"].text for job in spec["replicatedJobs"]]
     _check_dependencies(spec)
     spec["successPolicy.operator"].choice("All", "Any")
-    _check_targets(spec["successPolicy.targetReplicatedJobs"], names)
+    _check_targets(spec["successPolicy.targetReplicatedJobs"].words, names)
     _check_failure(spec["failurePolicy"], names)
     spec["startupPolicy.startupPolicyOrder"].choice("AnyOrder", "InOrder")
     spec.at_least(ttlSecondsAfterFinished=0)
@@ -223,7 +224,7 @@ def _check_failure(policy: Part, names: list[str]) -> None:
     for rule in policy["rules"]:
         rule["action"].require(f"give one of {', '.join(ACTIONS)}")
         rule["action"].choice(*ACTIONS)
-        _check_targets(rule["targetReplicatedJobs"], names)
+        _check_targets(rule["targetReplicatedJobs"].words, names)
         for reason in rule["onJobFailureReasons"].words:
             reason.choice(*_REASONS)
         for pattern in rule["onJobFailureMessagePatterns"].words:
@@ -240,8 +241,8 @@ def _is_pattern(pattern: str) -> bool:
     return True
 
 
-def _check_targets(targets: Part, names: list[str]) -> None:
-    for target in targets.words:
+def _check_targets(targets: Iterable[Part], names: list[str]) -> None:
+    for target in targets:
         if target.text and target.text not in names:
             cause = f"there is no replicated job {shown(target.text)}"
             target.error(cause, did_you_mean(target.text, names), "jobset-target")
@@ -354,6 +355,10 @@ def _check_with_runtime(job: Part, runtime: Runtime) -> None:
     of_runtime["podGroupPolicy"].note("the pods of a job start together here anyway")
     if not is_readable(job.value):
         return
+    names = [job["name"].text for job in of_runtime["template.spec.replicatedJobs"]]
+    patched = [patch["trainingRuntimeSpec.template.spec.replicatedJobs"] for patch in spec["runtimePatches"]]
+    for targets in [*patched, *(override["targetJobs"] for field in PATCHES[1:] for override in spec[field])]:
+        _check_targets([target["name"] for target in targets], names)
     training = training_set(job.value, runtime)
     jobset = {key: value for key, value in training.jobset["spec"].items() if key != "suspend"}
     check_jobset_rules(Part(jobset, of_runtime["template.spec"].path, findings))

@@ -151,6 +151,27 @@ def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], erro
     assert len(errors) == 1 or spec.get("trainer", {}).get("command") == ["tune", "run"]  # which is not here, either
 
 
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"podTemplateOverrides": [{"targetJobs": [{"name": "nod"}]}]}, "podTemplateOverrides[0].targetJobs[0].name"),
+        ({"podSpecOverrides": [{"targetJobs": [{"name": "nod"}]}]}, "podSpecOverrides[0].targetJobs[0].name"),
+        (
+            {
+                "runtimePatches": [
+                    {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "nod"}]}}}},
+                ]
+            },
+            "runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name",
+        ),
+    ],
+)
+def test_an_override_names_a_job_of_the_runtime(spec: dict[str, Any], path: str) -> None:
+    errors, _ = train_job(**spec)
+
+    assert any(error.startswith(f'{path}: there is no replicated job "nod"; did you mean node?') for error in errors)
+
+
 @pytest.mark.parametrize("name", ["mlx-distributed", "torchtune-llama3.2-1b"])
 def test_runtimes_that_need_their_images_say_so(name: str) -> None:
     [error] = train_job(runtimeRef={"name": name})[0]
