@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,7 +45,6 @@ from katib.local.jobs.prepare import (
 )
 from katib.local.jobs.run import JobRun, RunNote, Standing, decoded, is_plain
 from katib.local.pods.images import HOST_NETWORK, execute
-from katib.local.pods.log_file import Peek
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
@@ -53,6 +53,7 @@ from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import UNCOUNTED, PodRecord
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import PodTools
+from katib.local.processes.peek import Peek
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import InformerEvent
@@ -73,6 +74,17 @@ _TTL_RETRY_SECONDS = 1.0
 _RECORD = attrgetter("record")
 
 _log = logging.getLogger(__name__)
+
+
+def _open_peek() -> Peek | None:
+    """Return what looks into pipes; None where the kernel does not allow it: they are read as they are then."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return Peek()
+    except OSError as error:
+        _log.warning("Output may lack its end when the engine is killed", extra={"cause": error.strerror})
+        return None
 
 
 class JobController:
@@ -118,7 +130,7 @@ class JobController:
             settings.delays,
             ImagePulls(machine.images, machine.processes, self._loop, clock) if machine.images is not None else None,
             settings.log_limits,
-            Peek.open(),
+            _open_peek(),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
         if machine.place is not None:

@@ -136,13 +136,14 @@ class Container:
         """Go on with processes that an earlier engine started for this container, the oldest first."""
         *earlier, last = processes
         for process in earlier:  # their output was read before the next one was started
-            os.close(process.output)
+            for output in process.outputs:
+                os.close(output)
             self._processes.attach(process, lambda *_: None)
         self.is_started = self.has_run = True
         self.restarts = len(earlier)
         self.log.open()
-        listener, pipe = self._pod.output_read, last.output
-        self._output = Output(self._tools, self.log, self.monitor, listener, is_kept=True, pipe=pipe)
+        listener, pipes = self._pod.output_read, last.outputs
+        self._output = Output(self._tools, self.log, self.monitor, listener, is_kept=True, pipes=pipes)
         self._running_since, self._pid = last.began, last.pid
         self._output.start()
         self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
@@ -215,16 +216,18 @@ class Container:
                 command.argv,
                 command.env,
                 directory,
-                output.write_fd,
+                output.write_fds[0],
+                errors_fd=output.write_fds[1],
                 directories=made,
-                keep=self._keep and self._keep._replace(output=output.pipe),
+                keep=self._keep and self._keep._replace(outputs=output.pipes),
                 on_exit=self._process_ended,
             )
         except KatibError as error:
             self._fail(error)
             return
         finally:
-            os.close(output.write_fd)  # the container has a copy
+            for fd in output.write_fds:  # the container has copies
+                os.close(fd)
         self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
         self._loop.when_all([start.answer], partial(self._answered, start))
 

@@ -10,21 +10,17 @@ the time of the last record at or before it. What was written while no engine wa
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import fcntl
 import logging
 import os
 import re
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 
@@ -141,6 +137,7 @@ class LogFile:
     Attributes:
         path: The file that is written to.
         size: How many bytes were written.
+        mid_line: Whether it does not end with the end of a line.
         problem: Why it is not complete, beside what was removed because of its limits; empty when it is.
     """
 
@@ -161,7 +158,7 @@ class LogFile:
         self._fd: int | None = None
         self.size = 0
         self._file_size = 0
-        self._mid_line = False
+        self.mid_line = False
         self._lost = 0
         self._gap = 0  # of it, since something was written
         self.problem = ""
@@ -200,7 +197,7 @@ class LogFile:
                 with part.open("rb") as file:
                     while chunk := file.read(_CHUNK_BYTES):
                         self.size += len(chunk)
-                        self._mid_line = not chunk.endswith(b"\n")
+                        self.mid_line = not chunk.endswith(b"\n")
                         yield chunk
             except OSError:
                 return
@@ -250,7 +247,7 @@ class LogFile:
                 end = min(len(data), start + room)
                 if end < len(data):
                     line_end = data.rfind(b"\n", start, end) + 1
-                    if not line_end and self._file_size and not self._mid_line:
+                    if not line_end and self._file_size and not self.mid_line:
                         self._rotate()
                         continue
                     end = line_end or end
@@ -275,7 +272,7 @@ class LogFile:
             self.size += written
             self._file_size += written
             start += written
-            self._mid_line = data[start - 1 : start] != b"\n"
+            self.mid_line = data[start - 1 : start] != b"\n"
 
     def _rotate(self) -> None:
         """Go on with an empty file, and remove the oldest ones."""
@@ -330,66 +327,3 @@ class LogFile:
         self.problem = f"the log {self.path.name} ends after {self.size} bytes: {error.strerror}"
         _log.warning("Log of a container cut short", extra={"path": str(self.path), "cause": error.strerror})
         self.close()
-
-
-_PIPE_BYTES = 1 << 18
-
-
-class Peek:
-    """Looks into pipes, by way of a pipe of its own: bytes can be moved to a log when they have been looked at.
-
-    A program that is killed between reading a pipe and writing a log takes what it had read along. So bytes are copied
-    out of the pipe first (tee), and moved to the log afterwards by the kernel (splice): at every moment each of them is
-    in the pipe or in the log. Linux only. Used by one thread.
-
-    Raises:
-        OSError: The kernel cannot, or this process has no descriptors left.
-    """
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._read, self._write = os.pipe()
-        with contextlib.suppress(OSError):  # only a wish: the account may be at its limit of pipe memory
-            fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._try_out()
-
-    @classmethod
-    def open(cls) -> Self | None:
-        """Return one; None where the kernel does not allow it. Pipes are read as they are then."""
-        if sys.platform != "linux":
-            return None
-        try:
-            return cls()
-        except OSError as error:
-            _log.warning("Output may lack its end when the engine is killed", extra={"cause": error.strerror})
-            return None
-
-    def _try_out(self) -> None:
-        read, write = os.pipe()
-        try:
-            with contextlib.suppress(BlockingIOError):
-                self.read(read, 1)
-        except OSError:
-            self.close()
-            raise
-        finally:
-            os.close(read)
-            os.close(write)
-
-    def read(self, pipe: int, size: int) -> bytes:
-        """Return up to so many bytes from the front of a pipe, which stay in it; none at its end.
-
-        Raises:
-            BlockingIOError: Nothing is in it now.
-            OSError: The kernel cannot.
-        """
-        count: int = self._libc.tee(pipe, self._write, ctypes.c_size_t(size), os.SPLICE_F_NONBLOCK)
-        if count < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return os.read(self._read, count) if count else b""
-
-    def close(self) -> None:
-        """Close its pipe."""
-        os.close(self._read)
-        os.close(self._write)

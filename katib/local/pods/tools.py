@@ -6,13 +6,14 @@ import os
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from katib.local.pods.log_file import LogLimits, Peek
+from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Tokens
 from katib.local.processes.client import Processes
+from katib.local.processes.peek import Peek
 from katib.runtime.clock import Clock, SteadyTime
 
 LEAST_SHARE = 0.1

@@ -61,14 +61,15 @@ class Keep(NamedTuple):
         name: What the next engine knows it by; names may be given again.
         log: File to whose end its output goes where no engine reads it.
         limit_bytes: How long that file may become then; the program waits after that.
-        output: Read end of the pipe that takes its output, of each start a new one. The caller may close it.
+        outputs: Read ends of the pipes that take its output and its errors, of each start new ones. The caller may
+            close them.
     """
 
     group: str
     name: tuple[str, ...]
     log: Path
     limit_bytes: int
-    output: int = -1
+    outputs: tuple[int, ...] = ()
 
 
 class Start(NamedTuple):
@@ -200,7 +201,8 @@ class Processes:
         for process in starting:
             process.fail(_stopping_error())
         unread = self.inherited.programs if self.inherited is not None else ()
-        _close(program.output for program in unread if self._handed_over.pop(program.key, ...) is not ...)
+        left = [program for program in unread if self._handed_over.pop(program.key, ...) is not ...]
+        _close(output for program in left for output in program.outputs)
         if leaves:
             return
         reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
@@ -296,11 +298,12 @@ class Processes:
         cwd: Path,
         output_fd: int,
         *,
+        errors_fd: int | None = None,
         directories: Sequence[Path] = (),
         keep: Keep | None = None,
         on_exit: ExitCallback,
     ) -> Start:
-        """Ask for a program in a session of its own, and return at once. The caller may close its descriptor.
+        """Ask for a program in a session of its own, and return at once. The caller may close its descriptors.
 
         The answer is the handle of the process that runs, or one of these errors:
 
@@ -312,7 +315,8 @@ class Processes:
             argv: Program, looked up in the PATH of `env`, and its arguments.
             env: Its whole environment; two marks are added.
             cwd: Its working directory.
-            output_fd: Becomes its standard output and standard error; its input is empty.
+            output_fd: Becomes its standard output; its input is empty.
+            errors_fd: Becomes its standard error; None: the same.
             directories: Made first where there is nothing.
             keep: How it outlives this engine, or its output does; None: not at all.
             on_exit: Called once when the process that ran ended, or was lost together with the guard.
@@ -325,10 +329,10 @@ class Processes:
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
         kept, fds = None, []
         try:
-            fds.append(os.dup(output_fd))
+            fds += [os.dup(output_fd), os.dup(output_fd if errors_fd is None else errors_fd)]
             if keep is not None and proc.IS_LINUX:
                 kept = (keep.group, keep.name, str(keep.log), keep.limit_bytes)
-                fds.append(os.dup(keep.output))
+                fds += [os.dup(output) for output in keep.outputs]
         except OSError as error:
             _close(fds)
             cause = f"no program can be started now: {error.strerror}"

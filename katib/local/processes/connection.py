@@ -92,7 +92,7 @@ class KeptProcess(NamedTuple):
         ended: When it ended; 0 while it runs.
         status: Wait status; None while it runs.
         remains: Whether it ended and left something running.
-        output: Read end of the pipe that takes its output; it belongs to who takes the program over.
+        outputs: Read ends of the pipes that take its output and its errors, or both; the taker owns them.
     """
 
     key: int
@@ -105,7 +105,7 @@ class KeptProcess(NamedTuple):
     ended: float
     status: int | None
     remains: bool
-    output: int
+    outputs: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class HandOver:
             case ("notes", dict(notes)):
                 self.notes = notes
             case ("program", *facts):
-                self.programs.append(KeptProcess(*facts, *receiver.take_fds()))
+                self.programs.append(KeptProcess(*facts, tuple(receiver.take_fds())))
             case ("held",):
                 self.held += receiver.take_fds()
             case _:
@@ -146,7 +146,7 @@ class HandOver:
 
     def close(self) -> None:
         """Close all descriptors."""
-        for descriptor in (*self.held, *(program.output for program in self.programs)):
+        for descriptor in (*self.held, *(output for program in self.programs for output in program.outputs)):
             os.close(descriptor)
 
 

@@ -8,12 +8,12 @@ Laws:
   hold the socket open). The guard then ends every program that is not to be kept, with all that descends from it.
 - Programs that are to be kept go on until another engine comes to the socket in the engine's directory, or the grace
   period is over. With a grace period of 0, which is the default, nothing is kept.
-- A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from the
-  pipe to the end of the log (`keeping`), with one the engine does.
+- A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from its
+  pipe to the end of the log (`keeping`), with one the engine does. Lines of its two pipes stay whole.
 - What a program of a group that is not kept has printed is in its log when the guard ends, if it was started with one.
-- The next engine gets all that is kept: the notes that the last one left, each program with the read end of its pipe,
-  and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so it is
-  seen by an engine that has stored what follows from it.
+- The next engine gets all that is kept: the notes that the last one left, each program with the read ends of its
+  pipes, and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so
+  it is seen by an engine that has stored what follows from it.
 - The guard serves one engine at a time. Only the account that it belongs to gets in; an engine of a version that does
   not understand it ends it.
 - When the grace period is over without an engine, or nothing is kept, the guard kills every descendant until none is
@@ -70,6 +70,9 @@ _LAST_SECONDS = 60.0
 _LAST_PAUSE_SECONDS = 0.02
 
 _BUFFER = 1 << 16
+
+_STREAMS = 2
+"""Standard output and standard error, for which a program gets one descriptor each."""
 
 _RESERVED_FDS = 24
 """What we need beside one descriptor for each process that is starting: our own, those of one message, /proc."""
@@ -279,8 +282,9 @@ class Guard:
         keep: tuple[str, object, str, int] | None,
     ) -> None:
         fds = self._receiver.take_fds()
-        if keep is not None and len(fds) > 1:
-            self._keeping.add(key, KeptProgram(*keep, fds.pop()))
+        if keep is not None and len(fds) > _STREAMS:
+            self._keeping.add(key, KeptProgram(*keep, fds[_STREAMS:]))
+            del fds[_STREAMS:]
         try:
             pid, report = self._fork(argv, env, cwd, directories, fds)
         except OSError as error:
@@ -303,7 +307,7 @@ class Guard:
         self, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]
     ) -> tuple[int, int]:
         """Return a new process and its report. All that may wait for a file system it does itself."""
-        if not fds or len(self._starting) + self._keeping.count >= self._room:
+        if len(fds) < _STREAMS or len(self._starting) + self._keeping.count >= self._room:
             raise OSError(errno.EMFILE, "")
         report, tell = os.pipe()  # closed by a successful exec
         os.set_blocking(report, False)
@@ -503,7 +507,7 @@ def _open_pidfd(pid: int) -> int | None:
 
 def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]) -> NoReturn:
     """Turn the forked child into the wanted program."""
-    output, report = fds
+    output, errors, report = fds
 
     def begin(step: bytes, path: bytes) -> None:
         os.write(report, b"%b\0%b\0" % (step, path))
@@ -514,7 +518,7 @@ def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: lis
         if os.getppid() != guard:
             os._exit(1)  # the guard died before the kernel knew our wish
         os.setsid()
-        for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+        for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, errors)):
             os.dup2(source, target, inheritable=True)  # all sources are above 2: the guard's own three are open
         for directory in directories:
             begin(b"volume", os.fsencode(directory))

@@ -4,7 +4,8 @@ An engine gives each program that is to outlive it a group, and each group a not
 engine is there, it reads what the programs print; the guard holds a copy of the read end of each pipe and does not
 touch it. While none is there, the guard moves the output from the pipes to the ends of the log files. It moves whole
 bytes from one to the other in the kernel (splice), so at every moment a byte is either in the pipe or in the log,
-whichever of the two is killed.
+whichever of the two is killed. A line that has not ended stays in its pipe: a program has two, and their lines are not
+mixed.
 
 A log that takes no more (it is as long as it may become, the disk is full, its file system knows no splice) loses
 nothing: the program waits as soon as its pipe is full, and goes on with the next engine.
@@ -22,12 +23,16 @@ import time
 
 from katib.local.processes import wire
 
+TYPE_CHECKING = False  # as in `wire`
+if TYPE_CHECKING:
+    from katib.local.processes.peek import Peek
+
 VERSION = 1
 """Of what is handed over. An engine that knows another version ends the guard, and with it what the guard keeps."""
 
 _CHUNK = 1 << 18
-_RETRY_SECONDS = 0.5
-"""How often a log that took nothing is tried again: the disk may have room by now."""
+_RETRY_SECONDS = 0.1
+"""How often a pipe of which nothing was moved is tried again: the disk may have room by now, or the line an end."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -39,42 +44,54 @@ class KeptProgram:
         "began",
         "ended",
         "group",
+        "last_output",
         "limit",
         "log",
         "log_fd",
         "name",
-        "output",
+        "outputs",
         "path",
         "pid",
         "start",
         "status",
     )
 
-    def __init__(self, group: str, name: object, log: str, limit: int, output: int) -> None:
+    def __init__(self, group: str, name: object, log: str, limit: int, outputs: list[int]) -> None:
         self.group = group
         self.name = name
         self.log = log
         self.limit = limit
-        self.output = output
+        self.outputs = outputs
         self.log_fd: int | None = None
         self.pid = self.start = 0
+        self.last_output = -1
         self.path = ""
         self.began = self.ended = 0.0
         self.status: int | None = None
 
-    def pump(self) -> bool | None:
-        """Move what waits in the pipe to the log; False when the log takes nothing now, None when the pipe has ended.
+    def pump(self, output: int, peek: Peek | None = None) -> bool | None:
+        """Move what waits in a pipe to the log; False when nothing can be moved now, None when the pipe has ended.
 
         The position of the log's descriptor is its end: nothing else writes to it meanwhile.
+
+        Args:
+            output: The pipe.
+            peek: Finds the last line that has ended, behind which nothing is moved; None: all is moved.
         """
         try:
             if self.log_fd is None:
-                self.log_fd = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self.log_fd = os.open(self.log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 os.lseek(self.log_fd, 0, os.SEEK_END)
-            room = self.limit - os.lseek(self.log_fd, 0, os.SEEK_CUR)
-            if room <= 0:
+            size = os.lseek(self.log_fd, 0, os.SEEK_CUR)
+            if size >= self.limit:
                 return False
-            return True if os.splice(self.output, self.log_fd, min(_CHUNK, room)) else None
+            count = _CHUNK
+            if peek is not None and not (count := peek.size_of_lines(output)):
+                return None if count is None else False
+            if output != self.last_output and size and os.pread(self.log_fd, 1, size - 1) not in b"\r\n":
+                os.write(self.log_fd, b"\n")
+            self.last_output = output
+            return True if os.splice(output, self.log_fd, min(count, self.limit - size)) else None
         except BlockingIOError:
             return True
         except OSError:
@@ -101,7 +118,8 @@ class Keeping:
         self._notes: dict[str, bytes] = {}
         self._programs: dict[int, KeptProgram] = {}  # by key
         self._moving: dict[int, KeptProgram] = {}  # by the descriptor of the output
-        self._stuck: list[KeptProgram] = []
+        self._stuck: list[tuple[int, KeptProgram]] = []
+        self._peek: Peek | None = None
         self._retry_at = 0.0
 
     # --- what the engine says -----------------------------------------------------------------------------------------
@@ -143,7 +161,8 @@ class Keeping:
         """Forget a program: it did not start, or the engine knows its end."""
         if program := self._programs.pop(key, None):
             program.close_log()
-            os.close(program.output)
+            for output in program.outputs:
+                os.close(output)
 
     def keeps(self, key: int) -> bool:
         """Return whether a program outlives the engine."""
@@ -152,8 +171,8 @@ class Keeping:
 
     @property
     def count(self) -> int:
-        """How many programs are known; each takes a descriptor."""
-        return len(self._programs)
+        """How many descriptors the programs take that are known."""
+        return sum(len(program.outputs) for program in self._programs.values())
 
     # --- without an engine --------------------------------------------------------------------------------------------
 
@@ -168,25 +187,27 @@ class Keeping:
         self._poll.register(self._door, select.POLLIN)
         for key in [key for key in self._programs if not self.keeps(key)]:
             self.drop(key)
+        self._peek = self._peek or _open_peek()
         for program in self._programs.values():
-            self._moving[program.output] = program
-            self._poll.register(program.output, select.POLLIN)
+            for output in program.outputs:
+                self._moving[output] = program
+                self._poll.register(output, select.POLLIN)
 
     def turn(self, ready: set[int]) -> None:
         """Move the output that is there."""
         for descriptor in ready & self._moving.keys():
             program = self._moving[descriptor]
-            if not (went_on := program.pump()):
+            if not (went_on := program.pump(descriptor, self._peek)):
                 self._poll.unregister(descriptor)
                 del self._moving[descriptor]
                 if went_on is not None:
-                    self._stuck.append(program)
+                    self._stuck.append((descriptor, program))
         now = time.monotonic()
         if self._stuck and now >= self._retry_at:
             stuck, self._stuck = self._stuck, []
-            for program in stuck:
-                self._moving[program.output] = program
-                self._poll.register(program.output, select.POLLIN)
+            for descriptor, program in stuck:
+                self._moving[descriptor] = program
+                self._poll.register(descriptor, select.POLLIN)
             self._retry_at = now + _RETRY_SECONDS
 
     @property
@@ -221,7 +242,7 @@ class Keeping:
             program.close_log()
 
     def hand_over(self, engine: socket.socket, remains: frozenset[int]) -> None:
-        """Say all that is kept, each program with the read end of its output.
+        """Say all that is kept, each program with the read ends of its outputs.
 
         Args:
             engine: The next engine.
@@ -233,21 +254,32 @@ class Keeping:
         wire.send(engine, wire.pack(("notes", self._notes)))
         for key, p in self._programs.items():
             facts = (p.group, p.name, p.pid, p.start, p.path, p.began, p.ended, p.status, key in remains)
-            wire.send(engine, wire.pack(("program", key, *facts)), (p.output,))
+            wire.send(engine, wire.pack(("program", key, *facts)), p.outputs)
 
     def save(self) -> None:
         """Move what is left in the pipes to the logs: all programs have ended."""
         for program in self._programs.values():
-            poll = select.poll()  # a service that is left alone may hold the pipe open
-            poll.register(program.output, select.POLLIN)
-            while poll.poll(0) and program.pump():
-                continue
+            for output in program.outputs:
+                poll = select.poll()  # a service that is left alone may hold the pipe open
+                poll.register(output, select.POLLIN)
+                while poll.poll(0) and program.pump(output):
+                    continue
 
     def close(self) -> None:
         """Let no engine in any more."""
         if self._door is not None:
             self._door.close()
             self._door = None
+
+
+def _open_peek() -> Peek | None:
+    """Return what looks into pipes; None where the kernel does not allow it."""
+    from katib.local.processes.peek import Peek  # costs time and memory, and is needed without an engine only
+
+    try:
+        return Peek()
+    except OSError:
+        return None
 
 
 def peer(sock: socket.socket) -> tuple[int, int]:

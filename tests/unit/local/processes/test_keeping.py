@@ -32,7 +32,7 @@ processes.start()
 processes.note("job", b"what is to be known")
 for script in sys.argv[5:]:
     read, write = os.pipe()
-    keep = Keep("job" if "KEPT" in script else "other", ("pod", script), log, limit, read)
+    keep = Keep("job" if "KEPT" in script else "other", ("pod", script), log, limit, (read,))
     start = processes.launch(
         ["sh", "-c", script], dict(os.environ), Path("/"), write, keep=keep, on_exit=lambda *_: None
     )
@@ -91,7 +91,7 @@ def end_of(processes: Processes, program: KeptProcess) -> Exit:
 
 def rest_of(program: KeptProcess) -> bytes:
     """Return what is in the pipe until its end."""
-    with os.fdopen(program.output, "rb") as pipe:
+    with os.fdopen(program.outputs[0], "rb") as pipe:
         return pipe.read()
 
 

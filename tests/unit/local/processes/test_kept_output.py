@@ -6,6 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +15,7 @@ import pytest
 
 from katib.local.processes import keeping, wire
 from katib.local.processes.keeping import Keeping, KeptProgram
+from katib.local.processes.peek import Peek
 
 LONG = 1 << 20
 
@@ -24,7 +26,8 @@ class Output:
     def __init__(self, log: Path, limit: int = LONG, group: str = "job") -> None:
         reading, self.writing = os.pipe()
         os.set_blocking(reading, False)
-        self.program = KeptProgram(group, ("pod", "main"), str(log), limit, reading)
+        self.reading = reading
+        self.program = KeptProgram(group, ("pod", "main"), str(log), limit, [reading])
 
     def close(self) -> None:
         os.close(self.writing)
@@ -60,14 +63,44 @@ def test_output_moves_to_the_end_of_the_log_until_the_pipe_ends(tmp_path: Path) 
     log.write_text("before\n")
     output = Output(log)
     os.write(output.writing, b"after\n")
-    moved, nothing = output.program.pump(), output.program.pump()
+    moved, nothing = output.program.pump(output.reading), output.program.pump(output.reading)
     output.close()
-    ended = output.program.pump()
+    ended = output.program.pump(output.reading)
     output.program.close_log()
     output.program.close_log()
 
     assert (moved, nothing, ended) == (True, True, None)
     assert log.read_text() == "before\nafter\n"
+
+
+def test_lines_of_two_pipes_are_not_mixed_without_an_engine(tmp_path: Path) -> None:
+    log = tmp_path / "main.log"
+    pipes = [os.pipe(), os.pipe()]
+    program = KeptProgram("job", ("pod", "main"), str(log), LONG, [reading for reading, _ in pipes])
+    (out, to_out), (err, to_err) = pipes
+    for pipe in (out, err):
+        os.set_blocking(pipe, False)
+    with closing(Peek()) as peek:
+        for pipe, data in (
+            (to_out, b"accuracy=0.6"),
+            (to_err, b"2026 saved\n"),
+            (to_out, b"25\naccuracy=0.7"),
+            (to_err, b"2026 "),
+        ):
+            os.write(pipe, data)
+            moved = [program.pump(out, peek), program.pump(err, peek)]
+
+    assert moved == [False, False]
+    assert log.read_bytes() == b"2026 saved\naccuracy=0.625\n"
+
+    for pipe in (out, err):  # all programs have ended
+        program.pump(pipe)
+
+    assert log.read_bytes() == b"2026 saved\naccuracy=0.625\naccuracy=0.7\n2026 "
+    program.close_log()
+    for pair in pipes:
+        for descriptor in pair:
+            os.close(descriptor)
 
 
 def test_what_could_not_be_moved_is_tried_again_after_a_pause(
@@ -95,11 +128,11 @@ def test_what_could_not_be_moved_is_tried_again_after_a_pause(
     kept.turn(ready(poll))
 
     assert needed
-    assert (due, waits, kept.look_at) == (100.5, True, None)
+    assert (due, waits, kept.look_at) == (100.1, True, None)
     assert log.read_text() == "line\n"
     output.close()
     kept.turn(ready(poll))  # the pipe has ended: it is not looked at any more
-    assert output.program.output not in {descriptor for descriptor, _ in poll.poll(0)}
+    assert output.reading not in {descriptor for descriptor, _ in poll.poll(0)}
     kept.end()
     kept.drop(1)
 
