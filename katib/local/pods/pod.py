@@ -474,7 +474,8 @@ class MachinePods:
         ending = []
         for kept in groups:
             for program in kept.programs:
-                os.close(program.output)
+                for output in program.outputs:
+                    os.close(output)
                 ending.append(self._processes.kill_tree(self._processes.attach(program, lambda *_: None)))
             self._processes.forget(kept.group)
         wait(ending, _END_SECONDS)

@@ -138,7 +138,7 @@ class HandOver:
             case ("notes", dict(notes)):
                 self.notes = notes
             case ("program", *facts):
-                self.programs.append(KeptProcess(*facts, tuple(receiver.take_fds())))
+                self.programs.append(KeptProcess(*[*facts, tuple(receiver.take_fds())]))
             case ("held",):
                 self.held += receiver.take_fds()
             case _:

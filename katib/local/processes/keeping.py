@@ -85,8 +85,8 @@ class KeptProgram:
             size = os.lseek(self.log_fd, 0, os.SEEK_CUR)
             if size >= self.limit:
                 return False
-            count = _CHUNK
-            if peek is not None and not (count := peek.size_of_lines(output)):
+            count = _CHUNK if peek is None else peek.size_of_lines(output)
+            if not count:
                 return None if count is None else False
             if output != self.last_output and size and os.pread(self.log_fd, 1, size - 1) not in b"\r\n":
                 os.write(self.log_fd, b"\n")
