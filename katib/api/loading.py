@@ -40,6 +40,7 @@ _COMPANIONS = {
 }
 """By kind, the apiVersion of what may stand beside an Experiment."""
 
+_OLD_API_VERSION = "kubeflow.org/v1alpha3"
 _RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 _CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime", "Namespace"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -337,7 +338,9 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
         ]
     if (version := data["apiVersion"]) != wanted:
         cause = f"{shown(version)} is not the version of {kind}"
-        return [FieldError(f"{prefix}apiVersion", cause, f"write {wanted}", "api-version-unknown")]
+        is_old = kind == "Experiment" and version == _OLD_API_VERSION
+        remedy = f"`katib convert FILE` makes a file of {wanted} of it" if is_old else f"write {wanted}"
+        return [FieldError(f"{prefix}apiVersion", cause, remedy, "api-version-unknown")]
     return []
 
 

@@ -39,7 +39,9 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "kubeconfig": _Entry("katib.cli.about", "Print the line by which kubectl finds a server here."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "mcp": _Entry("katib.cli.mcp", "Offer experiments to an assistant, as tools of MCP."),
-        "convert": _Entry("katib.cli.init", "Print the experiment file of a sweep of Weights & Biases."),
+        "convert": _Entry(
+            "katib.cli.init", "Print the experiment file of a sweep of Weights & Biases, or of v1alpha3."
+        ),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
     },

@@ -25,6 +25,7 @@ from katib.tuning.drafting import (
     command_template,
     draft,
     executed_words,
+    for_file,
     parse_parameter,
     words_of_line,
 )
@@ -273,7 +274,7 @@ def _write(path: Path, experiment: dict[str, object]) -> None:
     from katib.api.yaml_text import dump_yaml
 
     lines = ["# Made by katib init. Run it with: katib run " + shlex.quote(str(path))]
-    for line in dump_yaml(experiment).splitlines():
+    for line in dump_yaml(for_file(experiment, path)).splitlines():
         comment = next((words for start, words in _COMMENTS.items() if line.startswith(start)), "")
         lines += [f"  # {comment}", line] if comment else [line]
     try:
@@ -286,20 +287,26 @@ def _write(path: Path, experiment: dict[str, object]) -> None:
 @click.command(
     epilog=options.examples(
         "katib convert sweep.yaml > experiment.yaml",
-        "katib convert - < sweep.yaml",
+        "katib convert v1alpha3.yaml > experiment.yaml",
     ),
 )
 @click.argument("source")
 def convert(source: str) -> None:
-    """Print the experiment file of a sweep of Weights & Biases.
+    """Print the experiment file of a sweep of Weights & Biases, or of an Experiment of v1alpha3.
 
-    Its parameters, method, metric, run_cap, early_terminate and command are kept. The program has to print its metric,
-    or to report it: trials know nothing of wandb.log.
+    Of an Experiment of kubeflow.org/v1alpha3, the Go template becomes a trialSpec with placeholders.
+
+    Of a sweep, its parameters, method, metric, run_cap, early_terminate and command are kept. The program has to print
+    its metric, or to report it: trials know nothing of wandb.log.
     """
     from katib.api.yaml_text import dump_yaml
+    from katib.tuning.old_experiments import old_experiments
     from katib.tuning.sweeps import experiment_of_sweep
 
     text, name = options.read_file(source)
+    if objects := old_experiments(text, name):
+        click.echo("---\n".join(map(dump_yaml, objects)), nl=False)
+        return
     experiment = experiment_of_sweep(text, name)
     click.echo(dump_yaml(experiment), nl=False)
     metric = experiment["spec"]["objective"]["objectiveMetricName"]

@@ -36,6 +36,7 @@ from katib.tuning.drafting import (
     command_template,
     draft,
     few_combinations,
+    for_file,
     latest,
     next_name,
     parse_metrics,
@@ -313,7 +314,8 @@ def _save(file: FileText, path: Path | None) -> None:
     from katib.api.yaml_text import dump_yaml
 
     (experiment,) = file.documents
-    text = f"# Drafted by: {options.typed_line()}\n{dump_yaml(experiment.data)}"
+    data = experiment.data if path is None else for_file(experiment.data, path)
+    text = f"# Drafted by: {options.typed_line()}\n{dump_yaml(data)}"
     if path is None:
         click.echo(text, nl=False)
         return

@@ -3,6 +3,7 @@
 Files are those that the commands of the template name, and the local Python modules that a script among them imports.
 For a command of Python, the installed packages count as well: a module that was missing may have been installed. This
 is a comparison for a user who edits and runs again, not a build system: what a program reads by other ways is unseen.
+A file that trials write, such as a log, is not part of the program.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 import os
 import shlex
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 
 from katib.api.names import PROGRAM_ANNOTATION
 from katib.api.types import Experiment
+from katib.tuning.script_options import SHELL_SUFFIXES
 from katib.tuning.submission import workspace_of
 
 PACKAGES = "the installed packages"
@@ -28,16 +31,23 @@ _MOST_FILES = 200
 _MOST_BYTES = 4 << 20
 """Of a file that is read: a larger one is data, or a compiled program."""
 
+_WRITTEN = "written by trials"
+"""In place of the hash of such a file."""
+_WRITTEN_BY_USERS = frozenset({".cfg", ".conf", ".gin", ".ini", ".jl", ".js", ".py", ".R", ".toml", ".yaml", ".yml"})
+"""Endings of files that count as program whenever they change, beside those of scripts of a shell."""
+
 _COMMAND_FIELDS = ("command", "args")
 _DIGEST_SIZE = 8
 
 
-def program_of(template: Any, workspace: Path) -> dict[str, str]:
+def program_of(template: Any, workspace: Path, ran: tuple[float, float] | None = None) -> dict[str, str]:
     """Return a hash of each file of a program, by its path as the command names it.
 
     Args:
         template: The object that trials run as, with placeholders in it.
         workspace: Where relative paths of its commands start.
+        ran: When its trials ran, in seconds of the epoch: a file that changed in between was written by them, unless
+            it is a script or a configuration.
     """
     found: dict[str, str] = {}
     for directory, words in _commands(template, workspace):
@@ -45,7 +55,7 @@ def program_of(template: Any, workspace: Path) -> dict[str, str]:
             for file in _with_imports(path):
                 if len(found) < _MOST_FILES and (digest := _digest(file)):
                     name = file.relative_to(directory) if file.is_relative_to(directory) else file
-                    found[str(name)] = digest
+                    found[str(name)] = _WRITTEN if ran and _changed_within(file, *ran) else digest
         if found and any(Path(word).name.startswith("python") for word in words):
             found[PACKAGES] = _state_of_packages()
     return found
@@ -61,7 +71,10 @@ def program_now(experiment: Experiment) -> dict[str, str]:
     """Return what `program_of` says of a stored experiment now."""
     template = experiment.spec.trial_template
     source = template.trial_spec if template is not None else None
-    return program_of(source or {}, workspace_of(experiment) or Path.cwd())
+    status = experiment.status
+    started, ended = status.start_time, status.completion_time
+    ran = (started.timestamp(), ended.timestamp() + 1 if ended else math.inf) if started else None
+    return program_of(source or {}, workspace_of(experiment) or Path.cwd(), ran)
 
 
 def changed_files(kept: str, now: Mapping[str, str]) -> list[str]:
@@ -77,7 +90,8 @@ def changed_files(kept: str, now: Mapping[str, str]) -> list[str]:
         return []
     if not isinstance(before, dict) or not before:
         return []
-    return [name for name in dict.fromkeys([*now, *before]) if before.get(name) != now.get(name)]
+    names = dict.fromkeys([*now, *before])
+    return [name for name in names if now.get(name) not in (before.get(name), _WRITTEN)]
 
 
 def _commands(template: Any, directory: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -164,6 +178,15 @@ def _is_text(path: Path) -> bool:
         with path.open("rb") as file:
             return b"\0" not in file.read(1024)
     except (OSError, ValueError):  # ValueError: a null byte in the name
+        return False
+
+
+def _changed_within(path: Path, start: float, end: float) -> bool:
+    if path.suffix in _WRITTEN_BY_USERS | SHELL_SUFFIXES:
+        return False
+    try:
+        return start <= path.stat().st_mtime <= end
+    except OSError:
         return False
 
 

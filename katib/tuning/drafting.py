@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
-from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION
+from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import shown
 from katib.errors import invalid
@@ -71,6 +72,17 @@ def parse_parameter(text: str) -> Json:
     found = _RANGE.match(values)
     kind, space = _range(where, found) if found else _list(where, values)
     return {"name": name, "parameterType": kind, "feasibleSpace": space}
+
+
+def for_file(experiment: Json, path: Path) -> Json:
+    """Return an experiment to write into a file, whose commands still start in the current directory."""
+    here, folder = Path.cwd(), path.resolve().parent
+    if folder == here:
+        return experiment
+    workspace = os.path.relpath(here, folder) if folder.is_relative_to(here) else str(here)
+    metadata = experiment["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), WORKSPACE_ANNOTATION: workspace}
+    return {**experiment, "metadata": {**metadata, "annotations": annotations}}
 
 
 def few_combinations(parameters: Sequence[Json], trials: int) -> str:

@@ -181,7 +181,8 @@ class Gate:
         if not self._home.notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
             return submission
         metadata = submission.experiment.metadata
-        annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
+        folder = Path(source).resolve().parent / metadata.annotations.get(WORKSPACE_ANNOTATION, "")
+        annotations = {**metadata.annotations, WORKSPACE_ANNOTATION: os.path.normpath(folder)}
         experiment = structs.replace(submission.experiment, metadata=structs.replace(metadata, annotations=annotations))
         return replace(submission, experiment=experiment)
 

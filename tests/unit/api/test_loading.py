@@ -104,7 +104,10 @@ UNREADABLE = {
     "no apiVersion": ("kind: Experiment", "apiVersion: it is missing; write apiVersion: kubeflow.org/v1beta1"),
     "old apiVersion": (
         "apiVersion: kubeflow.org/v1alpha3\nkind: Experiment",
-        'apiVersion: "kubeflow.org/v1alpha3" is not the version of Experiment; write kubeflow.org/v1beta1',
+        (
+            'apiVersion: "kubeflow.org/v1alpha3" is not the version of Experiment; '
+            "`katib convert FILE` makes a file of kubeflow.org/v1beta1 of it"
+        ),
     ),
     "two experiments": (
         documents(EXPERIMENT, SECOND),
