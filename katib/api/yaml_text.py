@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,10 +34,14 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
+_UNFILLED = re.compile(r"\{\{[^{}]*\}\}")
+_ODD_INDENT = re.compile("^[ \t]*([\u00a0\u1680\u2000-\u200d\u202f\u205f\u2060\u3000\ufeff])", re.MULTILINE)
+"""A character that looks like a space, or like nothing, where only spaces count."""
 _TAG = "tag:yaml.org,2002:"
 _REMEDIES = (
     ("\\t", "indent with spaces"),
     ("tab character", "indent with spaces"),
+    ("a key is not text", "put the key in quotes"),
     ("mapping values are not allowed", "put the value in quotes or fix the indentation"),
     ("cannot start any token", "put the value in quotes"),
     ("unexpected end of stream", "close the quotes"),
@@ -245,8 +250,10 @@ class _Reader:
 
     def key(self, event: Any) -> str:
         self.count(1, event)
-        if not isinstance(event, yaml.ScalarEvent):
-            raise self.error(event, "a key is not text", "put the key in quotes", "file-syntax")
+        if not hasattr(event, "value"):
+            raise yaml.MarkedYAMLError(problem="a key is not text", problem_mark=event.start_mark)
+        if event.implicit[0] and _ODD_INDENT.match(event.value):
+            raise yaml.MarkedYAMLError(problem="an unseen character", problem_mark=event.start_mark)
         return str(event.value)
 
     def merge_sources(self, value: Any, event: Any) -> list[dict[str, Any]]:
@@ -285,6 +292,13 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> Invali
     if "cannot start any token" in problem and mark and text.splitlines()[mark.line][mark.column :].startswith("\t"):
         problem = "a tab character indents this line"
     remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "fix the YAML syntax here")
+    if mark and (unfilled := _UNFILLED.search("".join(text.splitlines()[mark.line : mark.line + 1]))):
+        problem, remedy = f"{shown(unfilled[0])} was not filled in", "write a value in its place"
+    elif odd := _ODD_INDENT.search(text):
+        code = ord(odd[1])
+        place = f"{source}:{text.count(chr(10), 0, odd.start(1)) + 1}"
+        problem = f"{unicodedata.name(odd[1], 'a character').lower()} (U+{code:04X}) indents this line"
+        remedy = "indent with spaces; it may come from a web page"
     return invalid(place, problem, remedy, "file-syntax")
 
 

@@ -24,7 +24,7 @@ from katib.errors import NotFoundError
 @options.config
 @options.output("json", "yaml", "name")
 def algorithms(name: str | None, config: Path | None, form: str | None) -> None:
-    """List the algorithms of this installation and their settings, or show one of them."""
+    """List the algorithms of this installation, or show one of them with its settings."""
     from katib.local import open_catalog
 
     offered = open_catalog(config=config).all()
@@ -38,32 +38,39 @@ def algorithms(name: str | None, config: Path | None, form: str | None) -> None:
     elif form:
         print_data(TypeAdapter(list[AlgorithmInfo]).dump_python(chosen, mode="json", by_alias=True), form)
     else:
-        click.echo("\n".join(_listing(chosen)))
+        click.echo("\n".join(_listing(chosen) if name is None else _details(chosen)))
 
 
 def _listing(infos: Sequence[AlgorithmInfo]) -> Iterator[str]:
+    width = max(len(info.name) for info in infos)
     for title, early_stopping in (("Suggestion algorithms", False), ("Early stopping algorithms", True)):
         group = [info for info in infos if info.early_stopping is early_stopping]
-        if not group:
-            continue
-        yield f"{title}:"
-        for info in group:
-            needs = f" (needs `pip install 'katib[{info.extra}]'`)" if info.extra else ""
+        if group:
+            yield f"{title}:"
+            yield from (f"  {info.name.ljust(width)}  {info.summary}{_needs(info)}" for info in group)
             yield ""
-            yield f"  {info.name}: {info.summary}{needs}"
-            if info.features:
-                yield f"    knows {', '.join(info.features)}"
-            yield from _settings(info)
-        yield ""
+    yield "`katib algorithms NAME` shows the settings of one."
+
+
+def _details(infos: Sequence[AlgorithmInfo]) -> Iterator[str]:
+    for info in infos:
+        yield f"{info.name}{', early stopping' if info.early_stopping else ''}: {info.summary}{_needs(info)}"
+        if info.features:
+            yield f"  knows {', '.join(info.features)}"
+        yield from _settings(info)
+
+
+def _needs(info: AlgorithmInfo) -> str:
+    return f" (needs `pip install 'katib[{info.extra}]'`)" if info.extra else ""
 
 
 def _settings(info: AlgorithmInfo) -> Iterator[str]:
     if info.settings is None:
-        yield "    its settings are known to its service only"
+        yield "  its settings are known to its service only"
         return
     width = max((len(setting.name) for setting in info.settings), default=0)
     for setting in info.settings:
-        yield f"    {setting.name.ljust(width)}  {_values(setting)}: {setting.description}"
+        yield f"  {setting.name.ljust(width)}  {_values(setting)}: {setting.description}"
 
 
 def _values(setting: SettingSpec) -> str:

@@ -528,7 +528,7 @@ def _remedy(path: Path) -> str:
         return "check the path"
     context = click.get_current_context(silent=True)
     command = context.command_path if context is not None else "katib run"
-    fallback = "name the experiment file in it" if path.is_dir() else "check the path"
+    fallback = "name the experiment file in it" if path.is_dir() else f"it was looked for in {directory.resolve()}"
     return next_step(directory, command, path.name) or fallback
 
 

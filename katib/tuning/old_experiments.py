@@ -88,7 +88,7 @@ def _parameters(spec: Json) -> list[str]:
     """Return the names of what a trial is given."""
     if spec.get("nasConfig") is None:
         return [str(parameter.get("name")) for parameter in spec.get("parameters") or ()]
-    return list(_ARCHITECTURES.get((spec.get("algorithm") or {}).get("algorithmName"), ()))
+    return list(_ARCHITECTURES.get((spec.get("algorithm") or {}).get("algorithmName", ""), ()))
 
 
 def _text_of(go: Json, metadata: Json, maps: Sequence[Json]) -> str:

@@ -67,7 +67,7 @@ def nothing(_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        pytest.param(nothing, "no such file or directory; check the path", id="missing"),
+        pytest.param(nothing, "no such file or directory; it was looked for in {folder}", id="missing"),
         pytest.param(a_directory, "is a directory; name the experiment file in it", id="a directory"),
         pytest.param(bytes_of_an_image, "byte 0 is not UTF-8; save it as UTF-8 text", id="an image"),
     ],
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, make: Callable[[Pat
 
     done = katib_here("run", "x.yaml", cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (2, f"error: x.yaml: {line}\n")
+    assert (done.returncode, done.stderr) == (2, f"error: x.yaml: {line.format(folder=tmp_path.resolve())}\n")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

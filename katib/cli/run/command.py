@@ -140,8 +140,12 @@ def run(
             return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
         return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
 
-    code = 0
-    for one in FileText(*options.read_file(file)).experiments():
+    whole, code = FileText(*options.read_file(file)), 0
+    try:
+        found = whole.experiments()
+    except InvalidError as error:
+        return again.wrong(error, whole.source)
+    for one in found:
         ended = run_one(with_annotations(with_earlier(one, warm_start, learn_from), annotations))
         code = code or ended
         if ended in (INTERRUPTED, failures.BAD_INPUT):

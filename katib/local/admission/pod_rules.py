@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from katib.api.quantities import parse_quantity
 from katib.api.wording import did_you_mean, shown
+from katib.files.nearby import folders_near
 from katib.local.admission.host import GIB, HostCapacity, Machine
 from katib.local.findings import Part, containers_of, exists, is_directory, is_file, mapping, mapping_at
 from katib.local.pods.environment import Rewriter
@@ -389,8 +390,13 @@ def _check_script(words: list[Part], mounts: Collection[str], directory: Path | 
     if options is None or word is None or word.value.startswith("-") or _is_unknown(word.value, mounts):
         return
     if (Path(word.value).is_absolute() or directory is not None) and not exists(Path(directory or "/", word.value)):
-        remedy = f"copy it here, use the path it has on this machine, or {OFFER}"
-        word.error(f"{shown(word.value)} is not on this machine", remedy, "command-not-found")
+        cause, remedy = "is not on this machine", f"copy it here, use the path it has on this machine, or {OFFER}"
+        if directory is not None and not Path(word.value).is_absolute():
+            cause = f"is not in {directory}, in which the command starts"
+            near = (folder / Path(word.value).name for folder in folders_near(directory))
+            if (found := next(filter(is_file, near), None)) is not None:
+                remedy = f"write {shlex.quote(os.path.relpath(found, directory))}"
+        word.error(f"{shown(word.value)} {cause}", remedy, "command-not-found")
 
 
 def _search_path(env: Part, host: HostCapacity) -> str:

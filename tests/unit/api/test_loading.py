@@ -58,6 +58,22 @@ UNREADABLE = {
         "a: b: c\n",
         "exp.yaml:1:5: mapping values are not allowed in this context; put the value in quotes or fix the indentation",
     ),
+    "no-break spaces": (
+        "kind: Experiment\nmetadata:\n\u00a0\u00a0name: x\n",
+        "exp.yaml:3: no-break space (U+00A0) indents this line; indent with spaces; it may come from a web page",
+    ),
+    "an unseen character": (
+        "kind: Experiment\nmetadata:\n  name: x\n \u200b namespace: y\n",
+        "exp.yaml:4: zero width space (U+200B) indents this line; indent with spaces; it may come from a web page",
+    ),
+    "a placeholder as a value": (
+        "metadata:\n  name: {{ NAME }}\n",
+        'exp.yaml:2:10: "{{ NAME }}" was not filled in; write a value in its place',
+    ),
+    "a placeholder before a text": (
+        "metadata:\n  name: {{NAME}}-x\n",
+        'exp.yaml:2:10: "{{NAME}}" was not filled in; write a value in its place',
+    ),
     "indentation slips": (
         "kind: Experiment\nmetadata:\n  name: x\n namespace: y\n",
         "exp.yaml:4:2: did not find expected key; fix the indentation of this line or of the one above",

@@ -106,10 +106,15 @@ def test_a_converted_sweep_says_what_is_read(katib: Katib, tmp_path: Path) -> No
 def test_algorithms_are_listed_with_their_settings(katib: Katib) -> None:
     out = katib("algorithms").out
 
-    assert "  random: Draws every parameter independently." in out
-    assert "    random_state  int, at least 0: Seed of the draws." in out
-    assert "its settings are known to its service only" in out
+    assert "  random         Draws every parameter independently.\n" in out
+    assert "random_state" not in out
     assert out.index("Early stopping algorithms:") < out.index("medianstop")
+
+    out = katib("algorithms", "random").out
+
+    assert out.startswith("random: Draws every parameter independently.\n")
+    assert "  random_state  int, at least 0: Seed of the draws.\n" in out
+    assert "its settings are known to its service only" in katib("algorithms", "house-special").out
 
     (info,) = json.loads(katib("algorithms", "random", "-o", "json").out)
 

@@ -141,6 +141,20 @@ def test_a_run_without_a_file_names_the_one_that_is_there(
     assert (result.code, result.err) == (2, f"{expected}\n")
 
 
+@pytest.mark.parametrize("folder", ["..", "sub"])
+def test_a_file_in_a_folder_nearby_is_named(
+    katib: Katib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    (here / folder / "demo.yaml").write_text("apiVersion: kubeflow.org/v1beta1\nkind: Experiment\n")
+    monkeypatch.chdir(here)
+
+    assert katib("run", "demo.yaml").err == (
+        f"error: demo.yaml: no such file or directory; try `katib run {folder}/demo.yaml`\n"
+    )
+
+
 def test_without_a_file_the_command_tells_its_form(katib: Katib) -> None:
     result = katib("run")
 

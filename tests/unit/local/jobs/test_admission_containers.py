@@ -140,14 +140,24 @@ def test_a_script_that_only_the_image_has_is_refused(
     command: list[str], args: list[str], place: str, tmp_path: Path
 ) -> None:
     script = (command[1:] + args)[0] if args == [] else args[0]
+    cause = "is not on this machine" if script[0] == "/" else f"is not in {tmp_path}, in which the command starts"
 
     assert errors_of(a_job(command=command, args=args, workingDir=str(tmp_path))) == [
         (
-            f'{CONTAINER}.{place}: "{script}" is not on this machine; '
+            f'{CONTAINER}.{place}: "{script}" {cause}; '
             "copy it here, use the path it has on this machine, or run the image with --containers auto "
             "where podman or docker is installed"
         )
     ]
+
+
+@pytest.mark.parametrize(("folder", "remedy"), [("", "write ../train.py"), ("work/src", "write src/train.py")])
+def test_a_script_in_a_folder_nearby_is_named(tmp_path: Path, folder: str, remedy: str) -> None:
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    (tmp_path / folder / "train.py").write_text("")
+    [error] = errors_of(a_job(command=["python", "train.py"], workingDir=str(tmp_path / "work")))
+
+    assert error.endswith(f"; {remedy}")
 
 
 @pytest.mark.parametrize(

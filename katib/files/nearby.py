@@ -1,0 +1,19 @@
+"""Folders in which a file may lie that was looked for in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+_MOST_FOLDERS = 50
+
+
+def folders_near(directory: Path) -> Iterator[Path]:
+    """Yield the parent of a directory and its visible subfolders, by name."""
+    yield directory / ".."
+    try:
+        entries = sorted(entry for entry in islice(directory.iterdir(), 1000) if entry.name[:1] != ".")
+        yield from islice((entry for entry in entries if entry.is_dir()), _MOST_FOLDERS)
+    except OSError:
+        return
