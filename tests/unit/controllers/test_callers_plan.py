@@ -22,7 +22,7 @@ from katib.api.types import (
     TrialSpec,
     TrialState,
 )
-from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial
+from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
 from katib.controllers.trial.plan import TrialPlan
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
@@ -70,6 +70,35 @@ def test_a_trial_runs_as_long_as_its_lease_and_is_looked_at_when_that_ends() -> 
     assert running.status.conditions[-1].message == "Trial is running: alice evaluates it"
     assert running.again_after_seconds == 30
     assert not running.create_job
+
+
+@pytest.mark.parametrize(
+    ("lease", "outcome", "server_minutes", "seconds"),
+    [
+        pytest.param(HELD, None, 60, None, id="its lease is renewed"),
+        pytest.param(None, None, 60, 0, id="nobody has asked for it"),
+        pytest.param(HELD, Outcome("tell", NOW - timedelta(seconds=5)), 60, 5, id="its caller has told"),
+        pytest.param(ENDED, None, 60, 61, id="its caller is lost: since its last sign of life"),
+        pytest.param(ENDED, None, 0.5, None, id="a server has just started"),
+        pytest.param(ENDED, None, 2, 61, id="and nobody came back"),
+    ],
+)
+def test_only_the_time_in_which_a_caller_gives_signs_of_life_counts(
+    lease: Lease | None, outcome: Outcome | None, server_minutes: float, seconds: float | None
+) -> None:
+    silence = silence_of(a_trial(lease, outcome), NOW, NOW - timedelta(minutes=server_minutes))
+
+    assert silence == seconds
+
+
+def test_a_trial_that_its_caller_ended_is_written_again_only_if_its_times_are_wrong() -> None:
+    running = after(a_trial(HELD), now=NOW - timedelta(hours=9))
+    told = structs.replace(running, metadata=a_trial(HELD, Outcome("tell", NOW)).metadata)
+    over = after(told, observation=OBSERVED)
+
+    assert plan(over, run_seconds=9 * 3600 + 0.4).status is over.status
+    assert plan(over, run_seconds=3600.4).status.run_seconds == 3600.4  # a night was between
+    assert after(told, observation=OBSERVED, run_seconds=12.25).status.run_seconds == 12.25
 
 
 def test_a_lease_that_ended_has_it_wait_for_another_caller_and_only_once() -> None:
