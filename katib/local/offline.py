@@ -7,7 +7,7 @@ opened when it is asked for: the observation log and the events, what explains, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -16,6 +16,7 @@ from katib.databases.sqlite import Database, OutdatedError, open_copy, open_data
 from katib.errors import NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.local.resting import RestingStore
+from katib.local.trials.run_time_note import noted_seconds
 from katib.runtime.clock import SystemClock
 from katib.stores.sql import SqlStore
 from katib.tuning.ports import Records
@@ -81,7 +82,7 @@ class _Parts:
     @cached_property
     def records(self) -> Records:
         return Records(
-            RestingStore(self.store, self._layout.has_programs),
+            RestingStore(self.store, self._layout.has_programs, partial(noted_seconds, self._layout.run)),
             _when_asked(lambda: self.observations),
             _when_asked(lambda: self.events),
             _when_asked(lambda: self.files),

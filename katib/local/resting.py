@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -18,7 +19,7 @@ from katib.api.trials import state_in
 from katib.api.types import Experiment, Trial, TrialState
 from katib.controllers.experiment.plan import interrupted
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.controllers.trial.plan import WAITING_REASON, with_running
+from katib.controllers.trial.plan import WAITING_REASON, with_run_time, with_running
 from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.runtime.search import Found, Query
 from katib.stores.sql import SqlStore
@@ -32,11 +33,15 @@ class RestingStore:
     Args:
         store: What was written.
         has_programs: Returns whether programs of trials may run.
+        ran_seconds: Returns how long trials and experiments have run that were cut off, by uid.
     """
 
-    def __init__(self, store: SqlStore, has_programs: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: SqlStore, has_programs: Callable[[], bool], ran_seconds: Callable[[], Mapping[str, float]]
+    ) -> None:
         self._store = store
         self._has_programs = has_programs
+        self._ran_seconds = ran_seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -64,14 +69,14 @@ class RestingStore:
 
     def _shown(self, kind: Kind) -> Callable[[Object], Object]:
         show = _SHOWN.get(kind)
-        return _as_it_is if show is None or self._has_programs() else show
+        return _as_it_is if show is None or self._has_programs() else partial(show, ran=self._ran_seconds())
 
 
 def _as_it_is(obj: Object) -> Object:
     return obj
 
 
-def _resting_experiment(obj: Object) -> Object:
+def _resting_experiment(obj: Object, ran: Mapping[str, float]) -> Object:
     experiment = Experiment.read(obj)
     status = experiment.status
     if experiment.spec.trial_template is None or status.start_time is None or has_ended(status.conditions):
@@ -79,6 +84,7 @@ def _resting_experiment(obj: Object) -> Object:
     status = structs.replace(
         interrupted(status, experiment, datetime.now(UTC)),
         trials_running=0,
+        run_seconds=ran.get(experiment.metadata.uid, status.run_seconds),
         running_trial_list=(),
         trials_pending=status.trials_pending + status.trials_running,
         pending_trial_list=(*status.pending_trial_list, *status.running_trial_list),
@@ -86,10 +92,12 @@ def _resting_experiment(obj: Object) -> Object:
     return {**obj, "status": status.encode()}
 
 
-def _resting_trial(obj: Mapping[str, Any]) -> Object:
+def _resting_trial(obj: Object, ran: Mapping[str, float]) -> Object:
     if state_in(obj) is not TrialState.RUNNING:
         return obj
-    status = with_running(Trial.decode(obj).status, WAITING_REASON, CUT_OFF, datetime.now(UTC), runs=False)
+    trial, now = Trial.decode(obj), datetime.now(UTC)
+    status = with_running(trial.status, WAITING_REASON, CUT_OFF, now, runs=False)
+    status = with_run_time(status, ran.get(trial.metadata.uid), now)
     return {**obj, "status": status.encode()}
 
 

@@ -163,7 +163,7 @@ def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     since, start = running_condition(held).last_transition_time, held.status.start_time
     assert since is not None
     assert start is not None
-    assert duration_of(held) in ("", f"{int((since - start).total_seconds())}s")
+    assert 0 <= (held.status.run_seconds or 0.0) <= (since - start).total_seconds() + 1
 
     katib_here("resume", name, cwd=tmp_path, KATIB_SERVER=server.url)
     eventually(lambda: len(starts.read_text().split()) == 2, "its program to begin again")

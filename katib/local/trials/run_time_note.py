@@ -7,8 +7,10 @@ up to which it counts, so that time can be added in which programs ran on withou
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from katib.controllers.run_times import RunTimes
 from katib.files.whole_files import write_whole
@@ -18,6 +20,18 @@ from katib.runtime.clock import Clock
 FILE = "run-times.json"
 PERIOD_SECONDS = 1.0
 _STEP_SECONDS = 1.0
+
+
+def noted_seconds(directory: Path) -> dict[str, float]:
+    """Return how long what was unfinished had run when the file in a directory was written, by uid."""
+    return _read(directory)[0]
+
+
+def _read(directory: Path) -> tuple[dict[str, float], Mapping[str, Any]]:
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        found = json.loads((directory / FILE).read_bytes())
+        return {str(uid): float(seconds) for uid, seconds in found["seconds"].items()}, found
+    return {}, {}
 
 
 class RunTimeNote:
@@ -39,10 +53,8 @@ class RunTimeNote:
         self._is_elsewhere = is_elsewhere
         self._monotonic, self._wall = clock.monotonic(), clock.now().timestamp()
         self._offset = self._wall - self._monotonic
-        earlier: dict[str, float] = {}
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            found = json.loads(self._path.read_bytes())
-            earlier = {str(uid): float(seconds) for uid, seconds in found["seconds"].items()}
+        earlier, found = _read(directory)
+        with suppress(ValueError, LookupError, TypeError):
             self._wall = float(found["time"])
             if found["boot"] == self._boot:
                 self._monotonic = float(found["monotonic"])
