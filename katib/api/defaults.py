@@ -31,6 +31,7 @@ from katib.api.types import (
     SourceSpec,
     TrialTemplate,
 )
+from katib.api.types.words import mean_count
 
 DEFAULT_PARALLEL_TRIAL_COUNT = 3
 DEFAULT_ALGORITHM = "auto"
@@ -54,7 +55,7 @@ def _spec(spec: ExperimentSpec) -> ExperimentSpec:
         parallel_trial_count=DEFAULT_PARALLEL_TRIAL_COUNT if parallel is None else parallel,
         resume_policy=spec.resume_policy or ResumePolicy.NEVER.value,
         algorithm=default_algorithm(spec),
-        objective=spec.objective and _objective(spec.objective),
+        objective=spec.objective and _objective(spec.objective, means=compares_means(spec)),
         trial_template=spec.trial_template and _template(spec.trial_template),
         metrics_collector_spec=_metrics_collector(spec.metrics_collector_spec or _unnamed_collector(spec)),
         parameters=tuple(map(_parameter, spec.parameters)),
@@ -72,7 +73,12 @@ def default_algorithm(spec: ExperimentSpec) -> AlgorithmSpec | None:
     return structs.replace(given, algorithm_name=DEFAULT_ALGORITHM)
 
 
-def _objective(objective: ObjectiveSpec) -> ObjectiveSpec:
+def compares_means(spec: ExperimentSpec) -> bool:
+    """Return whether trials are compared by their mean over folds: their value is the mean as well."""
+    return spec.early_stopping is not None and spec.early_stopping.algorithm_name == "wilcoxon"
+
+
+def _objective(objective: ObjectiveSpec, *, means: bool) -> ObjectiveSpec:
     """Take what was left out from the first of several objectives, and give each metric without a strategy one."""
     if objective.objectives:
         first = objective.objectives[0]
@@ -85,15 +91,18 @@ def _objective(objective: ObjectiveSpec) -> ObjectiveSpec:
     strategies = list(objective.metric_strategies)
     for name in objective.metric_names:
         if all(strategy.name != name for strategy in strategies):
-            strategies.append(MetricStrategySpec(name=name, value=_strategy(objective, name)))
+            strategies.append(MetricStrategySpec(name=name, value=_strategy(objective, name, means=means)))
     return structs.replace(objective, metric_strategies=tuple(strategies))
 
 
-def _strategy(objective: ObjectiveSpec, name: str) -> str:
+def _strategy(objective: ObjectiveSpec, name: str, *, means: bool) -> str:
     """Return the best reading for an objective, the last one for a metric that is only bounded.
 
     For further metrics it is that of the objective, as in Katib.
     """
+    given = objective.strategy_of(objective.objective_metric_name)
+    if means or (given and mean_count(given) is not None):
+        return given or MetricStrategy.MEAN.value
     is_objective = any(term.name == name for term in objective.terms)
     if not is_objective and any(bounds.metric_name == name for bounds in objective.constraints):
         return MetricStrategy.LATEST.value

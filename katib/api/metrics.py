@@ -46,6 +46,22 @@ BEFORE_THE_LAST = -1
 """Cursor behind which there is only the last change."""
 
 
+NEW_TRY = "katib-new-try"
+"""Name of a reading that stands for the beginning of a further try of a trial that failed: the readings before it are
+set aside. A log that keeps no tries stores it as a metric, which no query asks for."""
+
+
+def log_of_try(trial_name: str, number: int) -> str:
+    """Return the name of the log of an earlier try, from 1; the dot stands in no name of a trial."""
+    return f"{trial_name}.{number}"
+
+
+def trial_of_log(name: str) -> str:
+    """Return the name of the trial whose log, or log of an earlier try, has this name."""
+    trial, _, number = name.rpartition(".")
+    return trial if trial and number.isdigit() else name
+
+
 class Change(NamedTuple):
     """One reading that arrived.
 

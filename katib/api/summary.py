@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from katib.api.metrics import BestTrial, is_usable
-from katib.api.types import UNAVAILABLE, Metric, Observation
+from msgspec import structs
+
+from katib.api.metrics import BestTrial, MetricLog, is_usable
+from katib.api.types import UNAVAILABLE, Metric, ObjectiveSpec, Observation
+from katib.api.types.words import mean_count
 
 
 @dataclass(slots=True)
@@ -59,6 +63,37 @@ def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) 
     if not metrics or metrics[0] not in summaries:
         return None
     return Observation(metrics=tuple([summaries[name].metric(name) for name in wanted]))
+
+
+def with_means(
+    objective: ObjectiveSpec, observation: Observation | None, read: Callable[[str, int], Iterable[MetricLog]]
+) -> Observation | None:
+    """Return an observation with the means that strategies ask for.
+
+    Args:
+        objective: With the strategies.
+        observation: Without the means.
+        read: Returns the last so many readings of a metric, or all: 0.
+    """
+    counts = {s.name: count for s in objective.metric_strategies if (count := mean_count(s.value)) is not None}
+    if observation is None or not counts:
+        return observation
+    metrics = [
+        structs.replace(metric, mean=_mean([one.value for one in read(metric.name, counts[metric.name])]))
+        if metric.name in counts
+        else metric
+        for metric in observation.metrics
+    ]
+    return structs.replace(observation, metrics=tuple(metrics))
+
+
+def _mean(texts: Sequence[str]) -> str:
+    """Return the mean of readings; NaN if one of them is not a finite number."""
+    if not texts:
+        return UNAVAILABLE
+    if not all(map(is_usable, texts)):
+        return "nan"
+    return repr(fmean(map(float, texts)))
 
 
 def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Observation | None:

@@ -5,10 +5,11 @@ while something does; and in exactly one final state when its end is known. Cond
 of which may hold at once (an early stopped trial of Katib keeps Running); a table says which one counts, first match
 wins.
 
-The strategy of a metric picks one of its readings: `min`, `max` or `latest`. A smallest or largest that is unavailable
-gives way to the latest; a metric without strategy has no value, as in Katib, whose defaults give one to each. Only
-finite numbers are compared: NaN, infinities and text stay in the observation, but never reach a goal. A text objective
-(an architecture, say) has no order.
+The strategy of a metric picks one of its readings: `min`, `max` or `latest`; or it is their mean, `mean` of all and
+`mean(5)` of the last five, which is NaN if one of them is not a finite number. A smallest or largest that is
+unavailable gives way to the latest; a metric without strategy has no value, as in Katib, whose defaults give one to
+each. Only finite numbers are compared: NaN, infinities and text stay in the observation, but never reach a goal. A text
+objective (an architecture, say) has no order.
 
 A trial of several objectives counts when all of them were read. Constraints hold for a trial whose metrics were read
 and lie within the bounds.
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from katib.api.conditions import find_condition
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition, TrialState
-from katib.api.types.words import TRIAL_RANKS, TRIAL_STATES
+from katib.api.types.words import TRIAL_RANKS, TRIAL_STATES, mean_count
 
 if TYPE_CHECKING:
     from katib.api.types import ObjectiveSpec, ObjectiveTerm, Observation, Trial
@@ -99,11 +100,24 @@ def metric_text(objective: ObjectiveSpec | None, observation: Observation | None
         return None
     name = name or objective.objective_metric_name
     strategy, metric = objective.strategy_of(name), observation.metric(name)
-    if strategy not in _STRATEGIES or metric is None:
+    if metric is None or (strategy not in _STRATEGIES and mean_count(strategy) is None):
         return None
+    if strategy.startswith(MetricStrategy.MEAN):
+        return metric.mean if metric.mean not in _NOTHING else None
     text: str = getattr(metric, strategy)
     text = metric.latest if text in _NOTHING else text
     return None if text in _NOTHING else text
+
+
+def may_be_best(trial: Trial, state: TrialState) -> bool:
+    """Return whether a trial of this state may be the best one.
+
+    The mean of all readings of a trial that was stopped early is of fewer of them, such as the easier folds.
+    """
+    objective = trial.spec.objective
+    if state is not TrialState.EARLY_STOPPED or objective is None:
+        return state in ELIGIBLE
+    return all(objective.strategy_of(name) != MetricStrategy.MEAN for name in objective.objective_names)
 
 
 def objective_number(objective: ObjectiveSpec | None, observation: Observation | None) -> float | None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
+from typing import TYPE_CHECKING
 
 import click
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import ZERO_TIME, MetricLog, log_of_try, trial_of_log
 from katib.cli import options
 from katib.cli.printing import Table, print_data
+
+if TYPE_CHECKING:
+    from katib.tuning.service import TuningService
 
 
 @click.command(
@@ -39,12 +44,21 @@ def metrics(
 
     with connect(target, read_only=True) as (service, namespace):
         readings = service.metrics(namespace, trial, metric=metric, limit=limit)
+        tries = [] if form or trial_of_log(trial) != trial else _earlier_tries(service, namespace, trial)
     if not readings and not form:
         click.echo(f"{trial} has reported no {metric or 'metrics'} yet; `katib why {trial}` says why", err=True)
     elif by_step:
         _show_steps(trial, readings, form)
     else:
         _show_readings(readings, form)
+    for name in tries:
+        click.echo(f"an earlier try of it reported as well, which does not count: `katib metrics {name}`", err=True)
+
+
+def _earlier_tries(service: TuningService, namespace: str, trial: str) -> list[str]:
+    """Return the names of the logs of tries that failed before the one that counts."""
+    names = (log_of_try(trial, number) for number in count(1))
+    return list(takewhile(lambda name: service.metrics(namespace, name, limit=1), names))
 
 
 def _show_readings(readings: Sequence[MetricLog], form: str | None) -> None:

@@ -76,6 +76,12 @@ _MOST_AT_ONCE = 4
     "--timeout", type=options.Duration(), metavar="DURATION", help="A trial that takes longer fails: 90s, 10m."
 )
 @click.option("--goal", type=float, metavar="NUMBER", help="The value of the metric that ends the search.")
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    default="",
+    help="How readings make a value: min, max, latest, mean or mean(5).  [default: the best one]",
+)
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
 @click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
 @click.option(
@@ -122,6 +128,7 @@ def tune(
     parallel: int | None,
     timeout: float | None,
     goal: float | None,
+    strategy: str,
     algorithm: str,
     early_stopping: str,
     metrics: str,
@@ -177,6 +184,7 @@ def tune(
         parallel=parallel or min(os.cpu_count() or 1, _MOST_AT_ONCE),
         algorithm=algorithm,
         early_stopping=early_stopping,
+        strategy=strategy,
         goal=goal,
     )
     target = options.Target(server, token, data_dir, namespace, verbose, cluster)

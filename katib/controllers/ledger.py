@@ -20,7 +20,7 @@ from threading import Lock
 from katib.api.metrics import parse_value
 from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION, PAUSED_ANNOTATION
 from katib.api.pareto import Point
-from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, metric_text, objective_costs, trial_state
+from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, may_be_best, metric_text, objective_costs, trial_state
 from katib.api.types import Trial, TrialState
 from katib.controllers.pareto_set import ParetoSet, ParetoSummary
 from katib.controllers.spending import Measured, Spending, Uses
@@ -131,7 +131,7 @@ class _Account:
         if state is TrialState.PENDING and PAUSED_ANNOTATION in trial.metadata.annotations:
             self.paused.add(name)
         objective, observation = trial.spec.objective, trial.status.observation
-        if state not in ELIGIBLE or objective is None:
+        if objective is None or not may_be_best(trial, state):
             return
         if (rank := _rank_of(trial, state)) is not None:
             entry = rank, place
@@ -175,7 +175,7 @@ class _Account:
 def _rank_of(trial: Trial, state: TrialState) -> Point | None:
     """Return what ranks a trial of this state among those that may be best; None when it cannot be."""
     objective, observation = trial.spec.objective, trial.status.observation
-    if objective is None or state not in ELIGIBLE:
+    if objective is None or not may_be_best(trial, state):
         return None
     if objective.constraints and not is_feasible(objective, observation):
         return None

@@ -505,6 +505,7 @@ class Engine:
         self._reporter.on_stored = self._readings_stored
         self._log_servers.on_stored = lambda trial_name: self._readings_stored([trial_name])
         self._services.on_change(queues.wake_suggestion)
+        self._monitors.keeps_checkpoint = lambda job: trial_jobs.provision(job).checkpoint is not None
         self._jobs = JobController(
             self._store,
             machine,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
+from itertools import count, islice, pairwise
 from typing import Self
 
 from sqlalchemy import Connection, func, select
 
-from katib.api.metrics import BatchId, BestTrial, Change, MetricLog
+from katib.api.metrics import NEW_TRY, BatchId, BestTrial, Change, MetricLog, log_of_try
 from katib.api.summary import observation_of, observation_with
 from katib.api.thinning import thinned
 from katib.api.types import Metric, Observation
@@ -87,6 +87,9 @@ class SqlObservationLog:
         batch = {trial_name: logs for trial_name, logs in batch.items() if logs}
         if not batch:
             return
+        if any(reading.name == NEW_TRY for logs in batch.values() for reading in logs):
+            self._begin_tries(batch)
+            return
         if self._file is not None and sum(map(len, batch.values())) <= quick.MOST_READINGS:
             with suppress(quick.NotQuickError):
                 with self._file.transaction() as driver:
@@ -105,6 +108,28 @@ class SqlObservationLog:
             self._unconfirmed.remember(batch, receipt)
             if not self._unconfirmed.turned_out_stored(batch):
                 raise
+
+    def _begin_tries(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
+        """Append readings, and set aside those of a trial before the last beginning of a try."""
+        with self._database.write() as connection:
+            if self._layout.has_companions:
+                reporting.lock(connection, batch)
+            for trial_name, logs in batch.items():
+                begins = [place for place, reading in enumerate(logs) if reading.name == NEW_TRY]
+                for first, end in pairwise([0, *begins, len(logs)]):
+                    if first in begins:
+                        self._set_aside(connection, trial_name)
+                    readings = [reading for reading in logs[first:end] if reading.name != NEW_TRY]
+                    if readings:
+                        self._append(connection, {trial_name: readings})
+
+    def _set_aside(self, connection: Connection, trial_name: str) -> None:
+        """Give the readings of a trial to the log of its next earlier try, if there are any."""
+        number = next(n for n in count(1) if not _has_readings(connection, log_of_try(trial_name, n)))
+        moved = table.update().where(table.c.trial_name == trial_name)
+        connection.execute(moved.values(trial_name=log_of_try(trial_name, number)))
+        if self._layout.has_companions:  # made again by the next report, from what is left
+            connection.execute(observation_extremes.delete().where(observation_extremes.c.trial_name == trial_name))
 
     def _append(self, connection: Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         if self._layout.has_companions:
@@ -157,7 +182,15 @@ class SqlObservationLog:
             return list(map(reading_of, fetch_readings(connection, query)))
 
     def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial; an unknown trial is fine."""
+        """Remove the log of a trial, with those of earlier tries; an unknown trial is fine."""
+        self._delete(trial_name)
+        for number in count(1):
+            with self._database.read() as connection:
+                if not _has_readings(connection, log_of_try(trial_name, number)):
+                    return
+            self._delete(log_of_try(trial_name, number))
+
+    def _delete(self, trial_name: str) -> None:
         removed = DELETE_ROWS
         while removed == DELETE_ROWS:
             with self._database.write() as connection:
@@ -227,6 +260,10 @@ class SqlObservationLog:
     def within(self, _namespace: str) -> Self:
         """Return the log of a namespace: the same, as trials are known by name alone."""
         return self
+
+
+def _has_readings(connection: Connection, trial_name: str) -> bool:
+    return connection.execute(select(table.c.id).where(table.c.trial_name == trial_name).limit(1)).first() is not None
 
 
 def _metric_names(connection: Connection, trial_name: str) -> Iterator[str]:

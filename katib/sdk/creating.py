@@ -40,6 +40,7 @@ def create(
     early_stopping: str | None = None,
     early_stopping_settings: Mapping[str, Any] | None = None,
     additional_metrics: Sequence[str] = (),
+    strategy: str = "",
     initial_trials: Sequence[Mapping[str, Any]] = (),
     warm_start: Sequence[str] = (),
     lease_seconds: float = LEASE_SECONDS,
@@ -68,6 +69,7 @@ def create(
         early_stopping: An early stopping algorithm, such as `medianstop`; `trial.report` raises `katib.StopTrial` then.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
+        strategy: How readings make a value: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
         initial_trials: Parameters to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same place to learn from.
         lease_seconds: How long a program that gives no sign of life keeps its trial.
@@ -95,6 +97,7 @@ def create(
         "early_stopping": early_stopping,
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
+        "strategy": strategy,
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }

@@ -28,6 +28,7 @@ def search_spec(
     early_stopping: str | None,
     early_stopping_settings: Mapping[str, Any] | None,
     additional_metrics: Sequence[str],
+    strategy: str,
     initial_trials: Sequence[Mapping[str, Any]],
     warm_start: Sequence[str],
 ) -> Json:
@@ -42,6 +43,9 @@ def search_spec(
         "objective": without_none(
             **(_objectives(objectives, goals or {}) if objectives else single),
             additionalMetricNames=list(additional_metrics) or None,
+            metricStrategies=[{"name": name, "value": strategy} for name in objectives or [objective]]
+            if strategy
+            else None,
             constraints=[without_none(metricName=key, min=b[0], max=b[1]) for key, b in bounds.items()] or None,
         ),
         "algorithm": _algorithm(algorithm, settings),

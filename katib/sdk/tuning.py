@@ -77,6 +77,7 @@ def tune(
     early_stopping: str | None = None,
     early_stopping_settings: Mapping[str, Any] | None = None,
     additional_metrics: Sequence[str] = (),
+    strategy: str = "",
     initial_trials: Sequence[Mapping[str, Any]] = (),
     warm_start: Sequence[str] = (),
     name: str | None = None,
@@ -108,6 +109,7 @@ def tune(
         early_stopping: An early stopping algorithm, such as `medianstop`.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
+        strategy: How readings make a value: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
         initial_trials: Arguments to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same data directory to learn from.
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
@@ -143,6 +145,7 @@ def tune(
         "early_stopping": early_stopping,
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
+        "strategy": strategy,
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }

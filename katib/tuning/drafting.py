@@ -222,6 +222,7 @@ class Search:
         settings: Its settings.
         early_stopping: An early stopping algorithm; empty for none.
         goal: The value of the first objective that ends the search; None for none.
+        strategy: How readings make the value of each objective, such as `mean`; empty: the best one.
         more: Further fields of the spec.
     """
 
@@ -232,6 +233,7 @@ class Search:
     settings: Mapping[str, Any] = field(default_factory=dict)
     early_stopping: str = ""
     goal: float | None = None
+    strategy: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -245,6 +247,8 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
             objective["goal"] = search.goal
     else:
         objective = {"objectives": [{"name": metric, "type": kind} for metric, kind in search.objectives.items()]}
+    if search.strategy:
+        objective["metricStrategies"] = [{"name": name, "value": search.strategy} for name in search.objectives]
     algorithm: Json = {"algorithmName": search.algorithm}
     if search.settings:
         algorithm["algorithmSettings"] = [{"name": key, "value": str(value)} for key, value in search.settings.items()]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from katib.api import types
-from katib.api.metrics import BEFORE_THE_LAST, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, MetricLog, trial_of_log
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import API_VERSION
@@ -94,8 +94,8 @@ class ObjectReadingService:
         return None if found is None else types.Trial.read(found)
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        """Return the newest readings of a trial."""
-        self._require(TRIAL, Key(namespace, trial))
+        """Return the newest readings of a trial, or of an earlier try of it."""
+        self._require(TRIAL, Key(namespace, trial_of_log(trial)))
         return self._observations.within(namespace).newest(trial, limit=limit, metric_name=metric)
 
     def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:

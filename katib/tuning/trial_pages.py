@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from katib.api import types
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.trials import ELIGIBLE, cost, is_feasible, objective_number, ran_seconds
+from katib.api.trials import ELIGIBLE, cost, is_feasible, may_be_best, objective_number, ran_seconds
 from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
@@ -84,7 +84,9 @@ def _facts_of(obj: Object) -> Facts:
     objective, worth = trial.spec.objective, math.inf
     value = objective_number(objective, status.observation)
     if objective is not None and value is not None:
-        is_out = trial.state in ELIGIBLE and not is_feasible(objective, status.observation)
+        is_out = trial.state in ELIGIBLE and not (
+            may_be_best(trial, trial.state) and is_feasible(objective, status.observation)
+        )
         worth = math.inf if is_out else cost(objective, value)
     return Facts(scope, trial.state.value, metadata.name, worth, brevity)
 

@@ -8,8 +8,8 @@ The best trial is, of those that have succeeded, the one with the lowest mean co
 independent measurements of which the mean is wanted, not a curve that falls. A trial is stopped when the one-sided
 signed-rank test of x_s - y_s has p below `p_threshold` and the mean of x_s is above that of y_s.
 
-NaN policy: a step where one of the two is not a finite number is not shared. Of several readings at one step the last
-counts.
+NaN policy: a trial with a step that is not a finite number has no mean; it is stopped, and never the best. Of several
+readings at one step the last counts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,16 @@ class Wilcoxon(StoppingAlgorithm):
 
     def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
         """Test every running trial against the best one."""
-        succeeded = [curve for curve in curves if curve.standing is Standing.SUCCEEDED]
+        succeeded = [c for c in curves if c.standing is Standing.SUCCEEDED and _failed_step(c) is None]
         best = min(succeeded, key=lambda curve: (_mean(_by_step(curve).values()), curve.trial_name), default=None)
-        if best is None:
-            return []
-        theirs = _by_step(best)
-        return [v for curve in running(curves) if (v := self._verdict(curve, best.trial_name, theirs)) is not None]
+        verdicts = []
+        for curve in running(curves):
+            if (step := _failed_step(curve)) is not None:
+                because = f"has no mean: step {step} is not a finite number"
+                verdicts.append(self.verdict(curve, math.nan, because))
+            elif best is not None and (found := self._verdict(curve, best.trial_name, _by_step(best))) is not None:
+                verdicts.append(found)
+        return verdicts
 
     def _verdict(self, curve: Curve, best: str, theirs: dict[int, float]) -> Verdict | None:
         mine = _by_step(curve)
@@ -61,7 +65,12 @@ class Wilcoxon(StoppingAlgorithm):
 
 
 def _by_step(curve: Curve) -> dict[int, float]:
-    return {s: cost for s, cost in zip(curve.resources, curve.costs, strict=True) if not math.isnan(cost)}
+    return dict(zip(curve.resources, curve.costs, strict=True))
+
+
+def _failed_step(curve: Curve) -> int | None:
+    """Return the first step without a finite number; None if there is none."""
+    return next((step for step, cost in _by_step(curve).items() if math.isnan(cost)), None)
 
 
 def _mean(costs: Iterable[float]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import BEFORE_THE_LAST, ZERO_TIME, BatchId, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, NEW_TRY, ZERO_TIME, BatchId, MetricLog
 from katib.api.thinning import thinned
 from katib.api.types import Metric, Observation
 from katib.observations import SqlObservationLog, best, sql, statements
@@ -496,3 +496,18 @@ def test_a_large_report_is_stored_whole(log: Log) -> None:
 
     assert len(found) == count
     assert found[-1] == f"{count - 1:0450}"
+
+
+def test_a_new_try_sets_aside_what_the_one_before_it_reported(log: Log) -> None:
+    mark = MetricLog(ZERO_TIME, NEW_TRY, "")
+    log.report("a", [reading("0.1")])
+    log.report("a", [reading("0.2", second=1), mark, reading("0.5", second=2)])
+    log.report("a", [mark, reading("0.7", second=3)])
+
+    assert [values(log), values(log, "a.1"), values(log, "a.2")] == [["0.7"], ["0.1", "0.2"], ["0.5"]]
+    last = Metric(name="loss", min="0.7", max="0.7", latest="0.7")
+    assert log.summarize("a", ["loss"]) == Observation(metrics=(last,))
+
+    log.delete("a")
+
+    assert [values(log), values(log, "a.1"), values(log, "a.2")] == [[], [], []]

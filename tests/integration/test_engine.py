@@ -63,6 +63,23 @@ def test_an_experiment_runs_and_leaves_everything_behind(service: TuningService)
     assert "5 trials" in service.why(NS, "demo").verdict
 
 
+@pytest.mark.slow  # the pause of the kubelet before another try
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_the_value_of_a_trial_is_that_of_the_try_that_ended_it(
+    restart: str, service: TuningService, tmp_path: Path
+) -> None:
+    script = f"[ -e {tmp_path}/seen ] && exec echo loss=0.5; touch {tmp_path}/seen; echo loss=0.0001; exit 3"
+    job = a_job(f": ${{trialParameters.learningRate}}; {script}", backoffLimit=2)
+    job["spec"]["template"]["spec"]["restartPolicy"] = restart
+    submit(service, an_experiment(trialTemplate={**a_template(), "trialSpec": job}, maxTrialCount=1))
+    ended(service, within_seconds=60)
+    best = service.best(NS, "demo")
+
+    assert best is not None
+    assert objective_value(best) == "0.5"
+    assert [reading.value for reading in service.metrics(NS, f"{best.name}.1")] == ["0.0001"]
+
+
 def test_stopping_in_the_middle_and_starting_again_finishes_the_budget(tmp_path: Path) -> None:
     mark = tmp_path / "go"
     command = f"test -e {mark} || sleep 60; echo loss=${{trialParameters.learningRate}}"

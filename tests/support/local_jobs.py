@@ -57,6 +57,9 @@ class RecordingMonitor:
         if self.stop_when and self.stop_when in self.data:
             self.verdict = "rule met"
 
+    def begin_again(self) -> None:
+        pass
+
     def hasten(self) -> None:
         pass
 
@@ -96,6 +99,9 @@ class Monitors:
         self.resumed.append(job["metadata"]["name"])
 
     def go_on(self, job: Object) -> None:
+        pass
+
+    def try_again(self, job: Object, failed: object, others: object) -> None:
         pass
 
     def discard(self, job: Object) -> None:

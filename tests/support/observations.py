@@ -8,10 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from katib.api.metrics import BEFORE_THE_LAST, BatchId, BestTrial, Change, MetricLog, ObservationLog
+from katib.api.metrics import (
+    BEFORE_THE_LAST,
+    NEW_TRY,
+    BatchId,
+    BestTrial,
+    Change,
+    MetricLog,
+    ObservationLog,
+    log_of_try,
+)
 from katib.api.summary import best_of, observation_of
 from katib.api.thinning import thinned
 from katib.api.types import Observation
@@ -53,7 +63,13 @@ class MemoryObservationLog:
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         with self._lock:
             for trial_name, logs in batch.items():
-                self._logs.setdefault(trial_name, []).extend(logs)
+                for log in logs:
+                    stored = self._logs.setdefault(trial_name, [])
+                    if log.name != NEW_TRY:
+                        stored.append(log)
+                    elif stored:
+                        number = next(n for n in count(1) if log_of_try(trial_name, n) not in self._logs)
+                        self._logs[log_of_try(trial_name, number)] = self._logs.pop(trial_name)
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         return observation_of(metrics, ((log.name, log.value) for log in self._sorted(trial_name)))
@@ -61,6 +77,9 @@ class MemoryObservationLog:
     def delete(self, trial_name: str) -> None:
         with self._lock:
             self._logs.pop(trial_name, None)
+            for number in count(1):
+                if self._logs.pop(log_of_try(trial_name, number), None) is None:
+                    break
             for key in [key for key in self._stored_to if key[0] == trial_name]:
                 del self._stored_to[key]
 

@@ -202,6 +202,7 @@ class Metric(OpenModel, frozen=True):
     min: str = ""
     max: str = ""
     latest: str = ""
+    mean: str = ""
 
 
 class Observation(OpenModel, frozen=True):

@@ -88,7 +88,7 @@ DESCRIPTIONS = {
     "ObjectiveSpec.additionalMetricNames": "Further metrics to record.",
     "ObjectiveSpec.metricStrategies": "Which reading of a metric counts; by default the best one.",
     "MetricStrategySpec.name": "Name of the metric.",
-    "MetricStrategySpec.value": "min, max or latest.",
+    "MetricStrategySpec.value": "min, max, latest, mean, or the mean of the last readings, such as mean(5).",
     "ExperimentSpec.algorithm": "The suggestion algorithm that proposes values.",
     "SuggestionSpec.algorithm": "The suggestion algorithm of the experiment.",
     "AlgorithmSpec.algorithmName": "Name of the algorithm, such as random, grid or tpe.",
@@ -137,6 +137,7 @@ DESCRIPTIONS = {
     "Metric.min": "Smallest reading, or unavailable.",
     "Metric.max": "Largest reading, or unavailable.",
     "Metric.latest": "Last reading, or unavailable.",
+    "Metric.mean": "Mean of the readings that the strategy of the metric names; nan if one of them is not finite.",
     "Observation.metrics": "One summary per metric.",
     "Observation.atBest": "What further metrics were at the best reading of the objective.",
     # --- template

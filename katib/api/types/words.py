@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -39,11 +40,21 @@ class ObjectiveType(StrEnum):
 
 
 class MetricStrategy(StrEnum):
-    """Which reading of a metric stands for the trial."""
+    """Which reading of a metric stands for the trial; `mean(5)` is the mean of the last five."""
 
     MIN = "min"
     MAX = "max"
     LATEST = "latest"
+    MEAN = "mean"
+
+
+_MEAN = re.compile(r"mean(?:\(([1-9][0-9]{0,4})\))?")
+
+
+def mean_count(strategy: str) -> int | None:
+    """Return of how many last readings a strategy is the mean, 0 of all; None if it is no mean."""
+    found = _MEAN.fullmatch(strategy)
+    return None if found is None else int(found[1] or 0)
 
 
 class ComparisonType(StrEnum):

@@ -20,7 +20,7 @@ from katib.api.validation.algorithm import (
 from katib.api.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
 from katib.api.validation.metadata import check_metadata
 from katib.api.validation.metrics_collector import check_metrics_collector
-from katib.api.validation.objective import check_objective
+from katib.api.validation.objective import check_means, check_objective
 from katib.api.wording import one_of, shown
 from katib.errors import FieldError
 
@@ -55,6 +55,7 @@ def validate_experiment(
         *check_counts(spec),
         *check_resume_policy(spec.resume_policy),
         *check_objective(spec.objective),
+        *check_means(spec),
         *check_algorithm(spec, catalog),
         *check_early_stopping(spec, catalog),
         *check_search_space(spec),

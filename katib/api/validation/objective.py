@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from katib.api.types import MetricStrategy, ObjectiveSpec, ObjectiveType
+from katib.api.defaults import compares_means
+from katib.api.types import ExperimentSpec, MetricStrategy, ObjectiveSpec, ObjectiveType
+from katib.api.types.words import mean_count
 from katib.api.wording import did_you_mean, shown
 from katib.errors import FieldError
 
@@ -27,6 +29,18 @@ def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
     yield from _check_additional(objective)
     yield from _check_constraints(objective)
     yield from _check_strategies(objective)
+
+
+def check_means(spec: ExperimentSpec) -> Iterator[FieldError]:
+    """Check that the value of a trial is the mean of its readings where early stopping compares these."""
+    objective = spec.objective
+    if objective is None or not compares_means(spec):
+        return
+    for i, strategy in enumerate(objective.metric_strategies):
+        if strategy.name == objective.objective_metric_name and mean_count(strategy.value) is None:
+            cause = f"{shown(strategy.value)} is one reading, and wilcoxon compares the means of folds"
+            remedy = "use mean, or leave it out"
+            yield FieldError(f"{_PATH}.metricStrategies[{i}].value", cause, remedy, "strategy-wilcoxon")
 
 
 def _check_terms(objective: ObjectiveSpec) -> Iterator[FieldError]:
@@ -127,7 +141,7 @@ def _check_strategies(objective: ObjectiveSpec) -> Iterator[FieldError]:
         elif strategy.name in seen:
             cause = f"{shown(strategy.name)} has a strategy already"
             yield FieldError(f"{path}.name", cause, "keep one of them", "strategy-duplicate")
-        if strategy.value not in tuple(MetricStrategy):
+        if strategy.value not in tuple(MetricStrategy) and mean_count(strategy.value) is None:
             remedy = did_you_mean(strategy.value, MetricStrategy)
             yield FieldError(f"{path}.value", f"{shown(strategy.value)} is not a strategy", remedy, "strategy-value")
         seen.add(strategy.name)

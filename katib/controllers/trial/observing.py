@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from katib.api.at_best import POINTS, with_at_best
 from katib.api.leases import outcome_of
 from katib.api.metrics import BatchId, MetricLog, ObservationLog
-from katib.api.summary import observation_of
+from katib.api.summary import observation_of, with_means
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
@@ -79,6 +79,13 @@ class TrialLogs:
             self.take_status(trial, from_status)
         log = self._log.within(trial.namespace)
         observation = log.summarize(trial.name, objective.metric_names)
+
+        def last(metric: str, count: int) -> Sequence[MetricLog]:
+            if count:
+                return log.newest(trial.name, limit=count, metric_name=metric)
+            return log.read(trial.name, metric_name=metric)
+
+        observation = with_means(objective, observation, last)
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
     def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
@@ -100,6 +107,7 @@ class TrialLogs:
         if objective is None or not is_empty:
             return self.summarize(trial)
         observation = observation_of(objective.metric_names, outcome.values.items())
+        observation = with_means(objective, observation, lambda metric, _: [r for r in readings if r.name == metric])
         return TrialReport(
             with_at_best(objective, observation, lambda metric: [one for one in readings if one.name == metric])
         )

@@ -50,7 +50,7 @@ from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pod import MachinePods
 from katib.local.pods.pulls import ImagePulls
-from katib.local.pods.records import UNCOUNTED, PodRecord
+from katib.local.pods.records import UNCOUNTED, Phase, PodRecord
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import PodTools
 from katib.local.processes.peek import Peek
@@ -506,6 +506,9 @@ class JobController:
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
         pods: list[AnyPod] = []
+        if failed := [pod.plan.labels for pod in run.pods if pod.record.phase is Phase.FAILED]:
+            others = [pod.plan.labels for pod in run.pods if pod.record.phase is not Phase.FAILED]
+            self._metrics.try_again(run.job, failed, others)
         try:
             for start in starts:
                 if not run.pods and not pods:

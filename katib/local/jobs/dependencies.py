@@ -230,6 +230,15 @@ class PodMetrics(Protocol):
                 in the last moment before is stored first.
         """
 
+    def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
+        """Have what is reported next set aside what failed tries reported, unless it goes on from a checkpoint.
+
+        Args:
+            job: The job object as stored.
+            failed: Labels of its pods that failed.
+            others: Of its pods that run or succeeded.
+        """
+
     def discard(self, job: Object) -> None:
         """Forget what an earlier run of this job reported: it was cut off and starts from scratch."""
 

@@ -203,6 +203,8 @@ class Container:
             directory = Path(command.working_directory or self.log.path.parent)
             made = (*plan.volumes, directory)
             self._log_start = self.log.size
+        if self.has_run and self.monitor is not None:
+            self.monitor.begin_again()
         self.log.note_time(RUN_BEGINS)
         try:
             listener, is_kept = self._pod.output_read, self._keep is not None

@@ -39,6 +39,9 @@ class Monitor(Protocol):
     def poll(self) -> None:
         """Look at the files it follows. Called every 0.2 s or so while the container runs; `close` reads the rest."""
 
+    def begin_again(self) -> None:
+        """Say that the container failed, and that its program is about to be started again."""
+
     def hasten(self) -> None:
         """Say that the container is about to be ended: what goes with it is to be read now. Does not wait."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 from katib.algorithm_services.plan import free_port
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import NEW_TRY, ZERO_TIME, MetricLog, log_of_try
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.ports import EventRecorder
 from katib.errors import KatibError, UnavailableError
@@ -41,6 +41,8 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 _IN_FILES = frozenset({CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM})
 _READ_AGAIN = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT})
+_NEW_TRY = MetricLog(ZERO_TIME, NEW_TRY, "")
+_LEFT_TO_OTHERS = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
 _LASTING = _READ_AGAIN | {CollectorKind.NONE}
 
 _STORE_SECONDS = 10.0
@@ -86,6 +88,7 @@ class TrialMonitors:
 
     Attributes:
         followed: By name, the trials whose readings are collected here.
+        keeps_checkpoint: Returns whether a try of a job that failed leaves its checkpoint to the next one.
 
     Args:
         trials: Where the trial of a job is found.
@@ -120,6 +123,8 @@ class TrialMonitors:
         self._reporter = reporter
         self._clock = clock
         self.followed: dict[str, Trial] = {}
+        self.keeps_checkpoint: Callable[[Object], bool] = lambda _job: False
+        self._tries: dict[str, Try] = {}
         self._ports: dict[str, int] = {}
 
     def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
@@ -163,9 +168,9 @@ class TrialMonitors:
         self.followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
             output = Output(output_parser(trial.spec, trial.spec.objective))
-            return self._monitor(OutputMonitor, output, trial, trial.spec.objective)
+            return self._monitor(OutputMonitor, output, job, trial, trial.spec.objective)
         source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
-        return None if source is None else self._monitor(SourceMonitor, source, trial, trial.spec.objective)
+        return None if source is None else self._monitor(SourceMonitor, source, job, trial, trial.spec.objective)
 
     def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
         """Return what is polled beside the output; None for what the monitor leaves to others."""
@@ -194,6 +199,20 @@ class TrialMonitors:
             return PrometheusEndpoint(endpoints, names)
         return None
 
+    def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
+        """Have the next monitor set aside what the tries before it reported, if all primary pods have failed."""
+        trial = self._trial_of(job)
+        if trial is None or trial.name in self._reached or trial.spec.objective is None:
+            return
+        if not any(_is_primary(trial, labels) for labels in failed) or any(_is_primary(trial, o) for o in others):
+            return
+        if trial.spec.metrics_collector.kind in _LEFT_TO_OTHERS:
+            if not self.keeps_checkpoint(job):
+                self._reporter.report(trial.name, [_NEW_TRY])
+            return
+        before = self._tries.get(trial.name)
+        self._tries[trial.name] = Try(self.keeps_checkpoint(job), before, partial(self._log.rewind, trial.name))
+
     def may_outlive(self, job: Object) -> bool:
         """Return whether everything that a trial reports is in its output or in files.
 
@@ -205,7 +224,15 @@ class TrialMonitors:
     def resume(self, job: Object) -> None:
         """Read what is stored of a trial: its monitors find all of it again."""
         if (trial := self._trial_of(job)) is not None:
-            self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
+            self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
+
+    def _all_tries(self, trial_name: str) -> Iterator[MetricLog]:
+        """Yield the readings of a trial and of its earlier tries: its output has them all."""
+        yield from self._log.read(trial_name)
+        number = 1
+        while readings := list(self._log.read(log_of_try(trial_name, number))):
+            yield from readings
+            number += 1
 
     def go_on(self, job: Object, cut_off: Path | None = None) -> None:
         """Note which steps are stored of a run that the next one continues, and store the rest of one that was cut off.
@@ -216,11 +243,11 @@ class TrialMonitors:
         if (trial := self._trial_of(job)) is not None:
             self._stored.pop(trial.name, None)
             if cut_off is not None and trial.spec.objective is not None:
-                self._store_rest(trial, trial.spec.objective, cut_off)
+                self._store_rest(job, trial, trial.spec.objective, cut_off)
             steps = [reading.step for reading in self._log.read(trial.name) if reading.step is not None]
             self._reached[trial.name] = max(steps, default=None)
 
-    def _store_rest(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> None:
+    def _store_rest(self, job: Object, trial: Trial, objective: ObjectiveSpec, directory: Path) -> None:
         """Store what the last primary pod had written when the engine was killed, but for a line without an end."""
         pod = _last_primary_pod(trial, directory)
         if pod is None or trial.spec.metrics_collector.kind not in _READ_AGAIN:
@@ -231,8 +258,8 @@ class TrialMonitors:
         source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
         if source is None:
             return
-        self._stored[trial.name] = StoredReadings(self._log.read(trial.name))
-        monitor, stored = self._monitor(SourceMonitor, source, trial, objective), threading.Event()
+        self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
+        monitor, stored = self._monitor(SourceMonitor, source, job, trial, objective), threading.Event()
         with closing(source):
             for found in source.poll():
                 monitor.report(found)
@@ -247,6 +274,7 @@ class TrialMonitors:
         if trial is not None:
             self._stored.pop(trial.name, None)
             self._reached.pop(trial.name, None)
+            self._tries.pop(trial.name, None)
             self._reporter.discard(trial.name)
             self._log.delete(trial.name)
 
@@ -274,13 +302,23 @@ class TrialMonitors:
         self.followed.pop(trial_name, None)
         self._stored.pop(trial_name, None)
         self._reached.pop(trial_name, None)
+        self._tries.pop(trial_name, None)
         self._ports.pop(trial_name, None)
 
     def _trial_of(self, job: Object) -> Trial | None:
         name = trial_owner(job)
         return None if name is None else self._trials.get(Key(job["metadata"].get("namespace", ""), name))
 
-    def _monitor(self, kind: type[M], source: Evidence, trial: Trial, objective: ObjectiveSpec) -> M:
+    def _next_try(self, job: Object, trial_name: str) -> Try:
+        """Return the try that a monitor reads: the one that waits for it, or that of the monitors beside it."""
+        current = self._tries.get(trial_name)
+        if current is None:
+            current = Try(self.keeps_checkpoint(job), None, partial(self._log.rewind, trial_name))
+            self._tries[trial_name] = current
+        current.monitors += 1
+        return current
+
+    def _monitor(self, kind: type[M], source: Evidence, job: Object, trial: Trial, objective: ObjectiveSpec) -> M:
         name, *others = objective.metric_names
         rules, reached = trial.spec.early_stopping_rules, self._reached.pop(trial.name, None)
         return kind(
@@ -290,6 +328,7 @@ class TrialMonitors:
             reporter=self._reporter,
             events=self._events,
             stored=self._stored.get(trial.name),
+            current=self._next_try(job, trial.name),
             rewind=None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name)),
         )
 
@@ -365,6 +404,53 @@ class Rewind:
                 _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
 
 
+@dataclass(slots=True)
+class Try:
+    """One try of a trial: the readings of the one that ends it are its value, and those before it are set aside.
+
+    A try goes on with the series of the one before it where its first step is later than that one's, so that it has
+    read a checkpoint of its own; without steps, where the trial's checkpoint is kept here.
+
+    Attributes:
+        keeps_checkpoint: Whether a checkpoint of the try before is there.
+        before: The one that failed; None: it is the first.
+        rewind: Removes a step and all later ones from the log.
+        monitors: How many read it.
+        first: The first step that it reported.
+        has_begun: Whether it has reported something, or ended.
+    """
+
+    keeps_checkpoint: bool = False
+    before: Try | None = None
+    rewind: Callable[[int], None] = lambda _step: None
+    monitors: int = 0
+    first: int | None = None
+    has_begun: bool = False
+
+    def fail(self) -> None:
+        """Begin the next try with what reads this one."""
+        if self.has_begun:
+            self.before = replace(self)
+        self.first, self.has_begun = None, False
+
+    def begun(self, readings: list[MetricLog]) -> list[MetricLog]:
+        """Return the first readings, after what sets those of the try before aside, and note their first step."""
+        self.has_begun = True
+        before, self.before = self.before, None
+        self.first = min((reading.step for reading in readings if reading.step is not None), default=None)
+        if before is None:
+            return readings
+        if self.first is not None and before.first is not None:
+            if self.first > before.first:
+                self.rewind(self.first)
+                self.first = before.first
+                return readings
+        elif self.keeps_checkpoint:
+            self.first = before.first
+            return readings
+        return [_NEW_TRY, *readings]
+
+
 def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
     """Have a method of a monitor do nothing once one of them has raised."""
 
@@ -389,6 +475,7 @@ class _TrialMonitor(Generic[S]):
         collector: Counts them.
         reporter: Stores them.
         events: Records additional metrics that were not found.
+        current: The try that it reads.
         stored: Those that an earlier engine stored; None: there are none.
         rewind: What is done before the first ones of a run that goes on; None: it begins.
         failure: Why nothing more is read; empty while all is well.
@@ -401,6 +488,7 @@ class _TrialMonitor(Generic[S]):
     events: EventRecorder
     stored: StoredReadings | None
     rewind: Rewind | None
+    current: Try = field(default_factory=Try)
     failure: str = ""
 
     @property
@@ -420,12 +508,21 @@ class _TrialMonitor(Generic[S]):
             self.rewind.before(taken)
         if self.stored is not None:
             taken = self.stored.without(readings, taken)
+        if taken and not self.current.has_begun:
+            taken = self.current.begun(taken)
         self.reporter.report(self.trial.name, taken)
+
+    def begin_again(self) -> None:
+        """Have the next readings set aside those of the program that failed, unless other pods report as well."""
+        if self.current.monitors == 1:
+            self.current.fail()
 
     def close(self, done: Callable[[str], None]) -> None:
         """Read the rest, say what was not found, and call back when all is stored, or at once when that fails."""
         try:
             problem = self._read_end()
+            if not self.current.has_begun:
+                self.reporter.report(self.trial.name, self.current.begun([]))
             explanation = self.collector.explanation()
             missing = "; ".join(filter(None, (self.collector.missing_metrics(), problem)))
             if missing and not explanation:

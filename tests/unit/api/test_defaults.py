@@ -55,6 +55,22 @@ def test_d3_and_d4_the_direction_decides_which_reading_counts(direction: str, st
     ]
 
 
+def test_further_metrics_are_averaged_as_the_objective_is() -> None:
+    given = [{"name": "loss", "value": "mean(3)"}]
+
+    assert strategies_of(additionalMetricNames=["auc"], metricStrategies=given) == [
+        ("loss", "mean(3)"),
+        ("auc", "mean(3)"),
+    ]
+
+
+def test_what_wilcoxon_compares_is_the_value_of_a_trial() -> None:
+    objective = defaulted(earlyStopping={"algorithmName": "wilcoxon"}).objective
+
+    assert objective is not None
+    assert objective.strategy_of(objective.objective_metric_name) == "mean"
+
+
 def test_d5_given_strategies_keep_their_place_in_front() -> None:
     given = [{"name": "f1", "value": "latest"}]
 

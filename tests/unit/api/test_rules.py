@@ -237,7 +237,7 @@ REJECTED: dict[str, tuple[Any, ...]] = {
     "strategy value": bad(
         f"{OBJECTIVE}.metricStrategies[0].value",
         "strategy-value",
-        an_objective(metricStrategies=[{"name": "loss", "value": "mean"}]),
+        an_objective(metricStrategies=[{"name": "loss", "value": "mean(0)"}]),
     ),
     "strategy of nothing": bad(
         f"{OBJECTIVE}.metricStrategies[0].name",

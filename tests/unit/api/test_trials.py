@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec import structs
 
 from katib.api.checkpoints import CheckpointOwner, unneeded
 from katib.api.defaults import with_defaults
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.names import MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
 from katib.api.trials import (
     ACTIVE,
@@ -21,9 +24,11 @@ from katib.api.trials import (
     trial_state,
 )
 from katib.api.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation, TrialState
+from katib.controllers.trial.observing import TrialLogs
 from katib.rpc.convert import trial_message
 from katib.tuning.reading import objective_value
 from tests.support.experiments import an_experiment
+from tests.support.observations import MemoryObservationLog
 from tests.support.planning import holding, objective, observed, trial
 
 
@@ -58,6 +63,30 @@ def test_of_several_conditions_one_counts_in_any_order(conditions: tuple[str, ..
     assert [trial_state(one) for one in (forward, backward)] == [state] * 2
 
 
+def averaged(mean: str) -> Observation:
+    return Observation(metrics=(Metric(name="loss", min="0.1", max="0.9", latest="0.5", mean=mean),))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts", "mean"),
+    [
+        ("mean", ["0.1", "0.2", "0.6"], 0.3),
+        ("mean(2)", ["9", "0.2", "0.6"], 0.4),
+        ("mean(5)", ["0.2", "0.6"], 0.4),
+        ("mean", ["0.1", "nan"], math.nan),
+        ("mean", ["0.1", "inf"], math.nan),
+        ("min", ["0.1"], None),
+    ],
+)
+def test_a_mean_is_of_the_readings_that_its_strategy_names(strategy: str, texts: list[str], mean: float | None) -> None:
+    log = MemoryObservationLog()
+    log.report("t", [MetricLog(ZERO_TIME, "loss", text) for text in texts])
+    found = TrialLogs(log).summarize(trial("t", objective_spec=objective(strategy=strategy))).observation
+
+    assert found is not None
+    assert float(found.metrics[0].mean or 0) == pytest.approx(mean or 0, nan_ok=True)
+
+
 def test_active_and_eligible_states_are_apart() -> None:
     assert not ELIGIBLE & set(ACTIVE)
 
@@ -69,7 +98,10 @@ def test_active_and_eligible_states_are_apart() -> None:
         pytest.param("max", observed("0.5", low="0.1", high="0.9"), "0.9", id="max"),
         pytest.param("latest", observed("0.5", low="0.1", high="0.9"), "0.5", id="latest"),
         pytest.param("", observed("0.5", low="0.1", high="0.9"), None, id="no strategy"),
-        pytest.param("mean", observed("0.5", low="0.1", high="0.9"), None, id="unknown strategy"),
+        pytest.param("sum", observed("0.5", low="0.1", high="0.9"), None, id="unknown strategy"),
+        pytest.param("mean", averaged("0.25"), "0.25", id="mean"),
+        pytest.param("mean(5)", averaged("nan"), "nan", id="mean of the last"),
+        pytest.param("mean", averaged(""), None, id="no mean"),
         pytest.param("min", observed("0.5", low="", high="0.9"), "0.5", id="no min"),
         pytest.param("min", observed("nan", low="unavailable", high="unavailable"), "nan", id="min falls back"),
         pytest.param("max", observed("conv", low="unavailable", high="unavailable"), "conv", id="max falls back"),

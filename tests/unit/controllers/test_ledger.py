@@ -7,7 +7,7 @@ import threading
 import pytest
 from msgspec import structs
 
-from katib.api.types import Trial, TrialState
+from katib.api.types import Observation, Trial, TrialState
 from katib.controllers.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
 from katib.controllers.pareto_set import SHOWN_TRIALS
 from katib.runtime.objects import Key
@@ -103,6 +103,18 @@ def test_of_texts_the_newest_stands_and_any_number_beats_it() -> None:
 @pytest.mark.parametrize("state", ["Running", "Failed", "Killed", "MetricsUnavailable"])
 def test_only_trials_that_ended_well_may_be_the_best(state: str) -> None:
     assert best_of(trial("t", state, value="0.1")) is None
+
+
+@pytest.mark.parametrize(("strategy", "best"), [("mean", "a"), ("mean(2)", "b")])
+def test_the_mean_of_a_trial_that_was_stopped_early_is_of_fewer_readings(strategy: str, best: str) -> None:
+    def made(name: str, state: str, mean: str) -> Trial:
+        one = trial(name, state, value=mean, objective_spec=objective(strategy=strategy))
+        observation = one.status.observation
+        assert observation is not None
+        metric = structs.replace(observation.metrics[0], mean=mean)
+        return structs.replace(one, status=structs.replace(one.status, observation=Observation(metrics=(metric,))))
+
+    assert best_of(made("a", "Succeeded", "0.2"), made("b", "EarlyStopped", "0.1")) == best
 
 
 def test_an_early_stopped_trial_may_be_the_best() -> None:

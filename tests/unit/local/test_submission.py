@@ -158,6 +158,18 @@ def test_which_pod_prints_the_metrics_of_a_train_job_follows_from_the_runtime(
         ),
         pytest.param(
             {
+                "earlyStopping": a_search("wilcoxon"),
+                "objective": {
+                    "type": "minimize",
+                    "objectiveMetricName": "loss",
+                    "metricStrategies": [{"name": "loss", "value": "latest"}],
+                },
+            },
+            {("spec.objective.metricStrategies[0].value", "strategy-wilcoxon")},
+            id="one reading with wilcoxon",
+        ),
+        pytest.param(
+            {
                 "algorithm": a_search("hyperband", resource_name="lr", r_l="9"),
                 "parameters": [an_int("lr", low="20", high="20")],
             },

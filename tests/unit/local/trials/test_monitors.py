@@ -344,3 +344,65 @@ def test_pods_outlive_an_engine_where_all_that_they_report_is_written_down(
     bench: Bench, kind: str, lasts: bool
 ) -> None:
     assert bench.monitors.may_outlive(bench.job(collector(kind))) is lasts
+
+
+@pytest.mark.parametrize(
+    ("keeps", "outputs", "counted", "set_aside"),
+    [
+        pytest.param(False, ["loss=0.1", "loss=0.5"], ["0.5"], ["0.1"], id="again"),
+        pytest.param(True, ["loss=0.1", "loss=0.5"], ["0.1", "0.5"], [], id="a checkpoint"),
+        pytest.param(
+            False,
+            ["katib-step=1 loss=0.1\nkatib-step=2 loss=0.2", "katib-step=2 loss=0.3"],
+            ["0.1", "0.3"],
+            [],
+            id="a later step",
+        ),
+        pytest.param(
+            True, ["katib-step=1 loss=0.1", "katib-step=1 loss=0.3"], ["0.3"], ["0.1"], id="a checkpoint not read"
+        ),
+        pytest.param(False, ["loss=0.1", ""], [], ["0.1"], id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "another pod"])
+def test_what_a_failed_try_reported_is_set_aside_unless_the_next_one_goes_on(
+    in_place: bool,
+    keeps: bool,
+    outputs: list[str],
+    counted: list[str],
+    set_aside: list[str],
+    bench: Bench,
+    tmp_path: Path,
+) -> None:
+    bench.monitors.keeps_checkpoint = lambda _job: keeps
+    monitor = opened(bench, tmp_path)
+    for place, output in enumerate(outputs):
+        if place and in_place:
+            flushed = threading.Event()
+            bench.reporter.flush("demo-1", flushed.set)
+            assert flushed.wait(60)
+            monitor.begin_again()
+        elif place:
+            bench.close(monitor)
+            bench.monitors.try_again(bench.job(), [PRIMARY], [])
+            monitor = opened(bench, tmp_path)
+        monitor.feed(output.encode() + b"\n")
+    bench.close(monitor)
+
+    assert bench.values() == counted
+    assert [reading.value for reading in bench.log.read("demo-1.1")] == set_aside
+
+
+def test_pods_that_report_side_by_side_are_one_series(bench: Bench, tmp_path: Path) -> None:
+    job = bench.job()
+    first, second = opened(bench, tmp_path), opened(bench, tmp_path)
+    first.feed(b"loss=0.1\n")
+    second.feed(b"loss=0.2\n")
+    bench.close(first)
+    bench.monitors.try_again(job, [PRIMARY], [PRIMARY])
+    again = opened(bench, tmp_path)
+    again.feed(b"loss=0.3\n")
+    bench.close(second)
+    bench.close(again)
+
+    assert sorted(bench.values()) == ["0.1", "0.2", "0.3"]

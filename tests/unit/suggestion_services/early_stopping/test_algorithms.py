@@ -212,12 +212,13 @@ def test_wilcoxon_needs_shared_steps() -> None:
     assert names(an_algorithm("wilcoxon", p_threshold=0.01), best, few) == []
 
 
-def test_wilcoxon_passes_over_steps_that_are_no_numbers() -> None:
-    best = succeeded("best", 0.1, NAN, 0.1, 0.1, 0.1, 0.1)
-    holes = running("holes", NAN, 0.9, 0.9, 0.9, NAN, NAN)
+def test_a_fold_that_is_no_number_is_a_failure_of_its_trial_for_wilcoxon() -> None:
+    lucky, best = succeeded("lucky", 0.1, NAN, 0.1, 0.1), succeeded("best", 0.2, 0.2, 0.2, 0.2)
 
-    assert names(an_algorithm("wilcoxon"), best, holes) == []
-    assert names(an_algorithm("wilcoxon", p_threshold=0.3), best, holes) == ["holes"]
+    assert names(an_algorithm("wilcoxon"), lucky, best, running("hole", 0.1, NAN), running("good", 0.1, 0.1)) == [
+        "hole"
+    ]
+    assert names(an_algorithm("wilcoxon"), lucky, best, running("worse", 0.3, 0.4, 0.3, 0.5)) == ["worse"]
 
 
 # --- patience ---------------------------------------------------------------------------------------------------------
