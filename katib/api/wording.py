@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 
 _MAX_SHOWN = 60
 _MAX_LEVELS = 3
 _MIN_PART = 3
+_LARGEST_EXACT = 2**53
 """Shorter words are part of too many others."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -48,6 +50,12 @@ def _outline(value: object, depth: int = 0) -> object:
     if isinstance(value, int) and abs(value) > 10**_MAX_SHOWN:
         return "a huge number"
     return value
+
+
+def number_text(value: float, digits: int = 6) -> str:
+    """Return a number: whole ones in full, as far as a float holds each of them, others with so many digits."""
+    is_exact = value == round(value) and abs(value) <= _LARGEST_EXACT if math.isfinite(value) else False
+    return str(int(value)) if is_exact else f"{value:.{digits}g}"
 
 
 def either(names: Sequence[str]) -> str:

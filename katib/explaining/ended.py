@@ -12,7 +12,7 @@ from katib.api.failure_text import last_line
 from katib.api.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.api.types import Condition, Experiment, Trial
 from katib.api.validation.update import BUDGET_SPENT
-from katib.api.wording import counted
+from katib.api.wording import counted, number_text
 from katib.explaining.answer import Answer, best_sentences, condition_words, namespace_option, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
@@ -105,7 +105,7 @@ def _goal_sentence(experiment: Experiment, evidence: Evidence) -> str:
         return f"one trial reached all goals ({objective_words(experiment)})."
     metric, best = metric_of(experiment), evidence.best
     objective = experiment.spec.objective
-    goal = "" if objective is None or objective.goal is None else f"{objective.goal:g}"
+    goal = "" if objective is None or objective.goal is None else number_text(objective.goal)
     if best is None:
         return f"the goal {metric}={goal} was reached."
     return f"{best.name} reached the goal with {metric}={objective_value(best)} (goal {goal})."

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from katib.api.types import ParameterType
+from katib.api.wording import number_text
 from katib.figures.style import html_safe
 from katib.figures.trials import Floats, Parameter, Rows, TrialTable
 from katib.tuning.reading import shortened
@@ -169,7 +170,8 @@ def number(value: float) -> str:
     thousand, most = 1_000, 1e6
     if abs(value) >= 10 * thousand and abs(value) < most and value % thousand == 0:
         return f"{value / thousand:.0f}k"
-    return f"{value:.4g}"
+    text = f"{value:.4g}"
+    return text if float(text) == value or not math.isfinite(value) else number_text(value, 4)
 
 
 def single(values: Floats) -> Floats | npt.NDArray[np.float32]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from katib.api.wording import number_text
 from katib.figures.axes import compact, good_end, shown, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
@@ -109,7 +110,7 @@ def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) 
             "symbol": ["triangle-up-open" if above else "triangle-down-open" for above in bad_side],
             "size": 7,
         },
-        text=[f"{value:.6g}" for value in measure.values[rows]],
+        text=[number_text(value) for value in measure.values[rows]],
         customdata=html_safe(list(trials.names[rows])),
         hovertemplate="%{customdata}<br>trial %{x}: %{text}<br>a click shows all<extra>beyond the axis</extra>",
         meta={"kind": "beyond"},
@@ -155,7 +156,7 @@ def _parameter_texts(trials: TrialTable, rows: Rows, most: int) -> list[str]:
         if trials.parameter(name).is_categorical:
             texts = html_safe([shown(trials.parameter_text(name, int(row))) for row in rows])
         else:
-            texts = ["" if np.isnan(value) else f"{value:.4g}" for value in trials.values[name][rows].tolist()]
+            texts = ["" if np.isnan(value) else number_text(value, 4) for value in trials.values[name][rows].tolist()]
         columns.append([f"{title} {text}" if text else "" for text in texts])
     return ["<br>".join(filter(None, texts)) for texts in zip(*columns, strict=True)] if columns else [""] * len(rows)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from katib.api.wording import number_text
 from katib.figures.axes import TimeUnit, compact, time_unit
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import STATE_COLOURS, add_note, html_safe, new_figure, places
@@ -134,7 +135,7 @@ def _draw_bars(
                 "line": {"width": 0},
             },
             customdata=[
-                f"{name}<br>{length:.3g} {unit.name}" + (f"<br>{value:.6g}" if math.isfinite(value) else "")
+                f"{name}<br>{length:.3g} {unit.name}" + (f"<br>{number_text(value)}" if math.isfinite(value) else "")
                 for name, length, value in zip(names, lengths, values, strict=True)
             ],
             hovertemplate="%{customdata}<br>from %{base:.4g} " + unit.name + " on<extra>" + state + "</extra>",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import parse_value
 from katib.api.types import Experiment, Trial
+from katib.api.wording import number_text
 from katib.errors import KatibError
 from katib.sdk.homes import Place
 from katib.tuning.reading import (
@@ -268,4 +269,4 @@ def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
+    return number_text(value) if isinstance(value, float) else "" if value is None else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,7 +24,7 @@ from katib.api.trials import (
     waiting_words,
 )
 from katib.api.types import UNAVAILABLE, TrialState
-from katib.api.wording import counted
+from katib.api.wording import counted, number_text
 
 if TYPE_CHECKING:
     from katib.api.types import (
@@ -46,6 +47,8 @@ _EXTREMES = {"minimize": "min", "maximize": "max"}
 _LONG_NUMBER = 8
 """Numbers up to this length are shown as they were written."""
 _LONG_TEXT = 40
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+"""Such numbers are shown in full: seeds and identifiers differ in their last digits."""
 """Other text up to this length is shown whole where there is little room: architectures have hundreds of characters."""
 
 
@@ -269,7 +272,7 @@ def objective_words(experiment: Experiment) -> str:
     """Return what an experiment is to do: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
     objective = experiment.spec.objective
     words = ", ".join(
-        f"{term.type} {term.name}" + (f" (goal {term.goal:g})" if term.goal is not None else "")
+        f"{term.type} {term.name}" + (f" (goal {number_text(term.goal)})" if term.goal is not None else "")
         for term in (objective or types.ObjectiveSpec()).terms
     )
     bounds = constraint_words(experiment)
@@ -417,7 +420,7 @@ def short(text: str, longest: int = _LONG_TEXT) -> str:
     if len(text) <= _LONG_NUMBER:
         return text
     try:
-        return f"{float(text):.6g}"
+        return shortened(text, longest) if _WHOLE.fullmatch(text) else number_text(float(text))
     except ValueError:
         return shortened(text, longest)
 

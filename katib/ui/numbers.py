@@ -6,7 +6,8 @@ import math
 
 _DIGITS = 4
 _LARGEST_PLAIN = 1e9
-"""Larger numbers are shown with an exponent."""
+"""Larger numbers are shown with an exponent, unless they are whole and a float holds them exactly."""
+_LARGEST_EXACT = 2**53
 _SMALLEST_PLAIN = 1e-4
 
 
@@ -15,7 +16,7 @@ def four_digits(value: float) -> str:
     size = abs(value)
     if not math.isfinite(value):
         return str(value)
-    if value.is_integer() and size < _LARGEST_PLAIN:
+    if value.is_integer() and size <= _LARGEST_EXACT:
         return str(int(value))
     if 10**_DIGITS <= size < _LARGEST_PLAIN:
         return f"{value:,.0f}"
@@ -27,6 +28,8 @@ def four_digits(value: float) -> str:
 
 def shown_number(text: str) -> str:
     """Return a text with four significant digits where it is a number, else as it is."""
+    if text.lstrip("+-").isdigit():
+        return text
     try:
         return four_digits(float(text))
     except ValueError:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from katib.api.marks import Marks
 from katib.api.types import Experiment, Trial, TrialState
 from katib.rest.streams import Closing
+from katib.tuning.reading import short
 from katib.tuning.service import Change, Diagnosis, TuningService
 from katib.ui.live import table_events
 from katib.ui.numbers import four_digits, shown_number
@@ -67,7 +68,9 @@ def test_the_end_of_an_output_cannot_turn_the_direction_of_a_page() -> None:
         (0.000_123_456, "0.0001235"),
         (0.000_099_999_99, "0.0001"),
         (1.23456e-7, "1.235e-07"),
-        (1.5e12, "1.500e+12"),
+        (1.5e12, "1500000000000"),
+        (1_000_000_001.0, "1000000001"),
+        (1.5e18, "1.500e+18"),
         (-0.123_456, "-0.1235"),
         (math.inf, "inf"),
     ],
@@ -79,6 +82,11 @@ def test_a_number_has_four_significant_digits(value: float, expected: str) -> No
 @given(st.floats(-1e300, 1e300))
 def test_what_is_shown_is_the_number_but_for_the_digits_behind_the_fourth(value: float) -> None:
     assert math.isclose(float(four_digits(value).replace(",", "")), value, rel_tol=5.1e-4, abs_tol=0)
+
+
+@pytest.mark.parametrize("text", ["1000000001", "-1000000002", "12345678901234567890"])
+def test_a_whole_number_is_shown_in_full(text: str) -> None:
+    assert (shown_number(text), short(text)) == (text, text)
 
 
 def test_other_text_stays() -> None:
