@@ -71,7 +71,9 @@ def test_the_value_of_a_trial_is_that_of_the_try_that_ended_it(
     script = f"[ -e {tmp_path}/seen ] && exec echo loss=0.5; touch {tmp_path}/seen; echo loss=0.0001; exit 3"
     job = a_job(f": ${{trialParameters.learningRate}}; {script}", backoffLimit=2)
     job["spec"]["template"]["spec"]["restartPolicy"] = restart
-    submit(service, an_experiment(trialTemplate={**a_template(), "trialSpec": job}, maxTrialCount=1))
+    submit(
+        service, an_experiment(trialTemplate={**a_template(), "trialSpec": job}, maxTrialCount=1, parallelTrialCount=1)
+    )
     ended(service, within_seconds=60)
     best = service.best(NS, "demo")
 
