@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -56,8 +57,10 @@ class Payload:
         Raises:
             CallError: The function holds what cannot be copied.
         """
+        # What is copied of the main module shares one namespace, which a function of that module shows when it is read.
+        of_main = FunctionType(_nothing.__code__, vars(sys.modules["__main__"]))
         try:
-            return b"".join(map(cloudpickle.dumps, (list(sys.path), self)))
+            return b"".join(map(cloudpickle.dumps, (list(sys.path), (self, of_main))))
         except Exception as error:  # noqa: BLE001 - a foreign type fails with whatever it likes
             cause = f"{_name_of(self.function)} cannot be sent to its trials: {one_line(error)}"
             raise CallError(f"{cause}; make locks, open files and connections inside of it") from None
@@ -69,13 +72,23 @@ class Payload:
         write_whole(path, pickled)
 
     @classmethod
-    def load(cls, path: Path) -> Payload:
-        """Read a payload that this user wrote: unpickling runs code."""
+    def load(cls, path: Path) -> tuple[Payload, dict[str, Any]]:
+        """Read a payload that this user wrote, and the names of its main module: unpickling runs code."""
         with path.open("rb") as file:
             # Modules that the function came from must be found before it is read.
             sys.path += [entry for entry in cloudpickle.load(file) if entry not in sys.path]
-            payload: Payload = cloudpickle.load(file)
-        return payload
+            found = cloudpickle.load(file)
+        payload, of_main = found if isinstance(found, tuple) else (found, None)  # alone until version 0.2
+        names = {} if of_main is None else {k: v for k, v in of_main.__globals__.items() if not k.startswith("__")}
+        for one in (payload.function, *payload.constants.values()):
+            for named in (one, type(one)):
+                if isinstance(named, FunctionType | type) and named.__module__ == "__main__":
+                    names.setdefault(named.__qualname__, named)
+        return payload, names
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import numbers
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
 from katib.sdk.reporting import has_reported, last_step, metric_texts, name_objective, report
+from katib.sdk.user_main import as_main
 from katib.tuning.foreign_words import same_here
 
 
-def main(argv: list[str]) -> None:
+def evaluate(payload: Payload, words: Sequence[str]) -> None:
     """Call the function with the assignments of one trial and report what it returns."""
-    payload = Payload.load(_file_here(Path(argv[0])))
-    metrics = called(payload, payload.arguments(argv[1:]))
+    metrics = called(payload, payload.arguments(words))
     if metrics:
         report(metrics, step=last_step())  # the end of a curve, wherever that stands
     if lacks := lacking(payload, metrics):  # what it printed may still hold the objective
         sys.stderr.write(f"{lacks}\n")
 
 
-def _file_here(file: Path) -> Path:
+def file_here(file: Path) -> Path:
     """Return the file of a function in the data directory of this trial: it may be a copy, or have moved."""
     folders = Path(os.environ.get("KATIB_TRIAL_DIR", "")).parents
     return next((one for folder in folders if (one := folder / "functions" / file.name).exists()), file)
@@ -102,8 +102,11 @@ def lines_of(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
+    # Of a module that keeps its names when this one gets those of the function's.
+    from katib.sdk.trial import evaluate, file_here, lines_of
+
     try:
-        main(sys.argv[1:])
+        evaluate(as_main(file_here(Path(sys.argv[1]))), sys.argv[2:])
     except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
         sys.stderr.write(lines_of(error))
         sys.exit(1)

@@ -21,6 +21,7 @@ from katib.sdk.asking import StopTrial
 from katib.sdk.forking import Outcome, Slot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
 from katib.sdk.trial import called, lacking, lines_of
+from katib.sdk.user_main import as_main
 
 _END_SECONDS = 10.0
 
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> None:
     file, numbers, *modules = argv
     for module in modules:
         import_module(module)
-    run = partial(evaluated, Payload.load(Path(file)))
+    run = partial(evaluated, as_main(Path(file)))
     pipes = [Connection(int(number)) for number in numbers.split(",")]
     signal.signal(signal.SIGTERM, end_with_children)
     slots = [fork_slot(pipe, [other for other in pipes if other is not pipe], run) for pipe in pipes]
@@ -83,4 +84,6 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    from katib.sdk.warm import main  # as in `katib.sdk.trial`
+
     main(sys.argv[1:])

@@ -15,13 +15,14 @@ _sym_db = _symbol_database.Default()
 from katib.rpc._generated import api_pb2 as api__pb2
 
 
-DESCRIPTOR = POOL.AddSerializedFile(b'\n\x11suggestions.proto\x12\x14katib.suggestions.v1\x1a\tapi.proto\"\xe4\x01\n\x1bUndecodedSuggestionsRequest\x12,\n\nexperiment\x18\x01 \x01(\x0b\x32\x18.api.v1.beta1.Experiment\x12\x0e\n\x06trials\x18\x02 \x03(\x0c\x12\x1e\n\x16\x63urrent_request_number\x18\x04 \x01(\x05\x12\x1c\n\x14total_request_number\x18\x05 \x01(\x05\x12\x17\n\x0e\x65\x61rlier_trials\x18\xe9\x07 \x03(\x0c\x12\x1a\n\x11unmeasured_trials\x18\xea\x07 \x03(\x0c\x12\x14\n\x0btakes_fewer\x18\xeb\x07 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = POOL.AddSerializedFile(b'\n\x11suggestions.proto\x12\x14katib.suggestions.v1\x1a\tapi.proto\"\xe4\x01\n\x1bUndecodedSuggestionsRequest\x12,\n\nexperiment\x18\x01 \x01(\x0b\x32\x18.api.v1.beta1.Experiment\x12\x0e\n\x06trials\x18\x02 \x03(\x0c\x12\x1e\n\x16\x63urrent_request_number\x18\x04 \x01(\x05\x12\x1c\n\x14total_request_number\x18\x05 \x01(\x05\x12\x17\n\x0e\x65\x61rlier_trials\x18\xe9\x07 \x03(\x0c\x12\x1a\n\x11unmeasured_trials\x18\xea\x07 \x03(\x0c\x12\x14\n\x0btakes_fewer\x18\xeb\x07 \x01(\x08\x42$Z\"katib/suggestions/v1;suggestionsv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'suggestions_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
-  DESCRIPTOR._options = None
+  _globals['DESCRIPTOR']._options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\"katib/suggestions/v1;suggestionsv1'
   _globals['_UNDECODEDSUGGESTIONSREQUEST']._serialized_start=55
   _globals['_UNDECODEDSUGGESTIONSREQUEST']._serialized_end=283
 # @@protoc_insertion_point(module_scope)

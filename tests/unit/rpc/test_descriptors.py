@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -12,6 +14,7 @@ from katib.rpc._generated import POOL, api_pb2, health_pb2
 from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 
 PACKAGE = "api.v1.beta1"
+PROTO = Path(__file__).parents[3] / "proto"
 
 # `name = number: type`, a `*` for repeated; types of the package without its name.
 MESSAGES = {
@@ -223,3 +226,10 @@ def test_the_request_that_services_read_has_every_field_of_the_one_that_is_sent(
     read = {(field.name, field.number) for field in UndecodedSuggestionsRequest.DESCRIPTOR.fields}
 
     assert read == sent
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROTO.glob("*.proto")))
+def test_stubs_for_go_have_a_package_of_their_own(name: str) -> None:
+    stub = importlib.import_module(f"katib.rpc._generated.{name}_pb2")
+
+    assert "/" in stub.DESCRIPTOR.GetOptions().go_package

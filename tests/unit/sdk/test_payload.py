@@ -14,8 +14,9 @@ import pytest
 
 from katib.sdk import report, search
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
-from katib.sdk.trial import called, lines_of, main
+from katib.sdk.trial import called, evaluate, file_here, lines_of
 
+ROOT = Path(__file__).parents[3]
 SPACE = {"lr": search.double(0, 1), "act": search.categorical(["relu", None])}
 
 
@@ -27,7 +28,7 @@ def run(function: Callable[..., Any], directory: Path, *words: str, **more: Any)
     """Run a trial of a function in this process."""
     path = directory / "f.pickle"
     Payload.save(path, payload(function, **more).pickled())
-    main([str(path), *words])
+    evaluate(Payload.load(path)[0], words)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +152,10 @@ def test_the_function_is_read_where_the_data_directory_of_the_trial_is_now(
     for place, value in (("old", 1), ("new", 2)):
         path = tmp_path / place / "functions" / "f.pickle"
         Payload.save(path, payload(lambda lr, act, value=value: value).pickled())
-    words = [str(tmp_path / "old/functions/f.pickle"), "lr=0.5", "act=relu"]
-    main(words)
+    file, words = tmp_path / "old/functions/f.pickle", ["lr=0.5", "act=relu"]
+    evaluate(Payload.load(file_here(file))[0], words)
     monkeypatch.setenv("KATIB_TRIAL_DIR", str(tmp_path / "new/trials/default/f-1/f-1-pod"))
-    main(words)
+    evaluate(Payload.load(file_here(file))[0], words)
 
     assert capsys.readouterr().out == "loss=1.0\nloss=2.0\n"
 
@@ -242,8 +243,50 @@ def test_saving_again_replaces_the_function_and_leaves_nothing_else(tmp_path: Pa
     for number in (1, 2):
         Payload.save(path, payload(lambda lr, act, number=number: number).pickled())
 
-    assert Payload.load(path).function(0, 0) == 2
+    assert Payload.load(path)[0].function(0, 0) == 2
     assert [p.name for p in path.parent.iterdir()] == ["f.pickle"]
+
+
+PROGRAM = """
+import multiprocessing
+import sys
+from pathlib import Path
+from katib.sdk.payload import Payload
+from katib.sdk.search import categorical, double
+
+FACTOR = 2.0
+
+class Scale:
+    def __call__(self, x):
+        return x * FACTOR
+
+class Unnamed(Scale):
+    pass
+
+def report(x):  # as a name of ours
+    return Scale()(x)
+
+def train(lr, method, given):
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return sum(pool.map(report, [lr, lr]) + pool.map(Scale(), [lr]) + pool.map(given, [lr]))
+
+if __name__ == "__main__":
+    space = {"lr": double(0, 1), "method": categorical(["fork", "spawn", "forkserver"])}
+    Payload.save(Path(sys.argv[1]), Payload(train, space, {"given": Unnamed()}, ("loss",)).pickled())
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_a_function_starts_find_the_names_of_its_program(tmp_path: Path, method: str) -> None:
+    """As in the program itself, which may be gone, or a notebook."""
+    program, file = tmp_path / "program.py", tmp_path / "f.pickle"
+    program.write_text(PROGRAM)
+    subprocess.run([sys.executable, program, file], check=True, cwd=ROOT)
+    program.unlink()
+    command = [sys.executable, "-m", "katib.sdk.trial", file, "lr=0.5", f"method={method}"]
+    trial = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (trial.stdout, trial.stderr, trial.returncode) == ("loss=4.0\n", "", 0)
 
 
 def test_a_trial_starts_without_importing_an_engine() -> None:
