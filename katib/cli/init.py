@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from katib.cli import options
-from katib.errors import invalid
+from katib.errors import invalid, one_line
 from katib.files.whole_files import write_named
 from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.config_files import values_of_config
@@ -26,6 +26,7 @@ from katib.tuning.drafting import (
     draft,
     executed_words,
     for_file,
+    has_no_value,
     parse_parameter,
     words_of_line,
 )
@@ -121,11 +122,11 @@ def init(
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
     if not job:
-        command = _with_placeholders(command, [str(parameter["name"]) for parameter in space], configs)
+        command = _with_placeholders(command, space, configs)
     metric = (
         maximize
         or minimize
-        or ask("Metric", next(iter([] if job else _metrics_of(_once(command, space))), ""), "--maximize METRIC")
+        or ask("Metric", next(iter([] if job else _metrics_of(command, space)), ""), "--maximize METRIC")
     )
     way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
     if way not in ("maximize", "minimize"):
@@ -192,7 +193,7 @@ def _options_of(command: Sequence[str]) -> list[ScriptOption]:
     script = next((Path(word) for word in command if word.endswith(".py") and Path(word).is_file()), None)
     found = options_of_source(_text(script)) if script is not None else []
     if not found:
-        found = options_of_help(_output([*command, "--help"]))
+        found = options_of_help(_output([*command, "--help"])[0])
     return [option for option in found if option.flag not in command]
 
 
@@ -203,22 +204,34 @@ def _once(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> list[st
     return [re.sub(r"\{([\w.-]+)\}", lambda found: str(values.get(found[1], found[0])), word) for word in words]
 
 
-def _metrics_of(command: Sequence[str]) -> list[str]:
-    click.echo(f"running it once to see what it prints: {shlex.join(command)}", err=True)
-    return metrics_of_output(_output(command))
+def _metrics_of(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> list[str]:
+    words = [word for word in _once(command, space) if word]
+    click.echo(f"running it once to see what it prints: {shlex.join(words)}", err=True)
+    output, failure = _output(words)
+    found = metrics_of_output(output, [str(parameter["name"]) for parameter in space])
+    if failure:
+        click.echo(f"note: {failure}", err=True)
+    elif not found:
+        click.echo("note: it printed no line such as name=0.5", err=True)
+    return found
 
 
-def _output(command: Sequence[str]) -> str:
-    """Return what a command prints; empty when it cannot run, and what there is when it takes too long."""
+def _output(command: Sequence[str]) -> tuple[str, str]:
+    """Return what a command prints, as far as it runs, and why it did not end well; empty if it did."""
+    wide = {**os.environ, "COLUMNS": "500", "NO_COLOR": "1", "TERMINAL_WIDTH": "500"}  # help is not wrapped
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
-            command, capture_output=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL
+            command, capture_output=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL, env=wide
         )
     except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").decode(errors="replace")
-    except (OSError, ValueError):
-        return ""
-    return done.stdout.decode(errors="replace")
+        return (error.stdout or b"").decode(errors="replace"), f"it was ended after {_TRY_SECONDS} s"
+    except (OSError, ValueError) as error:
+        return "", f"it cannot run: {one_line(error)}"
+    output = done.stdout.decode(errors="replace")
+    if not done.returncode:
+        return output, ""
+    lines = (done.stderr.decode(errors="replace").strip() or output.strip()).splitlines()
+    return output, f"it failed with exit code {done.returncode}" + (f": {lines[-1].strip()[:200]}" if lines else "")
 
 
 def _text(path: Path) -> str:
@@ -244,10 +257,11 @@ def _options_of_configs(configs: Mapping[str, Mapping[str, str]]) -> list[Script
 
 
 def _with_placeholders(
-    command: Sequence[str], names: Sequence[str], configs: Mapping[str, Mapping[str, str]]
+    command: Sequence[str], space: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """Return a command in which every parameter stands: in a configuration file, or as an option that is added."""
-    line, words, left = " ".join(command), list(command), dict.fromkeys(names)
+    flags = {str(parameter["name"]) for parameter in space if has_no_value(dict(parameter))}
+    line, words, left = " ".join(command), list(command), {str(parameter["name"]): None for parameter in space}
     for path, values in configs.items():
         held = [name for name in left if any(key == name or key.endswith(f".{name}") for key in values)]
         if held:
@@ -262,7 +276,7 @@ def _with_placeholders(
     for place, (word, text) in enumerate(zip(words, texts, strict=True)):
         if text and is_shell_script(word, text):
             return shell_command(words, place, text, unnamed)
-    added = [word for name in unnamed for word in (f"--{name}", f"{{{name}}}")]
+    added = [word for name in unnamed for word in ((f"--{name}",) if name not in flags else ()) + (f"{{{name}}}",)]
     if not all(any(f"--{name}" in text for text in texts) for name in unnamed):
         note = f"`{' '.join(added)}` is added to the command; where the program takes it otherwise, write it there"
         click.echo(f"note: {note}", err=True)

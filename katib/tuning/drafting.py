@@ -22,7 +22,7 @@ from katib.api.wording import shown
 from katib.errors import invalid
 from katib.tuning.batch_scripts import Batch, option_words
 from katib.tuning.config_files import filled_config, read_config
-from katib.tuning.script_options import SHELL_SUFFIXES
+from katib.tuning.script_options import FLAG, SHELL_SUFFIXES
 
 Json = dict[str, Any]
 
@@ -38,6 +38,8 @@ _ANNOTATION = "katib.kubeflow.org/parameters"
 _IMAGE = "python:3.11-slim"
 _SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
+_WITHOUT_EMPTY_WORDS: Final = 'for w do shift; [ -z "$w" ] || set -- "$@" "$w"; done; exec "$@"'
+"""Executes its arguments without those that are empty: flags that are not there."""
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -56,7 +58,8 @@ def parse_parameter(text: str) -> Json:
 
     `1..4` are whole numbers, `1e-5..0.1` and `0.0..1.0` real ones; `:log` spreads values over orders of magnitude,
     `:step=0.5` gives their distance, `:double` and `:int` the type. `16,32,64` are numbers in their order, `adam,sgd`
-    are choices without one, as are numbers with `:categorical`.
+    are choices without one, as are numbers with `:categorical`. `flag` is an option without a value, `--amp` of
+    `amp=flag`, that is there or is not.
 
     Raises:
         InvalidError: The text is none of these.
@@ -69,6 +72,8 @@ def parse_parameter(text: str) -> Json:
         raise invalid(where, f"{name!r} is not a name", "use letters, digits, _ and -", "parameter-name")
     if name in _RESERVED:
         raise invalid(where, f"{{{name}}} has a meaning of its own", "choose another name", "parameter-name")
+    if values == FLAG:
+        return {"name": name, "parameterType": "categorical", "feasibleSpace": {"list": [f"--{name}", ""]}}
     found = _RANGE.match(values)
     kind, space = _range(where, found) if found else _list(where, values)
     return {"name": name, "parameterType": kind, "feasibleSpace": space}
@@ -321,6 +326,8 @@ def command_template(
     """
     words = executed_words(command)
     names = [parameter["name"] for parameter in parameters]
+    flags = {parameter["name"] for parameter in parameters if has_no_value(parameter)}
+    words = [f"{{{word[2:]}}}" if word[:2] == "--" and word[2:] in flags else word for word in words]
     known = {name: f"${{trialParameters.{name}}}" for name in names}
     known |= {"parameters": PARAMETERS_FILE, "trial": "${trialSpec.Name}"}
     if metrics.kind != "stdout":
@@ -329,6 +336,8 @@ def command_template(
     doubles = frozenset(one["name"] for one in parameters if one["parameterType"] == "double")
     files = _Files({name: known[name] for name in names}, doubles, used)
     words = [_filled(_CONFIG.sub(files.path_of_config, word), known, used, metrics) for word in words]
+    if any(known[flag] in words for flag in flags):
+        words = ["sh", "-c", _WITHOUT_EMPTY_WORDS, "sh", *words]
     variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
@@ -356,6 +365,12 @@ def command_template(
     }
     unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
     return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def has_no_value(parameter: Json) -> bool:
+    """Return whether the values of a parameter are options by themselves: `--amp` and nothing, or `--no-amp`."""
+    values = parameter["feasibleSpace"].get("list") or [""]
+    return any(values) and all(value == "" or value.startswith("--") for value in values)
 
 
 def words_of_line(line: str) -> list[str]:

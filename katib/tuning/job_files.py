@@ -81,6 +81,11 @@ def job_template(
         InvalidError: Its kind has no deadline.
     """
     names = [str(parameter["name"]) for parameter in parameters]
+    for parameter in parameters:
+        if "" in parameter["feasibleSpace"].get("list", ()):
+            name = parameter["name"]
+            remedy = f"use -p {name}=--{name},--no-{name} with {{{name}}} in the file"
+            raise invalid(f"-p {name}", "a flag that is not there would be an empty word", remedy, "job-file")
     known = {name: f"${{trialParameters.{name}}}" for name in names} | {"trial": "${trialSpec.Name}"}
     if metrics.kind != "stdout":
         known["metrics"] = metrics.mounted_path

@@ -16,13 +16,31 @@ from typing import Any, Final
 SHELL_SUFFIXES: Final = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
-_NOT_TUNED = re.compile(r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose")
-_IN_HELP = re.compile(r"^\s*(?:-\w(?: \w+)?, )?--([A-Za-z][\w-]*)[ =]?(\{[^}]*\})?", re.MULTILINE)
+FLAG: Final = "flag"
+"""Values of an option without a value, which is there or is not."""
+_NOT_TUNED = re.compile(
+    r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose|completion"
+)
+_SWITCHES = re.compile(
+    r"quiet|debug|resume|cpu|cuda|save|dry|overwrite|force|wandb|profil|eval|test|download|plot|progress"
+)
+"""Flags that say what else a program does, beside those above."""
+_IN_HELP = re.compile(r"[*\s]*(?:-\w(?:[ =][\w.]+)?,\s+)?(--[A-Za-z][\w-]*)(.*)")
+_BOX = "│|┃║ \t"
+_HELP_CHOICES = re.compile(r"\{([^{}]*,[^{}]*)\}|\[((?!default)[^\[\]|]+(?:\|[^\[\]|]+)+)\]")
+_HELP_DEFAULT = re.compile(r"[\[(]default: ?([^\])]*)[\])]")
+_NO_VALUE = re.compile(r"\s*$|\s{2,}(?=\S)(?![A-Z_]{3,}\b|[<\[{])")
+_OPPOSITE = re.compile(r"(?:\s|/|, )*(--no-[\w-]+)")
 _METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)['\"]?\s*[=:]\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
 _LESS_IS_BETTER = re.compile(r"loss|err|mse|rmse|mae|perplexity|time|latency|cost|deviation")
 _FORWARDED = re.compile(r"\$[@*]|\$\{[@*]|\bgetopts?\b|^\s*shift\b", re.MULTILINE)
+_IS_METRIC = re.compile(r"loss|acc|score|f1|auc|err|mse|mae|r2|precision|recall|bleu|reward|perplexity|map|iou")
 _LIKELY = re.compile(r"val|valid|test|eval")
-_NOT_A_METRIC = re.compile(r"^(epoch|step|iter|iteration|batch|lr|seed|trial)s?$", re.IGNORECASE)
+_NOT_A_METRIC = re.compile(
+    r"^(epoch|step|iter|iteration|batch|lr|seed|trial|n|num|size|time|elapsed|seconds|eta|gpu|port|version)s?$"
+    r"|learning.?rate|weight.?decay|momentum|dropout|batch.?size|^(num|n)[_-]|^lr[_-]|[_-](lr|size|count)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +75,35 @@ def options_of_source(text: str) -> list[ScriptOption]:
 
 
 def options_of_help(text: str) -> list[ScriptOption]:
-    """Return the options with choices that `--help` prints; ranges of others cannot be known."""
-    found = []
-    for match in _IN_HELP.finditer(text):
-        choices = (match[2] or "").strip("{}")
-        if "," in choices and not _NOT_TUNED.search(match[1]):
-            found.append(ScriptOption(f"--{match[1]}", choices))
-    return found
+    """Return the options that `--help` prints with choices or a number as default, and flags, in a box or without."""
+    entries: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        bare = line.strip(_BOX)
+        if match := _IN_HELP.match(bare):
+            entries.append((match[1], [match[2]]))
+        elif entries and bare:
+            entries[-1][1].append(bare)
+    found = {flag: _printed(flag, texts[0], " ".join(texts)) for flag, texts in entries if not _NOT_TUNED.search(flag)}
+    return [option for option in found.values() if option is not None]
+
+
+def _printed(flag: str, line: str, text: str) -> ScriptOption | None:
+    """Return an option as help describes it.
+
+    Args:
+        flag: The option.
+        line: The rest of its line.
+        text: That, and the lines below it.
+    """
+    if choices := _HELP_CHOICES.search(text):
+        values = [value.strip() for value in re.split(r"[,|]", choices[1] or choices[2])]
+        return ScriptOption(flag, ",".join(values))
+    if opposite := _OPPOSITE.match(line):
+        return None if _SWITCHES.search(flag) else ScriptOption(flag, f"{flag},{opposite[1]}")
+    if default := _HELP_DEFAULT.search(text):
+        value = default[1].strip()
+        return option_around(flag, f"{value}.0" if "FLOAT" in text and value.isdecimal() else value)
+    return ScriptOption(flag, FLAG) if _NO_VALUE.match(line) and not _SWITCHES.search(flag) else None
 
 
 def option_around(flag: str, value: str) -> ScriptOption | None:
@@ -123,10 +163,17 @@ def _position(name: str, text: str, *, is_only: bool) -> int:
     return int(found[1]) if found else 1 if is_only and re.search(r"\$\{?1\b", text) else 0
 
 
-def metrics_of_output(text: str) -> list[str]:
-    """Return the names of what a program prints as name=value or name: value, the likeliest objective first."""
-    names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.match(name)]
-    return sorted(names, key=lambda name: not _LIKELY.search(name.lower()))
+def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
+    """Return the names of what a program prints as name=value or name: value, the likeliest objective first.
+
+    Args:
+        text: The output.
+        parameters: What the program is given, which it may print, too.
+    """
+    given = {name.replace("-", "_").lower() for name in parameters}
+    names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.search(name)]
+    names = [name for name in names if name.replace("-", "_").lower() not in given]
+    return sorted(names, key=lambda name: (not _LIKELY.search(name.lower()), not _IS_METRIC.search(name.lower())))
 
 
 def direction_of(metric: str) -> str:
@@ -140,11 +187,22 @@ def _declared(call: ast.Call) -> ScriptOption | None:
     if name not in _DECLARATIONS:
         return None
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    flag = next((flag for flag in flags if flag.startswith("--")), "")
+    flag, _, opposite = next((flag for flag in flags if flag.startswith("--")), "").partition("/")
     if not flag or _NOT_TUNED.search(flag):
         return None
-    values = _values({keyword.arg: keyword.value for keyword in call.keywords})
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    values = _values(keywords) or _values_of_flag(flag, opposite, keywords)
     return ScriptOption(flag, values) if values else None
+
+
+def _values_of_flag(flag: str, opposite: str, keywords: dict[str | None, ast.expr]) -> str:
+    action = keywords.get("action")
+    if _SWITCHES.search(flag):
+        return ""
+    if opposite or (action is not None and "BooleanOptionalAction" in ast.dump(action)):
+        return f"{flag},{opposite or '--no-' + flag[2:]}"
+    is_flag = _literal(action) in ("store_true", "store_false") or _literal(keywords.get("is_flag")) is True
+    return FLAG if is_flag else ""
 
 
 def _values(keywords: dict[str | None, ast.expr]) -> str:

@@ -186,3 +186,95 @@ def test_what_is_not_found_names_its_option(tmp_path: Path) -> None:
         2,
         "error: command that trains once: is not found in the script or its output; give -- COMMAND\n",
     )
+
+
+FLAGS = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=0.01)
+p.add_argument("--amp", action="store_true")
+p.add_argument("--quiet", action="store_true")
+p.add_argument("--bias", action=argparse.BooleanOptionalAction, default=True)
+a = p.parse_args()
+print(f"learning_rate={a.lr} lr={a.lr} loss={a.lr + a.amp + 2 * a.bias}")
+"""
+
+BOXED = '''
+import sys
+HELP = """
+ Usage: train [OPTIONS]
+
+╭─ Options ──────────────────────────────────────────────────────────────────╮
+│ *  --name                   TEXT        Of the run. [required]             │
+│    --lr                     FLOAT       Learning rate [default: 1]         │
+│    --optimizer  -o          [adam|sgd]  [default: adam]                    │
+│    --layers                 INTEGER     Hidden layers                      │
+│                                         [default: 4]                       │
+│    --amp        --no-amp                Mixed precision [default: no-amp]  │
+│    --nesterov                           Nesterov momentum                  │
+│    --install-completion                 Install completion                 │
+│    --help                               Show this message and exit.        │
+╰────────────────────────────────────────────────────────────────────────────╯
+"""
+print(HELP if "--help" in sys.argv else f"loss={len(sys.argv)}")
+'''
+
+
+def test_flags_of_a_script_are_offered_and_are_there_or_not(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FLAGS)
+    made = katib_here("init", "--trials", "6", cwd=tmp_path)
+    experiment = yaml.safe_load((tmp_path / "experiment.yaml").read_text())
+    spaces = {one["name"]: one["feasibleSpace"].get("list") for one in experiment["spec"]["parameters"]}
+
+    assert made.returncode == 0, made.stderr
+    assert spaces == {"lr": None, "amp": ["--amp", ""], "bias": ["--bias", "--no-bias"]}
+    assert experiment["spec"]["objective"]["objectiveMetricName"] == "loss"
+
+    done = katib("run", "experiment.yaml", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [("--amp",), ("{amp}",)], ids=["the option is there", "a placeholder"])
+def test_a_flag_of_tune_is_there_or_not(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "train.sh").write_text('echo "loss=$#"\n')
+    parameters = ("-p", "lr=1,2", "-p", "amp=flag", "--trials", "4", "--algorithm", "grid", "--minimize", "loss")
+    done = katib("tune", *parameters, "--", "sh", "train.sh", "{lr}", *words, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    results = {line.split("(")[0].split()[-1] for line in done.stdout.splitlines() if line.startswith("Best trial")}
+    assert results == {"loss=1"}
+
+
+def test_options_of_help_in_a_box_are_found(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text(f"#!/usr/bin/env python3{BOXED}")
+    (tmp_path / "train").chmod(0o755)
+    made = katib_here("init", "--command", "./train", "--yes", cwd=tmp_path)
+    parameters = yaml.safe_load((tmp_path / "experiment.yaml").read_text())["spec"]["parameters"]
+    spaces = {one["name"]: one["feasibleSpace"].get("list") or one["feasibleSpace"]["max"] for one in parameters}
+
+    assert made.returncode == 0, made.stderr
+    assert spaces == {
+        "lr": "4",
+        "optimizer": ["adam", "sgd"],
+        "layers": "16",
+        "amp": ["--amp", "--no-amp"],
+        "nesterov": ["--nesterov", ""],
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param("import sys\nsys.exit('no data')", "it failed with exit code 1: no data", id="a crash"),
+        pytest.param("raise ValueError('bad')", "it failed with exit code 1: ValueError: bad", id="an exception"),
+        pytest.param("print('learning_rate=0.1')", "it printed no line such as name=0.5", id="no metric"),
+    ],
+)
+def test_a_program_without_a_metric_in_the_probe_is_said(tmp_path: Path, script: str, said: str) -> None:
+    (tmp_path / "train.py").write_text(script)
+    made = katib_here("init", "-p", "lr=1,2", "--", "python", "train.py", cwd=tmp_path)
+
+    assert made.returncode == 2
+    assert f"note: {said}\n" in made.stderr
+    assert "error: metric: is not found in the script or its output; give --maximize METRIC" in made.stderr

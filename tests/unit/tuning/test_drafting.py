@@ -291,7 +291,8 @@ p.add_argument("input")
 def test_options_of_argparse_and_click_are_read() -> None:
     found = [str(option) for option in options_of_source(ARGPARSE)]
 
-    assert found == ["lr=0.001..0.1:log", "layers=1..8", "momentum=0.09..9:log", "scale=0.5..8:double", "opt=adam,sgd"]
+    numbers = ["lr=0.001..0.1:log", "layers=1..8", "momentum=0.09..9:log", "scale=0.5..8:double"]
+    assert found == [*numbers, "opt=adam,sgd", "fast=flag"]
     assert all(parse_parameter(text) for text in found)
 
     source = "import click\n@click.option('--opt', type=click.Choice(['a', 'b']))\ndef main(opt): ...\n"
