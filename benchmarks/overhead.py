@@ -2,6 +2,7 @@
 
     python -m benchmarks.overhead             500 trials against the loop
     python -m benchmarks.overhead --trials 10000   and the last hundred against the first, with memory
+    python -m benchmarks.overhead --lines 200000   how long so many metric lines hold the end of a trial back
 
 A trial's moment is the time stamp of its output file, so nothing has to be added to what is measured.
 """
@@ -48,10 +49,38 @@ def service(count: int, directory: Path) -> tuple[float, float, list[float]]:
     return seconds, memory, sorted(log.stat().st_mtime_ns / 1e9 for log in logs)
 
 
+PRINTING = """
+import time
+began = time.time()
+for number in range({lines}):
+    print(f"loss={{1 / (number + 1):.6f}}")
+open("printed", "w").write(f"{{time.time() - began}} {{time.time()}}")
+"""
+
+
+def held_back(lines: int, directory: Path) -> tuple[float, float]:
+    """Return the seconds in which one trial prints so many readings, and those from there to the end of the run."""
+    (directory / "print.py").write_text(PRINTING.format(lines=lines))
+    path = experiment(directory, "python print.py", trials=1, parallel=1)
+    subprocess.run([*KATIB, "run", str(path), "-q"], cwd=directory, env=ROOT_ENVIRONMENT, check=True)
+    ended = time.time()
+    seconds, printed = map(float, (directory / "printed").read_text().split())
+    return seconds, ended - printed
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=500)
-    count = parser.parse_args().trials
+    parser.add_argument("--lines", type=int, default=0)
+    arguments = parser.parse_args()
+    if arguments.lines:
+        with tempfile.TemporaryDirectory() as directory:
+            printing, rest = held_back(arguments.lines, Path(directory))
+        print(
+            f"printing {printing:.2f} s, then until the run ends {rest:.2f} s: {rest / printing:.1f} times"
+        )
+        return
+    count = arguments.trials
     with tempfile.TemporaryDirectory() as directory:
         bare = bare_loop(min(count, 500)) / min(count, 500) * count
         seconds, memory, moments = service(count, Path(directory))

@@ -64,15 +64,13 @@ class Collector:
 
     def take(self, readings: list[MetricLog]) -> list[MetricLog]:
         """Count readings, test the rules against them and return those of the metrics, stamped."""
-        now = self._clock() if self._clock is not None and readings else None
+        readings = self._stamped(readings)
         rules, unread = self._rules, self._unread
+        if rules is None and not unread and all(reading.value != UNAVAILABLE for reading in readings):
+            return [reading for reading in readings if reading.name in self._counts]
         watched = frozenset[str]() if rules is None else rules.metrics
         was_unread, taken = bool(unread), list[MetricLog]()
         for reading in readings:
-            if now is not None and reading.time is ZERO_TIME:  # logs sort by time: this keeps the order of the output
-                last = self._last_stamp
-                self._last_stamp = now if last is None or now > last else last + _TICK
-                reading = MetricLog(self._last_stamp, *reading[1:])  # noqa: PLW2901 - the same reading
             if (counts := self._counts.get(reading.name)) is not None:
                 taken.append(reading)
                 if reading.value == UNAVAILABLE:  # takes back those before it
@@ -93,6 +91,21 @@ class Collector:
         if was_unread and not unread:
             self._evidence.drop()
         return taken
+
+    def _stamped(self, readings: list[MetricLog]) -> list[MetricLog]:
+        """Return readings with times, each later than the one before: logs sort by time, and keep the order so."""
+        if self._clock is None or not readings:
+            return readings
+        now, last, stamped = self._clock(), self._last_stamp, list[MetricLog]()
+        for reading in readings:
+            time, name, value, step = reading
+            if time is ZERO_TIME:
+                last = now if last is None or now > last else last + _TICK
+                stamped.append(MetricLog(last, name, value, step))
+            else:
+                stamped.append(reading)
+        self._last_stamp = last
+        return stamped
 
     def explanation(self) -> str:
         """Return one sentence on why the objective metric has no usable reading; empty when it has one."""

@@ -32,6 +32,7 @@ _DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_nam
 Row = tuple[str, datetime, str, str, int]
 """A reading as it is stored: trial, time, metric, value, step."""
 
+_WITHOUT_ZONE = len("0001-01-01 00:00:00.000000")
 _COLUMNS = ("trial_name", "time", "metric_name", "value", "step")
 _COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
@@ -81,8 +82,9 @@ def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords:
 
 def bound_row(row: Row) -> tuple[Any, ...]:
     """Return a row as `katib.observations.tables.UtcTime` has SQLite store it."""
-    trial_name, time, *rest = row
-    return (trial_name, _plain(time).isoformat(" ", "microseconds"), *rest)
+    trial_name, time, name, value, step = row
+    time = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return trial_name, time.isoformat(" ", "microseconds")[:_WITHOUT_ZONE], name, value, step
 
 
 def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:

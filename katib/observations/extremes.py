@@ -8,6 +8,8 @@ Katib's adds to a trial that has one is not seen here, nor is it in any other wa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -46,18 +48,26 @@ class Extremes(NamedTuple):
 
 def extremes_of(logs: Sequence[MetricLog]) -> dict[str, Extremes]:
     """Return the extremes of each metric of a batch that has a usable number."""
-    found: dict[str, Extremes] = {}
+    values: dict[str, list[str]] = {}
     for _, name, value, _ in logs:
-        try:
-            number = float(value)
-        except ValueError:
-            continue
-        known = found.get(name)
-        # `float` reads more than a usable number, but only a new extreme is worth the exact question.
-        if (known is None or not known.low <= number <= known.high) and is_usable(value):
-            one = Extremes(number, value, number, value)
-            found[name] = one if known is None else known.with_later(one)
-    return found
+        values.setdefault(name, []).append(value)
+    found = {name: _extremes_of(texts) for name, texts in values.items()}
+    return {name: extremes for name, extremes in found.items() if extremes is not None}
+
+
+def _extremes_of(texts: Sequence[str]) -> Extremes | None:
+    # `float` reads more than a usable number, but only an extreme is worth the exact question.
+    with suppress(ValueError):
+        numbers = list(map(float, texts))
+        low, high = min(numbers), max(numbers)
+        low_value, high_value = texts[numbers.index(low)], texts[numbers.index(high)]
+        if isfinite(sum(numbers)) and is_usable(low_value) and is_usable(high_value):
+            return Extremes(low, low_value, high, high_value)
+    usable = [text for text in texts if is_usable(text)]
+    if not usable:
+        return None
+    low_value, high_value = min(usable, key=float), max(usable, key=float)
+    return Extremes(float(low_value), low_value, float(high_value), high_value)
 
 
 def keep(connection: Connection, batch: Mapping[str, Sequence[MetricLog]], summarize: Summarize) -> None:

@@ -123,8 +123,7 @@ class Parser(ABC):
             start = end + 1
         last = max(data.rfind(b"\n", start), data.rfind(b"\r", start))
         if last >= start:
-            for line in self._candidates(data, start, last):
-                readings += self._read(line)
+            readings += self._read_lines(data, start, last)
             start = last + 1
         if start < len(data):
             self._hold(data, start, len(data))
@@ -143,9 +142,13 @@ class Parser(ABC):
         self.notes.long_lines += line.cut
         return list(self._read(line)) if any(word in line.text for word in self._words) else []
 
+    def _read_lines(self, data: bytes, start: int, stop: int) -> list[MetricLog]:
+        """Return the readings of complete lines, all but the end of the last one."""
+        return [reading for line in self._candidates(data, start, stop) for reading in self._read(line)]
+
     @abstractmethod
-    def _read(self, line: Line) -> Iterator[MetricLog]:
-        """Yield the readings of a line."""
+    def _read(self, line: Line) -> Iterable[MetricLog]:
+        """Return the readings of a line."""
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
         room = max(0, self._limit - self._pending_size)

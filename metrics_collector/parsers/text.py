@@ -44,15 +44,20 @@ from katib.errors import FieldError, InvalidError, invalid
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
 from metrics_collector.parsers.names import qualifier
 
-# What stands behind a name: a sign, what NumPy and PyTorch put around a number, and the number.
+# What stands behind a name: a sign, what NumPy and PyTorch put around a number, and the number or a part of none.
 _SIGN_AND_VALUE = (
-    rb"""['"]?\s*+([=:])\s*+(?:(?:np\.float\d+|(?:torch\.)?tensor)\()?"""
-    rb"([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+    rb"""['"]?[^\S\r\n]*+([=:])[^\S\r\n]*+(?:(?:np\.float\d+|(?:torch\.)?tensor)\()?"""
+    rb"(?:([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d++(?:\.\d++)?|\.\d++)(?:[Ee][+-]?\d++)?))|[+-]|[Ee][+-]?\d)"
 )
 _KATIBS_NAME = re.compile(r"[\w|-]+", re.ASCII)
 _MOST_ALTERNATIVES = 16
 """More names are looked up among all words of a line, in place of a pattern that names them."""
 
+_MOST_COUNTED = 8
+_DENSE_BYTES = 200
+"""Of names that are rarer than one in so many bytes the lines are looked for, by a faster search than a pattern's."""
+
+_NEWLINE = 0x0A
 _STEP_MARK = STEP_MARK.encode() + b"="
 _STEP = re.compile(rb"(?:^|\s)" + re.escape(_STEP_MARK) + rb"(\d{1,18})(?=\s|$)")
 
@@ -132,32 +137,72 @@ class TextParser(Parser):
             longer.held.clear()
         return readings
 
-    def _read(self, line: Line) -> Iterator[MetricLog]:
+    @override
+    def _read_lines(self, data: bytes, start: int, stop: int) -> list[MetricLog]:
+        if self._is_dense(data, start, stop):
+            return self._named(data, start, stop)
+        return super()._read_lines(data, start, stop)
+
+    def _is_dense(self, data: bytes, start: int, stop: int) -> bool:
+        """Return whether names are so frequent in plain lines that these are searched as one text."""
+        size = stop - start
+        if self._patterns or size > self._limit or len(self._words) > _MOST_COUNTED:
+            return False
+        if sum(data.count(word, start, stop) for word in self._words) * _DENSE_BYTES < size:
+            return False
+        return all(data.find(mark, start, stop) < 0 for mark in (b"\r", b"\x1b", _STEP_MARK))
+
+    def _read(self, line: Line) -> Iterable[MetricLog]:
         if not self._reads_escapes:
-            line = line._replace(text=without_control_sequences(line.text))
-        time: datetime | None = None
-        step = _step_of(line.text) if _STEP_MARK in line.text else None
-        for words, name, value in self._matches(line) if self._patterns else self._named(line):
-            time = time or _time_of(line.text)
-            reading = MetricLog(time, name, value, step)
+            line = Line(without_control_sequences(line.text), line.cut)
+        text = line.text
+        step = _step_of(text) if _STEP_MARK in text else None
+        if not self._patterns:
+            return self._named(text, 0, len(text), is_cut=line.cut, step=step)
+        return [MetricLog(_time_of(text, 0), name, value, step) for name, value in self._matches(line)]
+
+    def _named(
+        self, text: bytes, start: int, stop: int, *, is_cut: bool = False, step: int | None = None
+    ) -> list[MetricLog]:
+        """Return the readings of metrics that are found by their names in lines; a call is spared where one can be."""
+        readings: list[MetricLog] = []
+        names, exact, shorter = self._names, self._exact, self._shorter
+        begin, time = -1, ZERO_TIME
+        for match in self._find.finditer(text, start, stop):
+            name, (place, end) = names.get(match[1]), match.span()
+            if name is None or (is_cut and end == stop):  # the end may have lost digits
+                continue
+            line = text.rfind(b"\n", start, place) + 1 or start
+            if line != begin:
+                begin, time = line, _time_of(text, line)
+            words = qualifier(text, place) if place > begin else ""
+            if words and words[-1] != " " and not _is_read_by_katib(name, match[2], words):
+                continue
+            value = match[3]
+            if value is None or (end < stop and text[end] != _NEWLINE and _is_cut_off(text, match)):
+                self.notes.refuse(name, text[begin : _end_of_line(text, place, stop)], place - begin)
+                continue
+            reading = MetricLog(time, name, value.decode(), step)
             if words:
-                yield from self._take_longer(name, words + name, reading)
+                readings += self._take_longer(name, words + name, reading)
             else:
-                yield reading
-                self._take_exact(name)
-            for shorter in self._shorter.get(name, ()):
-                yield from self._take_longer(shorter, words + name)
+                readings.append(reading)
+                if name not in exact:
+                    self._take_exact(name)
+            if name in shorter:
+                for metric in shorter[name]:
+                    readings += self._take_longer(metric, words + name)
+        return readings
 
     def _take_exact(self, name: str) -> None:
         """Note that the name of a metric is printed without other words: longer ones count no more."""
-        if name not in self._exact and not self._patterns:
-            self._exact.add(name)
-            self._longer.pop(name, None)
-            self.notes.ambiguous.pop(name, None)
+        self._exact.add(name)
+        self._longer.pop(name, None)
+        self.notes.ambiguous.pop(name, None)
 
     def _take_longer(self, metric: str, whole_name: str, reading: MetricLog | None = None) -> Iterator[MetricLog]:
         """Yield the readings that count now that a longer name was found, which may be another metric of its own."""
-        if metric in self._exact or metric in self.notes.ambiguous or self._patterns:
+        if metric in self._exact or metric in self.notes.ambiguous:
             return
         new = [] if reading is None else [reading]
         longer = self._longer.setdefault(metric, _LongerName(whole_name))
@@ -173,24 +218,8 @@ class TextParser(Parser):
             yield from new
             longer.held, longer.counts = [], longer.counts or bool(new)
 
-    def _named(self, line: Line) -> Iterator[tuple[str, str, str]]:
-        """Yield the other words before each name that is found, the name and its value."""
-        text = line.text
-        for match in self._find.finditer(text):
-            name, start, end = self._names.get(match[1]), match.start(), match.end()
-            if name is None or not match[3] or (line.cut and end == len(text)):  # the end may have lost digits
-                continue
-            words = qualifier(text, start) if start else ""
-            if words and words[-1] != " " and not _is_read_by_katib(name, match[2], words):
-                continue
-            value = match[3].decode()
-            if parse_value(value) is None or _goes_on(match[3], text, end) or _THOUSANDS.match(text, match.start(3)):
-                self.notes.refuse(name, text, start)
-            else:
-                yield words, name, value
-
-    def _matches(self, line: Line) -> Iterator[tuple[str, str, str]]:
-        """Yield what the filters find: no other words, the name and its value."""
+    def _matches(self, line: Line) -> Iterator[tuple[str, str]]:
+        """Yield the names and values that the filters find."""
         text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         for pattern in self._patterns:
             for match in pattern.finditer(text):
@@ -210,7 +239,7 @@ class TextParser(Parser):
                         text[start:end], text, end, is_column=is_column, is_last=is_last
                     )
                 if is_taken:
-                    yield "", name, value
+                    yield name, value
                 else:
                     self.notes.refuse(name, text, match.start())
 
@@ -242,16 +271,28 @@ def _is_read_by_katib(name: str, sign: bytes, words: str) -> bool:
     return sign == b"=" and not words[-1].isalnum() and _KATIBS_NAME.fullmatch(name) is not None
 
 
+def _is_cut_off(text: bytes, match: re.Match[bytes]) -> bool:
+    """Return whether the number that was found behind a name is a part of the one that stands there."""
+    return _goes_on(match[3], text, match.end()) or _THOUSANDS.match(text, match.start(3)) is not None
+
+
+def _end_of_line(text: bytes, start: int, stop: int) -> int:
+    end = text.find(b"\n", start, stop)
+    return stop if end < 0 else end
+
+
 def clean_value(raw: bytes) -> str:
     """Return a value as it is kept; empty when it is none."""
     text = raw[: 4 * MAX_VALUE_LENGTH + 1].decode(errors="replace").strip()
     return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL keeps no NUL in text
 
 
-def _time_of(line: bytes) -> datetime:
-    word, blank, _ = line[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
-    time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
-    return time or ZERO_TIME
+def _time_of(text: bytes, start: int) -> datetime:
+    """Return the time before the first blank of the line that begins there."""
+    if not text[start : start + 1].isdigit():
+        return ZERO_TIME
+    word, blank, _ = text[start : start + MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
+    return (parse_time(word.decode(errors="replace")) if blank else None) or ZERO_TIME
 
 
 def _step_of(line: bytes) -> int | None:

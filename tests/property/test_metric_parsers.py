@@ -22,6 +22,7 @@ LIMIT = 40
 
 PARSERS: dict[str, Callable[[], Parser]] = {
     "text": lambda: TextParser(NAMES, limit=LIMIT),
+    "text of short lines": lambda: TextParser(NAMES),
     "text with filters": lambda: TextParser(NAMES, [r"(\w+): (\S*)", r"(?s)(\pL+)=(.*)"], limit=LIMIT),
     "text with many metrics": lambda: TextParser([*NAMES, "f1", "auc", "recall", "mse"], limit=LIMIT),
     "json": lambda: JsonParser(NAMES, limit=LIMIT),
