@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -58,14 +59,17 @@ open("printed", "w").write(f"{{time.time() - began}} {{time.time()}}")
 """
 
 
-def held_back(lines: int, directory: Path) -> tuple[float, float]:
-    """Return the seconds in which one trial prints so many readings, and those from there to the end of the run."""
+def held_back(lines: int, directory: Path) -> tuple[float, float, float]:
+    """Return the seconds of printing so many readings by itself and in a trial, and from there to the run's end."""
     (directory / "print.py").write_text(PRINTING.format(lines=lines))
+    alone = [sys.executable, "-u", "print.py"]
+    subprocess.run(alone, cwd=directory, stdout=subprocess.DEVNULL, check=True)
+    by_itself = float((directory / "printed").read_text().split()[0])
     path = experiment(directory, "python print.py", trials=1, parallel=1)
     subprocess.run([*KATIB, "run", str(path), "-q"], cwd=directory, env=ROOT_ENVIRONMENT, check=True)
     ended = time.time()
     seconds, printed = map(float, (directory / "printed").read_text().split())
-    return seconds, ended - printed
+    return by_itself, seconds, ended - printed
 
 
 def main() -> None:
@@ -75,10 +79,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.lines:
         with tempfile.TemporaryDirectory() as directory:
-            printing, rest = held_back(arguments.lines, Path(directory))
-        print(
-            f"printing {printing:.2f} s, then until the run ends {rest:.2f} s: {rest / printing:.1f} times"
-        )
+            alone, trial, rest = held_back(arguments.lines, Path(directory))
+        print(f"printing by itself          {alone:.2f} s")
+        print(f"printing in a trial         {trial:.2f} s, {trial / alone:.1f} times")
+        print(f"from there to the end       {rest:.2f} s, {rest / alone:.1f} times")
         return
     count = arguments.trials
     with tempfile.TemporaryDirectory() as directory:

@@ -78,6 +78,10 @@ class Loop:
                 with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups: it will wake
                     os.write(self._wake_write, b"\0")
 
+    def monotonic(self) -> float:
+        """Return the time of its timers."""
+        return self._clock.monotonic()
+
     def call_later(self, seconds: float, call: Call) -> Timer:
         """Plan a call."""
         timer = Timer(call)

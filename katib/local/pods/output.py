@@ -68,6 +68,9 @@ _PIPE_BYTES = 1 << 18
 _RETRY_SECONDS = 0.01
 """Pause before looking whether a monitor that was behind has caught up, or a line has ended."""
 
+_COMPANY_SECONDS = 0.005
+"""Lines that follow one another more closely are read together: a turn costs more than a line."""
+
 _LONGEST_PAUSE_SECONDS = 0.16
 """After so long the next look, at a line that has not gone on."""
 
@@ -80,18 +83,22 @@ class _Stream:
         rest: What was read behind the last line, if what is read does not stay in the pipe.
         seen: Length of the line that has not ended.
         pause: Seconds until it is looked at again.
+        read_at: When it was read last, on the loop's clock.
         left: Bytes to read until the end; None: until the pipe ends.
+        is_paused: Whether it is read again by a timer.
         is_open: Whether it is read any more.
     """
 
-    __slots__ = ("is_open", "left", "pause", "pipe", "rest", "seen")
+    __slots__ = ("is_open", "is_paused", "left", "pause", "pipe", "read_at", "rest", "seen")
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
         self.rest = b""
         self.seen = 0
         self.pause = _RETRY_SECONDS
+        self.read_at = -1.0
         self.left: int | None = None
+        self.is_paused = False
         self.is_open = True
 
 
@@ -181,17 +188,24 @@ class Output:
         if stream.is_open:
             self._loop.watch(stream.pipe, partial(self._read, stream))
 
-    def _is_held_up(self, resume: Callable[[], None]) -> bool:
-        """Return whether the monitor is behind; it is resumed later then."""
-        if self._monitor is None or not self._monitor.backlogged:
-            return False
-        self._loop.call_later(_RETRY_SECONDS, resume)
-        return True
+    def _is_held_up(self) -> bool:
+        """Return whether the monitor is behind."""
+        return self._monitor is not None and self._monitor.backlogged
+
+    def _pause(self, stream: _Stream, seconds: float) -> None:
+        """Leave a pipe alone for a while, unless it is left alone already."""
+        self._loop.unwatch(stream.pipe)
+        if not stream.is_paused:
+            stream.is_paused = True
+            self._loop.call_later(seconds, partial(self._resume, stream))
 
     def _read_earlier(self) -> None:
         """Have the monitor read the log; behind its end comes what is in the pipes."""
         for _ in range(_CHUNKS_PER_TURN):
-            if self._earlier is None or self._is_held_up(self._read_earlier):
+            if self._earlier is None:
+                return
+            if self._is_held_up():
+                self._loop.call_later(_RETRY_SECONDS, self._read_earlier)
                 return
             data = next(self._earlier, b"")
             if not data:
@@ -207,11 +221,13 @@ class Output:
         self._loop.call_soon(self._read_earlier)
 
     def _read(self, stream: _Stream) -> None:
+        began = self._loop.monotonic()
+        is_busy, stream.read_at = began - stream.read_at < 2 * _COMPANY_SECONDS, began
         for _ in range(_CHUNKS_PER_TURN):
             if not stream.is_open:
                 return
-            if self._is_held_up(partial(self._resume, stream)):
-                self._loop.unwatch(stream.pipe)
+            if self._is_held_up():
+                self._pause(stream, _RETRY_SECONDS)
                 return
             if stream.left == 0:
                 self._end(stream)
@@ -220,6 +236,8 @@ class Output:
                 break
         if stream.is_open and stream.left is not None:
             self._loop.call_soon(self._read_rest)
+        elif stream.is_open and is_busy:
+            self._pause(stream, _COMPANY_SECONDS)
 
     def _read_chunk(self, stream: _Stream) -> bool:
         """Take lines once; False when there is nothing more for now."""
@@ -253,8 +271,7 @@ class Output:
         """Look again after a pause: the pipe is readable all the time while it holds a part of a line."""
         stream.pause = _RETRY_SECONDS if size != stream.seen else min(2 * stream.pause, _LONGEST_PAUSE_SECONDS)
         stream.seen = size
-        self._loop.unwatch(stream.pipe)
-        self._loop.call_later(stream.pause, partial(self._resume, stream))
+        self._pause(stream, stream.pause)
 
     def _take(self, stream: _Stream, data: bytes) -> None:
         """Write to the log, and feed to the monitor, what is at the front of a pipe, or was read from it."""
@@ -276,6 +293,7 @@ class Output:
             self._after_feed()
 
     def _resume(self, stream: _Stream) -> None:
+        stream.is_paused = False
         if not stream.is_open or self._earlier is not None:
             return
         if stream.left is not None:
