@@ -31,7 +31,6 @@ _HELP_CHOICES = re.compile(r"\{([^{}]*,[^{}]*)\}|\[((?!default)[^\[\]|]+(?:\|[^\
 _HELP_DEFAULT = re.compile(r"[\[(]default: ?([^\])]*)[\])]")
 _NO_VALUE = re.compile(r"\s*$|\s{2,}(?=\S)(?![A-Z_]{3,}\b|[<\[{])")
 _OPPOSITE = re.compile(r"(?:\s|/|, )*(--no-[\w-]+)")
-_METRIC = re.compile(r"(?<![\w.])([A-Za-z_][\w./-]*)['\"]?\s*[=:]\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
 _LESS_IS_BETTER = re.compile(r"loss|err|mse|rmse|mae|perplexity|time|latency|cost|deviation")
 _FORWARDED = re.compile(r"\$[@*]|\$\{[@*]|\bgetopts?\b|^\s*shift\b", re.MULTILINE)
 _IS_METRIC = re.compile(r"loss|acc|score|f1|auc|err|mse|mae|r2|precision|recall|bleu|reward|perplexity|map|iou")
@@ -170,8 +169,16 @@ def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
         text: The output.
         parameters: What the program is given, which it may print, too.
     """
+    from metrics_collector.parsers import TextParser  # imported late: a compiled library that most commands do not need
+    from metrics_collector.parsers.lines import without_control_sequences
+    from metrics_collector.parsers.names import printed_metrics
+
+    plain = without_control_sequences(text.encode(errors="replace")).decode(errors="replace")
     given = {name.replace("-", "_").lower() for name in parameters}
-    names = [name for name in dict.fromkeys(_METRIC.findall(text)) if not _NOT_A_METRIC.search(name)]
+    printed = dict.fromkeys(name for line in plain.splitlines() for name, _ in printed_metrics(line))
+    parser = TextParser(printed)
+    read = {reading.name for reading in (*parser.feed(plain.encode()), *parser.finish())}
+    names = [name for name in printed if name in read and not _NOT_A_METRIC.search(name)]
     names = [name for name in names if name.replace("-", "_").lower() not in given]
     return sorted(names, key=lambda name: (not _LIKELY.search(name.lower()), not _IS_METRIC.search(name.lower())))
 

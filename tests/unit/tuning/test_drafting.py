@@ -308,6 +308,8 @@ def test_choices_and_metrics_are_found_in_what_is_printed() -> None:
     assert [str(option) for option in options_of_help(text)] == ["opt=adam,sgd"]
 
     assert metrics_of_output("epoch=1 loss=0.5 val_accuracy=0.9\nname=x") == ["val_accuracy", "loss"]
+    assert metrics_of_output("\x1b[KEpoch 1: train loss: 0.5, val loss: 1e-3") == ["val loss", "train loss"]
+    assert metrics_of_output("accuracy=1.2.3 loss=1/2") == []
 
 
 @pytest.mark.parametrize(("metric", "way"), [("val_loss", "minimize"), ("accuracy", "maximize"), ("RMSE", "minimize")])
