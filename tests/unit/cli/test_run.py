@@ -30,13 +30,13 @@ DEADLINE_SECONDS = 60
 
 def test_a_run_that_found_no_metric_ends_with_what_to_do() -> None:
     experiment = make_experiment("demo", condition("Failed", message="no trial has loss"))
-    message = 'Metrics are not available: 1 line, none matched "loss"; nearest: "val_loss: 0.2"'
+    message = 'Metrics are not available: 1 line, none matched "loss"; remedy: name "val_loss"'
     lost = make_trial("demo-0", condition("MetricsUnavailable", message=message))
     lines = list(ended_lines(experiment, None, [lost], seconds=1, place="", last_line="val_loss: 0.2"))
 
     assert lines[-3:] == [
         "Look at demo-0: loss was not found in the output; its output ends with: val_loss: 0.2",
-        "If `val_loss` is the metric that you mean, name it in place of loss.",
+        'Name "val_loss".',
         "Next: katib logs demo-0, katib why demo",
     ]
 

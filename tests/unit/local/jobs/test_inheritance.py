@@ -48,7 +48,7 @@ class Inherited:
 
 
 def program(key: int, group: str, pod: str = "pod", container: str = "main") -> KeptProcess:
-    return cast("KeptProcess", SimpleNamespace(key=key, group=group, name=(pod, container, 0), output=-1))
+    return cast("KeptProcess", SimpleNamespace(key=key, group=group, name=(pod, container, 0), outputs=()))
 
 
 def pods(processes: Inherited) -> MachinePods:
@@ -90,7 +90,7 @@ def test_an_engine_without_a_predecessor_finds_nothing() -> None:
 
 def test_programs_of_no_job_end_and_their_pipes_are_closed() -> None:
     reading, writing = os.pipe()
-    processes = Inherited({}, SimpleNamespace(key=7, group="gone", name=("p", "c", 0), output=reading))
+    processes = Inherited({}, SimpleNamespace(key=7, group="gone", name=("p", "c", 0), outputs=(reading,)))
     pods(processes).end(pods(processes).kept())
     with pytest.raises(BrokenPipeError):
         os.write(writing, b"x")
