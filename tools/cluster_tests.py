@@ -18,13 +18,14 @@ mostly wait: `BESIDE="make test-doors"` is a command that runs beside them, and 
 `--why-not` only says why there is nothing to test with, and nothing when there is something.
 """
 
-# ruff: noqa: S603, S607  # the programs are the developer's own, and on his PATH
+# ruff: noqa: S603  # the programs are the developer's own, and on his PATH
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -51,7 +52,6 @@ NAMESPACE = "kubeflow"
 READY_SECONDS = 180
 NODE_IP = os.environ.get("KUBE_NODE_IP", "10.213.0.1")  # the toolkit's own default
 DNS_SECONDS = 30
-OLDEST_KUBECTL = 21
 INSTALLED = "KATIB_IS_INSTALLED"
 """Variable that tells the tests with pods that what they need is there: none may be left out for want of it."""
 WORKERS = ("--dist", "worksteal", "-n")
@@ -210,15 +210,8 @@ def _check_toolkit() -> None:
 
 
 def _check_kubectl() -> None:
-    try:
-        done = subprocess.run(
-            ["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, check=False
-        )
-        minor = int(json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+"))
-    except (OSError, ValueError, KeyError):
-        raise UnusableError("kubectl is missing; install version 1.21 or newer") from None
-    if minor < OLDEST_KUBECTL:
-        raise UnusableError(f"kubectl 1.{minor} does not know components of kustomize; install version 1.21 or newer")
+    if shutil.which("kubectl") is None:
+        raise UnusableError("kubectl is missing; install it")
 
 
 def is_running() -> bool:

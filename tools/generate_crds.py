@@ -14,6 +14,7 @@ import yaml
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
+from katib.api.validation.update import OBJECT_RULES, SPEC_RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"
@@ -56,7 +57,11 @@ def main() -> int:
     stale = []
     TARGET.mkdir(parents=True, exist_ok=True)
     wanted = {
-        TARGET / f"{plural(model)}.yaml": yaml.safe_dump(definition(model, columns), sort_keys=False, width=120)
+        TARGET / f"{plural(model)}.yaml": yaml.safe_dump(
+            with_rules(definition(model, columns)) if model is Experiment else definition(model, columns),
+            sort_keys=False,
+            width=120,
+        )
         for model, columns in KINDS.items()
     }
     wanted[TRAINERS / "optimizationjobs.yaml"] = yaml.safe_dump(_trainers(), sort_keys=False, width=120)
@@ -107,6 +112,15 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
             ],
         },
     }
+
+
+def with_rules(experiments: Json) -> Json:
+    """Add the rules about changes, which the API server checks also while no webhook answers."""
+    (version,) = experiments["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [*OBJECT_RULES]
+    schema["properties"]["spec"]["x-kubernetes-validations"] = [*SPEC_RULES]
+    return experiments
 
 
 def _trainers() -> Json:

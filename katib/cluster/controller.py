@@ -32,7 +32,7 @@ from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.services.objects import LogPlace
 from katib.cluster.services.plan import DEPLOYMENT, SERVICE, ClusterCatalog
 from katib.cluster.store import KubernetesEvents, KubernetesStore
-from katib.cluster.version import ClusterVersion, NativeSidecars
+from katib.cluster.version import supported_version
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission, TrialSettings
 from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
@@ -114,8 +114,7 @@ class ClusterController:
         self._metrics = ClusterMetrics()
         self._store = KubernetesStore(connection, foreground=_waits_for_pods)
         self._config = ConfigSource(self._store, options.core_namespace, self._clock)
-        self._version: ClusterVersion | None = None
-        self._native_sidecars = NativeSidecars(connection, self._clock)
+        self._version: str | None = None
         self._events = KubernetesEvents(connection, COMPONENT, self._clock)
         self._tokens = InstallationTokens(self._store, Key(options.core_namespace, SECRET_NAME))
         self._experiments = self._experiment_admission()
@@ -133,6 +132,7 @@ class ClusterController:
 
         Raises:
             KatibError: The API server went away while the caches were filled.
+        TerminalError: The cluster is older than the product supports.
             OSError: A port is taken.
         """
         tune_interpreter()
@@ -145,21 +145,18 @@ class ClusterController:
             self._serve_pages(stack, webhooks, certificates)
             # An API server that has only just started refuses what it allows a moment later.
             outages = (UnavailableError, ForbiddenError)
-            version = await_answer(lambda: ClusterVersion.of(self._connection), self._stop.wait, outages)
-            if version is None:
+            self._version = await_answer(lambda: supported_version(self._connection), self._stop.wait, outages)
+            if self._version is None:
                 return 0
-            self._version = version
             self._events.start()
             stack.callback(self._events.stop)
-            self._native_sidecars.start()
-            stack.callback(self._native_sidecars.stop)
             stack.enter_context(webhooks)
             stack.callback(self._serve_on)
             leadership = self._contend(stack)
             while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
                 pass
             if not self._is_over():
-                with leading(self._dependencies(stack, leadership, version)):
+                with leading(self._dependencies(stack, leadership)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     while not self._is_over():
                         self._stop.wait(0.2)
@@ -198,7 +195,6 @@ class ClusterController:
             self._config,
             db_manager_address=options.db_manager_address,
             status_address=options.status_address,
-            native_sidecars=self._native_sidecars,
             inject_security_context=options.config.init.controller.inject_security_context,
             credentials=lambda trial: self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)),
         )
@@ -284,7 +280,7 @@ class ClusterController:
         self._config.look_again()
         return _errors_of(self._experiments, experiment)
 
-    def _dependencies(self, stack: ExitStack, leadership: Leadership | None, version: ClusterVersion) -> Dependencies:
+    def _dependencies(self, stack: ExitStack, leadership: Leadership | None) -> Dependencies:
         options, controller = self._options, self._options.config.init.controller
         db_manager = DbManagerClient(
             options.own_db_manager_address or options.db_manager_address,
@@ -312,8 +308,7 @@ class ClusterController:
             metrics=self._metrics,
             clock=self._clock,
             serves=self._serves,
-            grpc_probes=version.has_grpc_probes and controller.enable_grpc_probe_in_suggestion,
-            validation_rules=version.has_validation_rules,
+            grpc_probes=controller.enable_grpc_probe_in_suggestion,
             has_optimization_jobs=self._serves(OPTIMIZATION_JOB),
             settings=replace(
                 options.settings,

@@ -180,15 +180,6 @@ def program(room: Room, *, loss: str, pause: str) -> None:
     room.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "program"}, "data": data})
 
 
-def keeps_suspend(room: Room) -> bool:
-    """Return whether the API server knows `suspend` of a Job, as from Kubernetes 1.21 on."""
-    job = {**batch_job(STEP), "metadata": {"name": "kept"}}
-    job["spec"]["suspend"] = True
-    options = (f"--namespace={room.namespace}", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-")
-    made = room.cluster.run("create", *options, stdin=json.dumps(job))
-    return bool(json.loads(made)["spec"].get("suspend"))
-
-
 def test_a_job_is_queued_by_kueue_preempted_and_goes_on_with_its_readings(room: Room) -> None:
     """The test plays Kueue: it writes the Workload of the job, and the field that suspends it."""
     kinds = (("kubeflow.org/v1", "XGBoostJob"), ("kueue.x-k8s.io/v1beta1", "Workload"))
@@ -197,8 +188,7 @@ def test_a_job_is_queued_by_kueue_preempted_and_goes_on_with_its_readings(room: 
         Operator(room, jobs, training_pods, succeeded="Succeeded"),
     ):
         queue_and_preempt(room, "training", xgboost_job(STEP), jobs, workloads)
-        if keeps_suspend(room):
-            queue_and_preempt(room, "batch", batch_job(STEP), "jobs", workloads)
+        queue_and_preempt(room, "batch", batch_job(STEP), "jobs", workloads)
 
 
 def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str, workloads: str) -> None:

@@ -1,4 +1,4 @@
-"""Collector and program as a kubelet of Kubernetes 1.29 and newer runs them, with others' sidecars around them."""
+"""Collector and program as a kubelet runs them, with others' sidecars around them."""
 
 from __future__ import annotations
 

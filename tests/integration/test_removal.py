@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.leader.rules import DEFINITION
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import KatibError, KindNotInstalledError, NotFoundError
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, Kind
 from tests.support.api_server import LocalApiServer
 from tests.support.control_plane import KATIB, ControllerProcess, ControlPlane, ended
 from tests.support.server_kinds import CRDS, install_our_kinds
@@ -28,6 +27,7 @@ pytestmark = [
 ]
 
 NAMESPACE = "removal"
+DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 NAMES = [f"{plural}.kubeflow.org" for plural in ("experiments", "suggestions", "trials")]
 
 

@@ -156,7 +156,7 @@ def test_an_injected_pod_is_as_valid_as_it_was(
     entry = MetricsCollectorConfig(
         kind="StdOut", image="c", resources=Resources.model_validate(collector), native_sidecar=native
     )
-    settings = injection_settings(cluster_has_native_sidecars=native, collectors={"StdOut": entry})
+    settings = injection_settings(collectors={"StdOut": entry})
 
     injected = inject(original, injected_trial(), settings)
 

@@ -1,4 +1,4 @@
-"""A pod as a kubelet of Kubernetes 1.29 and newer runs it, at the level of processes.
+"""A pod as a kubelet runs it, at the level of processes.
 
 | rule | here |
 |---|---|

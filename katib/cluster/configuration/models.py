@@ -270,7 +270,7 @@ class MetricsCollectorConfig(ConfigModel):
         image_pull_policy: As in a container.
         resources: As in a container, with defaults.
         wait_all_processes: Whether the collector waits for all processes of the pod; None leaves that to it.
-        native_sidecar: *Ours*: whether it is a native sidecar where the cluster has them. Katib's collectors cannot be:
+        native_sidecar: *Ours*: whether it is a native sidecar. Katib's collectors cannot be:
             the program's container waits for what ours write.
         patience_seconds: *Ours*: how long it keeps readings for a DB manager that is away, once the program ended.
         sends_token: *Ours*: whether the reporting program sends the token of the trial; Katib's collectors do not, nor

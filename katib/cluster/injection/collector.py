@@ -93,7 +93,7 @@ def collector_container(
 def is_native(trial: Trial, settings: InjectionSettings) -> bool:
     """Return whether the collector runs as a native sidecar: an init container that stays."""
     entry = settings.collectors.get(collector_kind(trial))
-    return settings.cluster_has_native_sidecars and entry is not None and entry.native_sidecar
+    return entry is not None and entry.native_sidecar
 
 
 def grace_seconds(pod: Mapping[str, Any]) -> float:

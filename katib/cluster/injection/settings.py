@@ -38,7 +38,6 @@ class InjectionSettings:
         credentials: What the reporting program brings to the DB manager.
         status_address: `host:port` at which programs post the status of Kubeflow Trainer; empty: nowhere.
         collectors: Entries by collector kind.
-        cluster_has_native_sidecars: Whether every node keeps init containers running that ask for it.
         inject_security_context: Whether the collector gets the security context of the primary container as it is.
         early_stopping_address: `host:port` of the early stopping service; empty when the experiment has none.
         suggestion_volume: The claim of the algorithm setting `suggestion_trial_dir`, when it is set.
@@ -46,7 +45,6 @@ class InjectionSettings:
 
     db_manager_address: str
     collectors: Mapping[str, MetricsCollectorConfig] = field(default_factory=dict)
-    cluster_has_native_sidecars: bool = False
     inject_security_context: bool = False
     early_stopping_address: str = ""
     suggestion_volume: VolumeClaim | None = None

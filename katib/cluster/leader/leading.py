@@ -18,7 +18,6 @@ from katib.api.job_kinds import nested, suspended_at
 from katib.api.names import ALGORITHM_ANNOTATION
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
-from katib.cluster.leader import rules
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
@@ -83,8 +82,7 @@ class Dependencies:
         metrics: Counts.
         clock: Where time is measured.
         serves: Whether the cluster knows a kind now.
-        grpc_probes: Whether the cluster's kubelets know gRPC probes.
-        validation_rules: Whether the cluster's definitions may carry rules about changes.
+        grpc_probes: Whether containers of services get gRPC probes.
         has_optimization_jobs: Whether the cluster knows OptimizationJobs.
         settings: Knobs of the controllers.
     """
@@ -101,7 +99,6 @@ class Dependencies:
     clock: Clock
     serves: Callable[[Kind], bool]
     grpc_probes: bool = False
-    validation_rules: bool = False
     has_optimization_jobs: bool = False
     settings: ControllerSettings = CLUSTER_SETTINGS
 
@@ -193,7 +190,6 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         missed.on_new(care.wake)
         stack.callback(services.close)
         services.start()
-        _keep_rules(stack, dependencies)
         _keep_logs(stack, dependencies, caches, logs)
         _run(stack, strays)
         _run(stack, workloads)
@@ -203,17 +199,6 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         _run(stack, manager)
         _run(stack, care)
         yield
-
-
-def _keep_rules(stack: ExitStack, dependencies: Dependencies) -> None:
-    if dependencies.validation_rules:
-        store, clock = dependencies.stores.main, dependencies.clock
-        complaint = "The definition of Experiments holds no rules about changes"
-        keeper = Periodic(
-            "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
-        )
-        keeper.wake()
-        _run(stack, keeper)
 
 
 def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, logs: TrialLogs) -> None:

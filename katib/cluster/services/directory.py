@@ -34,7 +34,7 @@ class ClusterServices:
         suggestion_of: Returns the Suggestion of a key from a cache; it owns what is created.
         config: Returns the KatibConfig in force.
         db_manager: Where early stopping services read metrics.
-        grpc_probes: Whether containers get gRPC probes: from Kubernetes 1.24 on, unless the KatibConfig forbids it.
+        grpc_probes: Whether containers get gRPC probes: unless the KatibConfig forbids it.
         all_pods: Sees the pods of services, where `store` leaves pods out.
         timing: How long things may take.
         clock: Where that is measured.

@@ -5,9 +5,7 @@ themselves, so that a watch can leave foreign objects out.
 
 Probes: a failed one is a warning in the events, and a program that still starts fails every one. So the first probe
 comes when a common start is over, and the others begin once it has succeeded. A service is used when it answers our own
-health check; its probes keep a Deployment from being Available too early, and restart a service that hangs. Below
-Kubernetes 1.24, which has no gRPC probes, there are none: a TCP probe would say no more than our own check, and old
-kubelets take up to a minute to call a container ready whose only probe is one of the start.
+health check; its probes keep a Deployment from being Available too early, and restart a service that hangs.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def manifests(
     Args:
         suggestion: Owns them all but a cluster-wide volume.
         plan: What runs.
-        grpc_probes: Whether the cluster knows gRPC probes.
+        grpc_probes: Whether containers get gRPC probes.
         reader_variables: What the early stopping service brings to the DB manager, as environment variables.
     """
     objects: list[Json] = []

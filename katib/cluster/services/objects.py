@@ -78,7 +78,7 @@ class ServiceObjects:
         deployments: Cache of Deployments.
         services: Cache of Services.
         all_pods: Where their pods are.
-        grpc_probes: Whether the cluster knows gRPC probes.
+        grpc_probes: Whether containers get gRPC probes.
         reader_variables: Returns what early stopping services of a namespace bring to the DB manager.
     """
 

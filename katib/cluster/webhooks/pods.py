@@ -121,7 +121,6 @@ class TrialSettings:
         store: Where Suggestions are.
         config: Returns the KatibConfig in force.
         db_manager_address: Where pods reach the DB manager.
-        native_sidecars: Returns whether native sidecars work on every node.
         inject_security_context: Whether the collector gets the primary container's security context.
         credentials: Returns what a trial brings to the DB manager.
         status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
@@ -130,7 +129,6 @@ class TrialSettings:
     store: ObjectStore
     config: Callable[[], KatibConfig]
     db_manager_address: str
-    native_sidecars: Callable[[], bool]
     inject_security_context: bool
     credentials: Callable[[Trial], Credentials] = lambda _trial: NO_CREDENTIALS
     status_address: str = ""
@@ -146,7 +144,6 @@ class TrialSettings:
         return InjectionSettings(
             db_manager_address=self.db_manager_address,
             collectors={entry.kind: entry for entry in config.runtime.metrics_collectors},
-            cluster_has_native_sidecars=self.native_sidecars(),
             inject_security_context=self.inject_security_context,
             early_stopping_address=self._early_stopping(trial, suggestion, config),
             suggestion_volume=_volume(trial, suggestion, config),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -19,9 +20,9 @@ from katib.cluster.controller import ControllerOptions
 from katib.cluster.db_manager import DbManager, read_options
 from katib.cluster.environment import BACKOFF, await_answer
 from katib.cluster.monitoring.await_ready import is_ready
-from katib.cluster.version import native_sidecars_work, number_of
+from katib.cluster.version import supported_version
 from katib.databases.sqlite import Database, open_database
-from katib.errors import ForbiddenError, InvalidError, UnavailableError
+from katib.errors import ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.testing import VirtualClock
 
 
@@ -43,37 +44,27 @@ def test_a_controller_that_may_not_make_its_certificate_has_to_be_given_one(tmp_
     options("{enable: false}", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("server", "oldest", "works"),
-    [
-        pytest.param((1, 20), (1, 20), False, id="old-cluster"),
-        pytest.param((1, 36), (1, 36), True, id="new-cluster"),
-        pytest.param((1, 31), (1, 28), False, id="old-node"),
-        pytest.param((1, 28), (1, 29), False, id="old-server"),
-        pytest.param((1, 29), (1, 29), True, id="first"),
-        pytest.param((1, 31), None, False, id="unknown-nodes-may-be-older"),
-        pytest.param((1, 32), None, True, id="no-node-can-be-older"),
-        pytest.param((2, 0), (1, 40), True, id="two"),
-    ],
-)
-def test_native_sidecars_work_where_the_server_and_every_node_have_them(
-    server: tuple[int, int], oldest: tuple[int, int] | None, *, works: bool
-) -> None:
-    assert native_sidecars_work(server, oldest) is works
+class _Server:
+    """An API server of one version."""
+
+    host = "https://10.0.0.1:6443"
+
+    def __init__(self, major: str, minor: str) -> None:
+        self._answer = {"major": major, "minor": minor}
+
+    def request(self, _method: str, _path: str) -> dict[str, str]:
+        return self._answer
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("v1.29.3", (1, 29)),
-        ("v1.28.5+k3s1", (1, 28)),
-        ("1.31.0-eks-1", (1, 31)),
-        ("", (0, 0)),
-        ("fake", (0, 0)),
-    ],
-)
-def test_a_version_is_read_as_kubelets_write_it(text: str, number: tuple[int, int]) -> None:
-    assert number_of(text) == number
+@pytest.mark.parametrize(("major", "minor"), [("1", "32"), ("1", "37+"), ("2", "0"), ("", "")])
+def test_a_supported_version_is_taken(major: str, minor: str) -> None:
+    assert supported_version(_Server(major, minor)) == f"{major}.{minor}"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("minor", ["20", "31", "31+"])
+def test_an_older_cluster_is_refused_with_the_oldest_supported_version(minor: str) -> None:
+    with pytest.raises(TerminalError, match=rf"runs Kubernetes 1\.{re.escape(minor)}; upgrade it to 1\.32 or newer"):
+        supported_version(_Server("1", minor))  # type: ignore[arg-type]
 
 
 def test_the_first_answer_is_waited_for_with_growing_pauses(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,15 +14,12 @@ from katib.api.types import Experiment, ExperimentSpec
 from katib.api.validation import validate_update
 from katib.api.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
 from katib.cluster.admission.reviews import Review
-from katib.cluster.leader.rules import DEFINITION, EXPERIMENTS, keep_rules, with_rules
-from katib.cluster.version import ClusterVersion
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
-from katib.errors import ForbiddenError, InvalidError, UnavailableError
-from katib.runtime.objects import Kind, Object
+from katib.errors import InvalidError
+from katib.runtime.objects import Object
 from katib.stores.memory import MemoryStore
 from tests.support.experiments import a_double, a_template, an_experiment
-from tests.support.faulty_store import Call, FaultyStore
 from tests.support.gate import CATALOG
 from tests.support.transition_rules import broken_rules, holds
 
@@ -199,97 +196,5 @@ def rules_of(crd: Object) -> tuple[list[str], list[str]]:
     return of_object, of_spec
 
 
-def test_the_definition_of_the_manifests_gets_all_rules_and_nothing_else() -> None:
-    before = definition()
-
-    versions = with_rules(before)
-
-    assert versions is not None
-    after = {**before, "spec": {**before["spec"], "versions": versions}}
-    assert [len(rules) for rules in rules_of(after)] == [1, len(FIXED_FIELDS)]
-    assert before == definition()
-    assert with_rules(after) is None
-    root = versions[0]["schema"]["openAPIV3Schema"]
-    del root["x-kubernetes-validations"], root["properties"]["spec"]["x-kubernetes-validations"]
-    assert versions == before["spec"]["versions"]
-
-
-def test_rules_of_others_stay() -> None:
-    crd = definition()
-    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    spec["x-kubernetes-validations"] = [{"rule": "self.parallelTrialCount < 50", "message": "of this company"}]
-
-    versions = with_rules(crd)
-
-    assert versions is not None
-    _, messages = rules_of({"spec": {"versions": versions}})
-    assert messages[0] == "of this company"
-    assert len(messages) == 1 + len(FIXED_FIELDS)
-
-
-def test_katibs_own_definition_which_has_no_schema_stays_as_it_is() -> None:
-    crd = definition()
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = anything
-
-    assert with_rules(crd) is None
-
-
-def a_store(crd: Json | None) -> MemoryStore:
-    store = MemoryStore({DEFINITION})
-    if crd is not None:
-        store.create(crd)
-    return store
-
-
-def has_rules(store: MemoryStore) -> bool:
-    return rules_of(store.get(DEFINITION, EXPERIMENTS)) != ([], [])
-
-
-def test_rules_that_an_upgrade_dropped_are_put_back_and_kept_without_a_write() -> None:
-    store = a_store(definition())
-    keep_rules(store)
-    assert has_rules(store)
-    found = store.get(DEFINITION, EXPERIMENTS)
-    store.update({**found, "spec": definition()["spec"]})
-    keep_rules(store)
-    before = store.get(DEFINITION, EXPERIMENTS)
-    keep_rules(store)
-
-    assert has_rules(store)
-    assert store.get(DEFINITION, EXPERIMENTS) == before
-
-
-def test_a_definition_that_is_being_deleted_is_left_alone() -> None:
-    store = a_store({**definition(), "metadata": {"name": EXPERIMENTS.name, "finalizers": ["cleanup"]}})
-    store.delete(DEFINITION, EXPERIMENTS)
-    keep_rules(store)
-
-    assert not has_rules(store)
-
-
-@pytest.mark.parametrize("error", [ForbiddenError("may not patch it"), UnavailableError("no answer")], ids=repr)
-def test_what_goes_wrong_is_raised_and_can_be_tried_again(error: Exception) -> None:
-    store = a_store(definition())
-    faulty = FaultyStore(store, lambda call: error if _is_patch(call) else None)
-    with pytest.raises(type(error)):
-        keep_rules(faulty)
-    faulty.fail_on = lambda _call: None
-    keep_rules(faulty)
-
-    assert has_rules(store)
-
-
-def _is_patch(call: Call) -> bool:
-    return call.verb == "patch" and call.kind == Kind(*DEFINITION) and call.before
-
-
-def test_without_a_definition_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
-    keep_rules(a_store(None))
-
-    assert not caplog.records
-
-
-@pytest.mark.parametrize(("minor", "known"), [(20, False), (24, False), (25, True), (36, True)])
-def test_rules_are_for_clusters_from_1_25_on(minor: int, known: bool) -> None:
-    assert ClusterVersion((1, minor)).has_validation_rules is known
+def test_the_definition_of_the_manifests_has_all_rules() -> None:
+    assert [len(rules) for rules in rules_of(definition())] == [1, len(FIXED_FIELDS)]

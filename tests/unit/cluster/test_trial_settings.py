@@ -40,7 +40,6 @@ def volume_of(algorithm: str, place: str) -> VolumeClaim | None:
         store,
         lambda: read_configuration(KatibConfig, CONFIG, "katib-config.yaml"),
         db_manager_address="db:6789",
-        native_sidecars=lambda: False,
         inject_security_context=False,
     )
     return found.settings_for(TRIAL).suggestion_volume

@@ -205,7 +205,7 @@ def test_a_custom_collector_is_the_users_container_and_sees_the_directory() -> N
 
 def native(**fields: Any) -> InjectionSettings:
     entries = {kind: an_entry(kind, native_sidecar=True, **fields) for kind in ("StdOut", "File")}
-    return injection_settings(cluster_has_native_sidecars=True, collectors=entries)
+    return injection_settings(collectors=entries)
 
 
 def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
@@ -219,17 +219,9 @@ def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
     assert injected["spec"]["shareProcessNamespace"] is True
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        injection_settings(cluster_has_native_sidecars=True),
-        injection_settings(collectors={"StdOut": an_entry(native_sidecar=True)}),
-    ],
-    ids=["not-configured", "not-in-this-cluster"],
-)
-def test_a_collector_is_an_ordinary_container_else(settings: InjectionSettings) -> None:
+def test_a_collector_is_an_ordinary_container_by_default() -> None:
     """Katib's own collectors, which an existing configuration names, find no process as native sidecars."""
-    injected = inject(pod("x"), injected_trial(), settings)
+    injected = inject(pod("x"), injected_trial(), injection_settings())
 
     assert [c["name"] for c in injected["spec"]["containers"]] == ["training", "metrics-logger-and-collector"]
     assert ".collected" not in str(program_of(injected)["command"])
@@ -346,7 +338,7 @@ def test_quantities_are_added_exactly_and_stay_readable(one: object, other: str,
 def test_what_the_pod_asks_for_as_a_whole_is_raised_by_its_collector(*, is_native: bool) -> None:
     own = {"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
     entry = an_entry(native_sidecar=is_native, resources=own)
-    settings = injection_settings(cluster_has_native_sidecars=is_native, collectors={"StdOut": entry})
+    settings = injection_settings(collectors={"StdOut": entry})
     whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}
 
     injected = inject(pod("x", resources=whole), injected_trial(), settings)
@@ -409,7 +401,7 @@ def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
     trial = injected_trial(structs.replace(spec, collector=custom))
     claim = VolumeClaim("/opt/pbt", "claim", "e/t")
     entries = {kind: an_entry(kind, native_sidecar=is_native)}
-    settings = injection_settings(cluster_has_native_sidecars=is_native, suggestion_volume=claim, collectors=entries)
+    settings = injection_settings(suggestion_volume=claim, collectors=entries)
     original = pod("python", "main.py")
     untouched = copy.deepcopy(original)
 

@@ -90,14 +90,10 @@ def test_the_container_of_the_configuration_gets_its_port() -> None:
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_probes_are_grpc_where_there_are_such() -> None:
-    """A probe of a program that still starts is a warning in the events, so no other begins before the start is over.
-
-    Where there are none of gRPC there is none at all: kubelets of 1.20 take up to a minute to call a container ready
-    that has a start-up probe and no other.
-    """
+def test_probes_are_grpc_unless_the_configuration_forbids_them() -> None:
+    """A failed probe is a warning in the events, so no other begins before the start is over."""
     own = {"readinessProbe": {"exec": {}}, "startupProbe": {"exec": {"command": ["x"]}}}
-    plain, given, old = (
+    plain, given, without = (
         pod_of(made(a_suggestion(), entry(**fields), grpc_probes=grpc))["containers"][0]
         for fields, grpc in (({}, True), (own, True), ({}, False))
     )
@@ -107,7 +103,7 @@ def test_probes_are_grpc_where_there_are_such() -> None:
     assert probe["initialDelaySeconds"] > 0
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 300
     assert {name: given[name] for name in own} == own
-    assert not [field for field in old if field.endswith("Probe")]
+    assert not [field for field in without if field.endswith("Probe")]
 
 
 def test_the_early_stopping_container_gets_its_port_and_an_account() -> None:
