@@ -44,7 +44,7 @@ def assert_quiet_starts(cluster: PodCluster, namespace: str, pods: list[dict[str
         ready = datetime.fromisoformat(condition_of(pod, "Ready")["lastTransitionTime"])
         told = [w["message"] for w in warnings if w["involvedObject"].get("uid") == pod["metadata"]["uid"]]
         probe = container.get("startupProbe") or {}
-        usual = probe.get("initialDelaySeconds", 0) + 3
+        usual = probe.get("initialDelaySeconds", 0) + 1
         if "exec" in probe or (ready - started).total_seconds() <= usual:  # a command waits
             assert [message for message in told if message.startswith("Startup")] == []
 
