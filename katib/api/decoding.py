@@ -38,8 +38,23 @@ SERVER_FIELDS = frozenset(
 
 
 def decode(raw: Mapping[str, Any]) -> tuple[Experiment, list[FieldError]]:
-    """Return an experiment as `decode_as` does."""
+    """Return an experiment as `decode_as` does.
+
+    `search.categorical` of the SDK of Katib 0.19 writes its list into `distribution`: it is taken as `list`.
+    """
+    spec = raw.get("spec")
+    if isinstance(spec, dict) and isinstance(parameters := spec.get("parameters"), list):
+        spec = {**spec, "parameters": [_with_list(parameter) for parameter in parameters]}
+        raw = {**raw, "spec": spec}
     return decode_as(raw, Experiment)
+
+
+def _with_list(parameter: Any) -> Any:
+    space = parameter.get("feasibleSpace") if isinstance(parameter, dict) else None
+    if not isinstance(space, dict) or not isinstance(space.get("distribution"), list) or space.get("list"):
+        return parameter
+    rest = {name: value for name, value in space.items() if name != "distribution"}
+    return {**parameter, "feasibleSpace": {**rest, "list": space["distribution"]}}
 
 
 def decode_as(raw: Mapping[str, Any], model: type[R]) -> tuple[R, list[FieldError]]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from katib.api.metrics import MetricLog
+from katib.api.types import TrialState
 from katib.errors import invalid
-from katib.histories.records import Record, Source, moment, parsed
+from katib.histories.records import FAILURE_TAG, STATE_TAG, Record, Source, moment, parsed
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -38,6 +39,7 @@ class _Run:
     end: float | None
     params: dict[str, str] = field(default_factory=dict)
     points: dict[str, list[tuple[float, float, int]]] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 def read_database(path: Path, experiment: str) -> Source:
@@ -66,12 +68,14 @@ def read_database(path: Path, experiment: str) -> Source:
         own = f"run_uuid IN (SELECT run_uuid {query})"
         for run, key, value in database.execute(f"SELECT run_uuid, key, value FROM params WHERE {own}", (chosen.id,)):  # noqa: S608
             runs[run].params[key] = value
+        for run, key, value in database.execute(f"SELECT run_uuid, key, value FROM tags WHERE {own}", (chosen.id,)):  # noqa: S608
+            runs[run].tags[key] = value
         for run, key, *point, is_nan in database.execute(
             f"SELECT run_uuid, key, timestamp, value, step, is_nan FROM metrics WHERE {own}",  # noqa: S608
             (chosen.id,),
         ):
-            value = float("nan") if is_nan else float(point[1])
-            runs[run].points.setdefault(key, []).append((float(point[0]), value, int(point[2])))
+            reading = float("nan") if is_nan else float(point[1])
+            runs[run].points.setdefault(key, []).append((float(point[0]), reading, int(point[2])))
     return _source(chosen.name, runs.values())
 
 
@@ -90,6 +94,7 @@ def read_directory(directory: Path, experiment: str) -> Source:
         state = str(data.get("status", ""))
         one = _Run(run.name, _FILE_STATES.get(state, state), data.get("start_time"), data.get("end_time"))
         one.params = {str(path.relative_to(run / "params")): path.read_text() for path in _files(run / "params")}
+        one.tags = {path.name: path.read_text() for path in _files(run / "tags")}
         for path in _files(run / "metrics"):
             lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
             points = [(float(line[0]), float(line[1]), int(line[2]) if len(line) > 2 else 0) for line in lines]  # noqa: PLR2004
@@ -126,6 +131,7 @@ def _read_client(client: MlflowClient, uri: str, experiment: str) -> Source:
         for found in page:
             info = found.info
             run = _Run(info.run_id, info.status, info.start_time, info.end_time, dict(found.data.params))
+            run.tags = dict(found.data.tags)
             for key in found.data.metrics:
                 history = client.get_metric_history(info.run_id, key)
                 run.points[key] = [(point.timestamp, point.value, point.step) for point in history]
@@ -180,10 +186,11 @@ def _record(run: _Run) -> Record:
         for time, value, step in sorted(points, key=lambda point: (point[2], point[0]))
     ]
     last = {key: max(points, key=lambda point: (point[2], point[0]))[1] for key, points in run.points.items() if points}
-    failure = _ENDED[run.status]
+    failure = _ENDED[run.status] and run.tags.get(FAILURE_TAG, _ENDED[run.status])
+    stopped = run.tags.get(STATE_TAG) == TrialState.EARLY_STOPPED
     parameters = {key: parsed(text) for key, text in run.params.items()}
     ended = _time(run.end, began)
-    return Record(run.id, parameters, {} if failure else last, began, ended, failure, curve=tuple(curve))
+    return Record(run.id, parameters, {} if failure else last, began, ended, failure, stopped, tuple(curve))
 
 
 def _time(milliseconds: float | None, default: datetime | None = None) -> datetime:

@@ -17,6 +17,9 @@ from katib.errors import invalid
 from katib.space import check_assignments
 from katib.tuning.service import EndedTrial, Json
 
+STATE_TAG, FAILURE_TAG = "katib.state", "katib.failure"
+"""Tags of a run of MLflow that was a trial: how it ended, and why it failed."""
+
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z")
 _ORDERS_OF_MAGNITUDE = 100.0
 """A parameter whose largest value is so many times its smallest was probably searched by its magnitude."""

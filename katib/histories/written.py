@@ -13,16 +13,12 @@ from katib.api.metrics import MetricLog, parse_value
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial, TrialState
 from katib.errors import KatibError, UnavailableError, invalid
+from katib.histories.records import FAILURE_TAG, STATE_TAG
 from katib.tuning.reading import assignments_of, failure_of, state_of, typed_value
 from katib.tuning.service import TuningService
 from katib.tuning.trial_pages import each_trial
 
-_TRIAL_TAG, _EXPERIMENT_TAG, _STATE_TAG, _FAILURE_TAG = (
-    "katib.trial",
-    "katib.experiment",
-    "katib.state",
-    "katib.failure",
-)
+_TRIAL_TAG, _EXPERIMENT_TAG = "katib.trial", "katib.experiment"
 _BATCH = 500
 _FAILED = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
 _NAME = "mlflow.runName"
@@ -87,9 +83,9 @@ class MlflowLog:
         if trial.metadata.uid in self._there:
             return False
         start, end = trial.status.start_time, trial.status.completion_time
-        tags = {_TRIAL_TAG: trial.metadata.uid, _EXPERIMENT_TAG: self._name, _STATE_TAG: state_of(trial)}
+        tags = {_TRIAL_TAG: trial.metadata.uid, _EXPERIMENT_TAG: self._name, STATE_TAG: state_of(trial)}
         if trial_state(trial) is TrialState.FAILED:
-            tags[_FAILURE_TAG] = failure_of(trial)
+            tags[FAILURE_TAG] = failure_of(trial)
         began = round(start.timestamp() * 1e3) if start else None
         metrics = [
             Metric(one.name, value, round(one.time.timestamp() * 1e3), step) for one, value, step in ended.readings

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from katib.api.yaml_text import parse_one
+from katib.api.written import in_place, value_in_place
+from katib.api.yaml_text import Plain, as_written, parse_one, plain_value
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.drafting import Json, Metrics, Search, command_template, draft, slug
 
@@ -32,7 +33,7 @@ def experiment_of_sweep(text: str, source: str) -> Json:
     Raises:
         InvalidError: It is no sweep, or has what an Experiment does not; all errors at once.
     """
-    sweep = parse_one(text, source)
+    sweep = in_place(parse_one(text, source, as_written), _value_in_place)
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         raise invalid(source, "it has no parameters", "name the YAML of a sweep", "sweep")
     metric = sweep.get("metric") or {}
@@ -41,7 +42,7 @@ def experiment_of_sweep(text: str, source: str) -> Json:
     stop = stop if isinstance(stop, dict) else {"type": stop}
     errors = [*_wrong_fields(sweep, metric, stop)]
     parameters, constants = [], {}
-    for name, given in sweep["parameters"].items():
+    for name, given in _flat(sweep["parameters"]):
         try:
             found = _parameter(f"parameters.{name}", {} if given is None else given)
         except InvalidError as error:
@@ -50,7 +51,7 @@ def experiment_of_sweep(text: str, source: str) -> Json:
         if isinstance(found, dict):
             parameters.append({"name": str(name), **found})
         else:
-            constants[str(name)] = str(found[0])
+            constants[str(name)] = _text(found[0])
     if errors:
         raise InvalidError(errors)
     names = {parameter["name"]: f"{{{parameter['name']}}}" for parameter in parameters}
@@ -121,10 +122,29 @@ def _command(sweep: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[st
         yield from arguments.get(text, [text])
 
 
+def _flat(parameters: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of a sweep; a nested one has the names above it before its own, as in `optimizer.lr`."""
+    for name, given in parameters.items():
+        nested = given.get("parameters") if isinstance(given, dict) else None
+        if isinstance(nested, dict):
+            yield from _flat(nested, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", given
+
+
+def _value_in_place(scalar: Any, is_text: bool, field: str) -> Any:
+    """Return a value of a sweep; those that a program is given stay as they were written."""
+    return scalar if field in ("value", "values") else value_in_place(scalar, is_text, field)
+
+
+def _text(value: Any) -> str:
+    """Return the text that a program is given for a value: of a truth value and null as Python writes it."""
+    meant = plain_value(value) if isinstance(value, Plain) else value
+    return str(meant) if meant is None or isinstance(meant, bool) else str(value)
+
+
 def _parameter(path: str, given: Any) -> Json | tuple[Any]:
     """Return the type and the space of a parameter; of a constant its value, alone in a tuple."""
-    if isinstance(given, dict) and "parameters" in given:
-        raise invalid(path, "it is nested", "give its parameters names of their own", "sweep")
     if not isinstance(given, dict):
         key = "values" if isinstance(given, list) else "value"
         raise invalid(path, "it is not a mapping", f"write {{{key}: {given}}}", "sweep")
@@ -132,8 +152,9 @@ def _parameter(path: str, given: Any) -> Json | tuple[Any]:
         return (given["value"],)
     if "values" in given:
         values = list(given["values"])
-        numbers = len(values) > 1 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
-        texts = [str(one) for one in values]
+        meant = [plain_value(one) if isinstance(one, Plain) else one for one in values]
+        numbers = len(values) > 1 and all(isinstance(one, int | float) and not isinstance(one, bool) for one in meant)
+        texts = [_text(one) for one in values]
         return {"parameterType": "discrete" if numbers else "categorical", "feasibleSpace": {"list": texts}}
     low, high = given.get("min"), given.get("max")
     whole = isinstance(low, int) and isinstance(high, int)

@@ -407,6 +407,16 @@ def test_what_is_right_beside_a_wrong_value_is_kept() -> None:
     assert (space.min, space.max) == ("1e-3", "5")
 
 
+def test_a_list_that_the_sdk_of_katib_puts_into_the_distribution_is_taken_as_choices() -> None:
+    space = {"distribution": ["a", "b"]}
+    raw = with_spec(parameters=[{"name": "p", "parameterType": "categorical", "feasibleSpace": space}])
+
+    submission = decode_experiment(raw, "default")
+
+    assert submission.errors == ()
+    assert submission.experiment.spec.parameters[0].feasible_space.list == ("a", "b")
+
+
 NOT_JSON = {
     "bytes": (with_spec(goal=b"x"), "spec.goal: bytes is not a JSON value; write text or a number"),
     "a number as key": (with_spec(objective={1: "x"}), "spec.objective: the key 1 is not text; put it in quotes"),

@@ -100,6 +100,23 @@ def test_runs_of_mlflow_in_files(tmp_path: Path) -> None:
         read(tmp_path, "other")
 
 
+def test_a_trial_that_was_exported_to_mlflow_keeps_how_it_ended(tmp_path: Path) -> None:
+    experiment = tmp_path / "123"
+    experiment.mkdir()
+    (experiment / "meta.yaml").write_text("name: digits\n")
+    for number, (status, state, failure) in enumerate(
+        ((3, "EarlyStopped", ""), (3, "Succeeded", ""), (4, "Failed", "boom"))
+    ):
+        put_run(experiment, number, status)
+        (experiment / f"run{number}" / "tags").mkdir()
+        (experiment / f"run{number}" / "tags" / "katib.state").write_text(state)
+        (experiment / f"run{number}" / "tags" / "katib.failure").write_text(failure)
+
+    trials = history_of(read(tmp_path), {"loss": "minimize"}, [], "mlruns").trials
+
+    assert [(one.stopped, one.failure) for one in trials] == [(True, None), (False, None), (False, "boom")]
+
+
 def test_a_tracking_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     class MlflowException(Exception):  # noqa: N818 - its name
         pass

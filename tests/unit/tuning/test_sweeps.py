@@ -74,7 +74,6 @@ def test_everything_that_has_no_counterpart_is_said_at_once() -> None:
         "metric.name",
         "method",
         "parameters.a.distribution",
-        "parameters.b",
         "parameters.d.distribution",
     ]
     with pytest.raises(InvalidError, match=r"sweep\.yaml: it has no parameters"):
@@ -102,6 +101,34 @@ def test_what_is_written_wrong_is_said_at_once() -> None:
         "parameters.a: it is not a mapping; write {values: [1, 2]}",
         "parameters.b: it is not a mapping; write {value: 3}",
     ]
+
+
+def test_nested_parameters_have_dots_in_their_names_and_values_their_text() -> None:
+    text = """
+    program: train.py
+    metric: {name: loss}
+    parameters:
+      python: {values: [3.9, 3.10]}
+      amp: {values: [true, on]}
+      optimizer:
+        parameters:
+          lr: {min: 1e-3, max: 1e-1}
+          inner: {parameters: {steps: {value: 010}}}
+    """
+    experiment = experiment_of_sweep(text, "sweep.yaml")
+    spaces = {one["name"]: one["feasibleSpace"] for one in experiment["spec"]["parameters"]}
+    [container] = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+
+    assert spaces == {
+        "python": {"list": ["3.9", "3.10"]},
+        "amp": {"list": ["True", "on"]},
+        "optimizer.lr": {"min": "0.001", "max": "0.1"},
+    }
+    assert container["command"][-2:] == [
+        "--optimizer.lr=${trialParameters.optimizer.lr}",
+        "--optimizer.inner.steps=010",
+    ]
+    validate_document(yaml.safe_dump(experiment), source="sweep.yaml")
 
 
 def sweep_of(**fields: Any) -> dict[str, Any]:
