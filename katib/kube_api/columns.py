@@ -116,6 +116,11 @@ def _involved(obj: Object, _now: datetime) -> str:
     return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
 
 
+def _last_seen(obj: Object, now: datetime) -> str:
+    places = (("lastTimestamp",), ("series", "lastObservedTime"), ("eventTime",))
+    return since(*next((place for place in places if value_at(obj, *place)), places[0]))(obj, now)
+
+
 def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetime], Any]:
     return lambda obj, _now: words(dict(obj))
 
@@ -161,10 +166,11 @@ POD = (
 NAMESPACE = (Column("Status", at("status", "phase")), AGE)
 CONFIG_MAP = (Column("Data", _count("data"), "integer"), AGE)
 SECRET = (Column("Type", at("type")), Column("Data", _count("data"), "integer"), AGE)
+LEASE = (Column("Holder", at("spec", "holderIdentity")), AGE)
 SERVICE_ACCOUNT = (Column("Secrets", _count("secrets"), "integer"), AGE)
 NAME = Column("Name", at("metadata", "name"), is_name=True)
 EVENT = (
-    Column("Last Seen", since("lastTimestamp")),
+    Column("Last Seen", _last_seen),
     Column("Type", at("type")),
     Column("Reason", at("reason")),
     Column("Object", _involved),

@@ -32,6 +32,7 @@ from katib.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.kube_api.resources import EVENT, Resource
 from katib.kube_api.selectors import EVERYTHING, Selector
 from katib.kube_api.statuses import StatusError, bad_request, conflict, field_conflict, success
+from katib.kube_api.written_events import WrittenEvents
 from katib.runtime.objects import Key, Kind, Object, Slice
 from katib.stores import semantics
 from katib.stores.semantics import encode
@@ -108,6 +109,7 @@ class Objects:
 
     def __init__(self, home: ObjectHome) -> None:
         self.home = home
+        self.events = WrittenEvents(home.written)
         self.recent_lines: RecentLines = {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -119,6 +121,9 @@ class Objects:
             NotFoundError: There is none.
         """
         kind = target.resource.kind
+        if kind == EVENT:
+            with suppress(NotFoundError):
+                return self.events.get(target.key)
         if kind in DERIVED:
             return derived_object(self.home, kind, target.key)
         try:
@@ -181,8 +186,10 @@ class Objects:
 
     def _few(self, target: Target, selector: Selector) -> list[Object]:
         """Return the objects of a derived kind, or the one that a selector names."""
-        if target.resource.kind in DERIVED:
-            return derived_objects(self.home, target.resource.kind, target.namespace or None)
+        kind, namespace = target.resource.kind, target.namespace or None
+        if kind in DERIVED:
+            written = self.events.list(namespace) if kind == EVENT else []
+            return [*derived_objects(self.home, kind, namespace), *written]
         with suppress(NotFoundError):
             return [self.home.objects.get(target.resource.kind, Key(target.namespace, selector.name))]
         return []
@@ -227,7 +234,8 @@ class Objects:
                 semantics.isolated(admitted.obj), str(uuid.uuid4()), datetime.now(UTC), has_status=has_status
             )
             return Answer(self.home.defaults.get(kind, dict)(new), warnings, is_new=True)
-        return Answer(self.home.written.create(admitted.obj), warnings, is_new=True)
+        create = self.events.create if kind == EVENT else self.home.written.create
+        return Answer(create(admitted.obj), warnings, is_new=True)
 
     def update(self, target: Target, body: Json, options: Options) -> Answer:
         """Replace an object, or its status.
@@ -340,7 +348,8 @@ class Objects:
             return Answer(
                 semantics.updated(old, semantics.isolated(admitted.obj), has_status=has_status) or old, warnings
             )
-        return Answer(self.home.written.update(admitted.obj), warnings)
+        update = self.events.update if target.resource.kind == EVENT else self.home.written.update
+        return Answer(update(admitted.obj), warnings)
 
     def delete(self, target: Target, delete_options: Mapping[str, Any], options: Options) -> Answer:
         """Delete an object.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.kube_api.statuses import StatusError, bad_request
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
+_KINDS = frozenset({"ConfigMap", "DeleteOptions", "Event", "Job", "Lease", "Namespace", "Secret"})
 _MAGIC = b"k8s\x00"
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _DEEPEST = 20
@@ -26,7 +28,7 @@ _MESSAGES: Mapping[str, Fields] = {
     for message, fields in {
         "ObjectMeta": "1 name text, 2 generateName text, 3 namespace text, 5 uid text, 6 resourceVersion text, "
         "7 generation skipped, 8 creationTimestamp skipped, 11 labels {}text, 12 annotations {}text, "
-        "14 finalizers []text",
+        "13 ownerReferences []OwnerReference, 14 finalizers []text",
         "Namespace": "1 metadata ObjectMeta, 2 spec skipped, 3 status skipped",
         "ConfigMap": "1 metadata ObjectMeta, 2 data {}text, 3 binaryData {}bytes, 4 immutable flag",
         "Secret": "1 metadata ObjectMeta, 2 data {}bytes, 3 type text, 4 stringData {}text, 5 immutable flag",
@@ -40,6 +42,19 @@ _MESSAGES: Mapping[str, Fields] = {
         "Container": "1 name text, 2 image text, 3 command []text, 4 args []text, 5 workingDir text, "
         "7 env []EnvVar, 14 imagePullPolicy text",
         "EnvVar": "1 name text, 2 value text",
+        "Lease": "1 metadata ObjectMeta, 2 spec LeaseSpec",
+        "LeaseSpec": "1 holderIdentity text, 2 leaseDurationSeconds number, 3 acquireTime time, 4 renewTime time, "
+        "5 leaseTransitions number, 6 strategy text, 7 preferredHolder text",
+        "Event": "1 metadata ObjectMeta, 2 involvedObject ObjectReference, 3 reason text, 4 message text, "
+        "5 source EventSource, 6 firstTimestamp time, 7 lastTimestamp time, 8 count number, 9 type text, "
+        "10 eventTime time, 11 series EventSeries, 12 action text, 13 related ObjectReference, "
+        "14 reportingComponent text, 15 reportingInstance text",
+        "EventSeries": "1 count number, 2 lastObservedTime time",
+        "EventSource": "1 component text, 2 host text",
+        "ObjectReference": "1 kind text, 2 namespace text, 3 name text, 4 uid text, 5 apiVersion text, "
+        "6 resourceVersion text, 7 fieldPath text",
+        "OwnerReference": "1 kind text, 3 name text, 4 uid text, 5 apiVersion text, 6 controller flag, "
+        "7 blockOwnerDeletion flag",
         "DeleteOptions": "1 gracePeriodSeconds number, 2 preconditions Preconditions, 3 orphanDependents flag, "
         "4 propagationPolicy text, 5 dryRun []text",
         "Preconditions": "1 uid text, 2 resourceVersion text",
@@ -60,10 +75,10 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         header = dict(_fields(envelope[1]))
         kind = header[2].decode()
-        if kind not in ("ConfigMap", "DeleteOptions", "Job", "Namespace", "Secret"):
+        if kind not in _KINDS:
             raise StatusError(415, f"a {kind} in protobuf is not understood; send application/json")
         return {"apiVersion": header[1].decode(), "kind": kind, **_message(envelope.get(2, b""), kind, _DEEPEST)}
-    except (IndexError, KeyError, ValueError, AttributeError, TypeError) as error:
+    except (IndexError, KeyError, ValueError, AttributeError, TypeError, OverflowError, OSError) as error:
         raise bad_request(f"the body is not protobuf of Kubernetes: {error}") from error
 
 
@@ -139,4 +154,13 @@ def _value(value: Any, kind: str, depth: int) -> Any:
         return value - (1 << 64) if value >> 63 else value
     if kind == "flag":
         return bool(value)
+    if kind == "time":
+        parts = dict(_fields(value))
+        seconds = _value(parts.get(1, 0), "number", depth)
+        moment = (
+            datetime.fromtimestamp(0, UTC)
+            + timedelta(seconds=seconds)
+            + timedelta(microseconds=parts.get(2, 0) // 1_000)
+        )
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return _message(value, kind, depth - 1)

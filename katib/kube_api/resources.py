@@ -9,6 +9,7 @@ from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SU
 from katib.kube_api import columns
 from katib.kube_api.columns import AGE, Column
 from katib.runtime.objects import Kind
+from katib.tuning.object_home import LEASE
 from katib.tuning.replicas import POD
 
 _ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -116,7 +117,8 @@ RESOURCES: tuple[Resource, ...] = (
     replace(_built_in(POD, columns.POD, _READ, "po"), categories=("all",), subresources=("log", "status")),
     _built_in(CONFIG_MAP, columns.CONFIG_MAP, _ALL, "cm"),
     _built_in(SECRET, columns.SECRET),
-    _built_in(EVENT, columns.EVENT, _READ, "ev"),
+    _built_in(EVENT, columns.EVENT, _ALL, "ev"),
+    _built_in(LEASE, columns.LEASE),
     replace(_built_in(NAMESPACE, columns.NAMESPACE, ("create", *_READ), "ns"), is_namespaced=False),
     _built_in(SERVICE_ACCOUNT, columns.SERVICE_ACCOUNT, _READ, "sa"),
     *_EMPTY,

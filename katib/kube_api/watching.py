@@ -249,10 +249,10 @@ async def _polled_changes(
     changed: Iterable[bytes]
     while not closing.begun and (left := end - time.monotonic()) > 0:
         if is_event:
-            found = await run_in_threadpool(events_after, objects.home, target.namespace or None, version)
+            found = await run_in_threadpool(_events_after, objects, target.namespace or None, version)
             version = max([version, *(int(obj["metadata"]["resourceVersion"]) for obj in found)])
             wanted = filter(selector.fits, found)
-            changed = (lines.of("MODIFIED" if obj["count"] > 1 else "ADDED", obj) for obj in wanted)
+            changed = (lines.of("MODIFIED" if _is_repeated(obj) else "ADDED", obj) for obj in wanted)
         else:
             items = [obj for page in await run_in_threadpool(list, objects.pages(target, selector)) for obj in page]
             seen = {obj["metadata"]["uid"]: obj for obj in items}
@@ -264,6 +264,14 @@ async def _polled_changes(
             yield lines.bookmark(mark, _INITIAL_END)
             marks = False
         await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
+def _events_after(objects: Objects, namespace: str | None, version: int) -> list[Object]:
+    return [*events_after(objects.home, namespace, version), *objects.events.list(namespace, version)]
+
+
+def _is_repeated(event: Object) -> bool:
+    return int(event.get("count") or 1) > 1 or event["metadata"].get("generation", 1) > 1
 
 
 def _differences(known: Mapping[str, Object], items: Sequence[Object], lines: _Lines) -> Iterable[bytes]:

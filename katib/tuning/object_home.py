@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -34,6 +34,11 @@ Json = dict[str, Any]
 
 SECRET = Kind("v1", "Secret")
 NAMESPACE = Kind("v1", "Namespace")
+LEASE = Kind("coordination.k8s.io/v1", "Lease")
+EVENT = Kind("v1", "Event")
+_PLAIN = frozenset({CONFIG_MAP, SECRET, LEASE, EVENT})
+"""Kinds that are stored for those who read them; nothing acts on them."""
+
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
 _UNKNOWN = "field-unknown"
@@ -147,7 +152,7 @@ class ObjectAdmission:
             raise InvalidError(errors)
         if Kind.of(old) == OPTIMIZATION_JOB:
             new = {**new, "spec": read_optimization_job(new)[0].spec.encode()}  # as it was stored, with defaults
-        if same_json(old.get("spec"), new.get("spec")) and Kind.of(old) not in (CONFIG_MAP, SECRET):
+        if same_json(old.get("spec"), new.get("spec")) and Kind.of(old) not in _PLAIN:
             return AdmittedObject(new)  # labels, finalizers: these may change whatever else would be refused by now
         kind = Kind.of(old)
         if kind == EXPERIMENT:
@@ -156,7 +161,7 @@ class ObjectAdmission:
             raise invalid("spec", "it is written by the controllers alone", "undo the change", "update-immutable")
         if kind == OPTIMIZATION_JOB:
             raise invalid("spec", "it cannot be changed", "create a job of another name", "update-immutable")
-        if kind not in (CONFIG_MAP, SECRET) and kind.kind not in RUNTIME_KINDS:
+        if kind not in _PLAIN and kind.kind not in RUNTIME_KINDS:
             _check_job_change(old, new)
         return self._admitted(new)
 
@@ -183,6 +188,10 @@ class ObjectAdmission:
             return AdmittedObject(obj)
         if kind in (CONFIG_MAP, SECRET):
             return AdmittedObject(_with_data(obj))
+        if kind in (LEASE, EVENT):
+            if errors := list(_lease_errors(obj) if kind == LEASE else _event_errors(obj)):
+                raise InvalidError(errors)
+            return AdmittedObject(obj)
         if kind == NAMESPACE:
             return AdmittedObject({**obj, "spec": {}, "status": {"phase": "Active"}})
         structure = check_job_schema(obj, "") if kind == JOB else []
@@ -221,6 +230,29 @@ def _with_data(obj: Json) -> Json:
     if Kind.of(obj) == SECRET:
         rest.setdefault("type", "Opaque")
     return {**rest, "data": {**(obj.get("data") or {}), **encoded}} if encoded else rest
+
+
+def _lease_errors(lease: Json) -> Iterator[FieldError]:
+    spec = lease.get("spec") or {}
+    if not isinstance(spec, dict):
+        yield FieldError("spec", f"{spec!r:.100} is not a map", "give a map", "value-type")
+        return
+    for name in ("holderIdentity", "acquireTime", "renewTime"):
+        if not isinstance(spec.get(name, ""), str | None):
+            yield FieldError(f"spec.{name}", f"{spec[name]!r:.100} is not text", "put it in quotes", "value-type")
+    for name, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        number = spec.get(name)
+        if number is not None and (type(number) is not int or number < least):
+            yield FieldError(f"spec.{name}", f"{number!r:.100} is not allowed", f"give {least} or more", "lease-number")
+
+
+def _event_errors(event: Json) -> Iterator[FieldError]:
+    subject = event.get("involvedObject")
+    if not isinstance(subject, dict):
+        yield FieldError("involvedObject", "it is missing, or is not a map", "name the object", "event-subject")
+    elif (place := subject.get("namespace")) not in (None, "", Key.of(event).namespace):
+        path, remedy = "involvedObject.namespace", "create the event in the namespace of its object"
+        yield FieldError(path, f"{place!r:.100} is not the namespace of the event", remedy, "event-subject")
 
 
 def _check_job_change(old: Object, new: Json) -> None:

@@ -677,3 +677,49 @@ def test_whole_numbers_of_custom_kinds_may_be_written_as_floats(http: httpx.Clie
     assert replaced.json() == read
     assert repr(patched.json()["spec"]["maxTrialCount"]) == "40"
     assert (broken.status_code, too_large.status_code) == (422, 400)
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def test_a_lease_has_one_holder(http: httpx.Client) -> None:
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000001Z"}
+    lease = created(http, LEASES, {"metadata": {"name": "manager"}, "spec": spec})
+    renewed = http.put(f"{LEASES}/manager", json={**lease, "spec": {**spec, "leaseTransitions": 1}})
+    late = http.put(f"{LEASES}/manager", json={**lease, "spec": {**spec, "holderIdentity": "b"}})
+    refused = http.post(LEASES, json={"metadata": {"name": "x"}, "spec": {"leaseDurationSeconds": 0}}).json()
+
+    assert (renewed.status_code, late.status_code) == (200, 409)
+    assert http.get(f"{LEASES}/manager").json()["spec"] == {**spec, "leaseTransitions": 1}
+    assert [cause["field"] for cause in refused["details"]["causes"]] == ["spec.leaseDurationSeconds"]
+    assert http.get(LEASES, headers=TABLE).json()["rows"][0]["cells"][:2] == ["manager", "a"]
+    assert http.delete(f"{LEASES}/manager").status_code == 200
+
+
+def test_events_of_clients_are_objects_beside_those_of_the_log(http: httpx.Client, world: World) -> None:
+    subject = {"kind": "Widget", "name": "w", "namespace": "default"}
+    event = {"metadata": {"name": "w.1"}, "involvedObject": subject, "reason": "Made", "message": "m", "count": 1}
+    log: Any = world.engine
+    log._events.record(EventSubject("Experiment", "default", "e", "e"), warning=False, reason="Known", message="m")
+    since = http.get(EVENTS).json()["metadata"]["resourceVersion"]
+    with http.stream("GET", EVENTS, params={"watch": "1", "resourceVersion": since}) as stream:
+        lines = stream.iter_lines()
+        made = created(http, EVENTS, event)
+        seen = [json.loads(next(lines))]
+        again = http.patch(f"{EVENTS}/w.1", json={"count": 2}, headers=STRATEGIC)
+        seen.append(json.loads(next(lines)))
+    late = http.put(f"{EVENTS}/w.1", json=made)
+    foreign = {**event, "metadata": {"name": "w.2"}, "involvedObject": {**subject, "namespace": "other"}}
+    elsewhere = http.post(EVENTS, json=foreign)
+    about = http.get(EVENTS, params={"fieldSelector": "involvedObject.name=w"}).json()["items"]
+    reasons = {item["reason"] for item in http.get(EVENTS).json()["items"]}
+
+    assert [(change["type"], change["object"]["count"]) for change in seen] == [("ADDED", 1), ("MODIFIED", 2)]
+    assert [change["object"] for change in seen] == [made, again.json()]
+    assert about == [http.get(f"{EVENTS}/w.1").json()] == [again.json()]
+    assert "annotations" not in again.json()["metadata"]
+    assert (late.status_code, elsewhere.status_code) == (409, 422)
+    assert {"Known", "Made"} <= reasons
+    assert http.delete(f"{EVENTS}/w.1").status_code == 200
+    assert http.get(f"{EVENTS}/w.1").status_code == 404

@@ -76,6 +76,17 @@ def test_objects_are_read(kind: str, raw: bytes, expected: dict[str, Any]) -> No
     assert read == {"apiVersion": "v1", "kind": kind, "metadata": {"name": "one"}, **expected}
 
 
+def test_a_lease_is_read_with_its_times() -> None:
+    spec = field(1, b"me") + field(2, 15) + field(4, field(1, 61) + bytes((2 << 3, 0xE8, 7)))
+    read = read_protobuf(body("coordination.k8s.io/v1", "Lease", META + field(2, spec)))
+
+    assert read["spec"] == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "renewTime": "1970-01-01T00:01:01.000001Z",
+    }
+
+
 def test_a_job_is_read_down_to_its_command() -> None:
     container = (
         field(1, b"main") + field(2, b"busybox") + field(3, b"echo") + field(3, b"hi") + field(8, b"") + field(20, b"")
