@@ -194,8 +194,7 @@ class ObjectAdmission:
             return AdmittedObject(obj)
         if kind == NAMESPACE:
             return AdmittedObject({**obj, "spec": {}, "status": {"phase": "Active"}})
-        structure = check_job_schema(obj, "") if kind == JOB else []
-        structure += device_errors(obj.get("spec"), "spec")
+        structure = [*(check_job_schema(obj, "") if kind == JOB else ()), *device_errors(obj.get("spec"), "spec")]
         errors, notices = self._home.check_job(obj, self._find)
         found = [replace(error, path=error.path.lstrip(".")) for error in dict.fromkeys([*structure, *errors])]
         if wrong := [error for error in found if error.origin != _UNKNOWN]:
