@@ -2,7 +2,7 @@
 
 Standard output and standard error have a pipe each. Of a pipe whole lines are taken, so that lines of the two are never
 mixed: a line that has not ended stays in its pipe until it ends, becomes very long, or the program ends. Lines of one
-pipe keep their order, those of two are in the order in which the pipes became readable.
+pipe keep their order; those of two are in the order in which the pipes became readable, or a little later.
 
 Laws, where a container outlives this engine:
 
@@ -223,6 +223,7 @@ class Output:
     def _read(self, stream: _Stream) -> None:
         began = self._loop.monotonic()
         is_busy, stream.read_at = began - stream.read_at < 2 * _COMPANY_SECONDS, began
+        self._read_before(stream)
         for _ in range(_CHUNKS_PER_TURN):
             if not stream.is_open:
                 return
@@ -238,6 +239,12 @@ class Output:
             self._loop.call_soon(self._read_rest)
         elif stream.is_open and is_busy:
             self._pause(stream, _COMPANY_SECONDS)
+
+    def _read_before(self, stream: _Stream) -> None:
+        """Read what standard output was left with for a while before an error that was printed behind it."""
+        first = self._streams[0]
+        if stream is not first and stream.left is None and first.is_open and first.is_paused:
+            self._read_chunk(first)
 
     def _read_chunk(self, stream: _Stream) -> bool:
         """Take lines once; False when there is nothing more for now."""

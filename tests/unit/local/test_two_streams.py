@@ -81,6 +81,17 @@ def test_a_line_that_has_not_ended_waits_while_the_other_stream_goes_on(containe
     assert [log.value for log in TextParser(["accuracy"]).feed(text)] == ["0.625", "0.7"]
 
 
+def test_an_error_stands_behind_what_was_printed_before(container: Container) -> None:
+    container.run()
+    for number in range(50):
+        container.print(0, b"reads its data %d" % number)
+        container.print(0, b"\n")
+        container.print(1, b"ValueError %d\n" % number, then=b"ValueError %d\n" % number)
+
+    lines = [line for number in range(50) for line in (b"reads its data %d\n" % number, b"ValueError %d\n" % number)]
+    assert container.end() == b"".join(lines)
+
+
 def test_a_run_does_not_continue_the_last_line_of_the_one_before(container: Container) -> None:
     container.run()
     container.print(0, b"accuracy=0.6")
