@@ -174,6 +174,40 @@ def test_an_experiment_is_paused_with_all_that_runs(tmp_path: Path) -> None:
     assert steps(tmp_path, trial) == list(range(1, STEPS + 1))
 
 
+ENDS_WELL = """
+import signal, sys, time
+from pathlib import Path
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+x = sys.argv[1]
+Path(f"begun-{x}").touch()
+while not Path("end").exists():
+    time.sleep(0.02)
+print(f"loss={x}")
+"""
+
+
+def test_a_trial_keeps_its_place_while_its_programs_end_and_one_that_ends_well_has_succeeded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ENDS_WELL)
+    line = [*KATIB, *LINE, "--name", "demo", "--", "python", "train.py", "{lr}"]
+
+    def news(trial: str) -> list[str]:
+        shown = katib_json("get", "trial", trial, "-o", "json", cwd=tmp_path)
+        return [c["status"] for c in shown["status"]["conditions"] if c["reason"] == "TrialSuspended"]
+
+    with WarmPopen(line, cwd=tmp_path, env=environment(), text=True) as process:
+        eventually((tmp_path / "begun-0.1").exists)
+        (first,) = states(tmp_path)
+        katib_here("pause", first, cwd=tmp_path)
+        eventually(lambda: news(first) == ["True"], "the pause, while the program runs")
+        during = states(tmp_path)
+        (tmp_path / "end").touch()
+        assert process.wait(60) == 0
+
+    assert during == {first: "Running"}
+    assert list(states(tmp_path).values()) == ["Succeeded"] * 3
+
+
 def test_a_directory_with_any_path_has_a_door(tmp_path: Path) -> None:
     """The path of a Unix socket may have 107 bytes."""
     directory = tmp_path / ("d" * 120)

@@ -187,7 +187,8 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
     ended = failed is not None or succeeded is not None
     annotations = job.get("metadata", {}).get("annotations") or {}
     is_taken_up = bool(job.get("status")) or known_kind(trial.spec.run_spec or {}) is None
-    runs = is_taken_up and not update.waiting if update.runs is None else update.runs
+    suspended = is_suspended(job)
+    runs = is_taken_up and not update.waiting and not suspended if update.runs is None else update.runs
     return JobView(
         failed=failed,
         succeeded=succeeded,
@@ -196,7 +197,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         retrying=retry_words(job, trial.spec.run_spec, update.last_failure),
         waiting=update.waiting,
         is_trouble=update.is_trouble,
-        suspended=is_suspended(job),
+        suspended=suspended,
         queued=update.queued,
         runs=runs,
         place=update.place,

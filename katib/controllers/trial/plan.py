@@ -310,8 +310,9 @@ def stopped_reason(why: str) -> str:
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
     if job.suspended:
-        news = job.queued or "its job is suspended"
-        return _with_news(seen, status, SUSPENDED_REASON, news, runs=False, warning=False)
+        ending = "its job is suspended, and its programs have their time to end"
+        news = ending if job.runs else job.queued or "its job is suspended"
+        return _with_news(seen, status, SUSPENDED_REASON, news, runs=job.runs, warning=False)
     if job.refusal is not None:
         return _without_pods(seen, status, job.refusal)
     if job.retrying:

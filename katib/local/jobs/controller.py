@@ -416,7 +416,7 @@ class JobController:
     def _apply(self, key: Key, run: JobRun) -> Result:
         observed = Observed(
             job={**run.job, "status": run.status},
-            pods=tuple(map(_RECORD, run.pods)),
+            pods=self._records(run),
             moment=Moment(self._clock.now(), self._pods.steady.now()),
             delays=self._pods.delays,
             started_at=run.started_at,
@@ -448,6 +448,17 @@ class JobController:
         if decision.wake_at is not None:  # never early: waking a moment before would plan the same again at once
             seconds = max(0.0, (decision.wake_at - self._pods.steady.now()).total_seconds()) + 0.001
         return Result(earliest(wait, self._tell(run), seconds))
+
+    def _records(self, run: JobRun) -> tuple[PodRecord, ...]:
+        """Return the records of a job's pods. As on Kubernetes, one that a Job has stopped may still have succeeded.
+
+        Unless its trial keeps a checkpoint: then it ends well with its work undone, and goes on from there.
+        """
+        records = tuple(map(_RECORD, run.pods))
+        ended_well = [one.name for one in records if one.stopping and one.phase is Phase.SUCCEEDED and not one.reason]
+        if not ended_well or run.kind.kind != JOB or self._keeps_checkpoint(run.job):
+            return records
+        return tuple(replace(one, stopping=False) if one.name in ended_well else one for one in records)
 
     def _begin_log(self, run: JobRun) -> None:
         """Have the pods that start next begin the log of a trial again, or continue it."""

@@ -159,7 +159,7 @@ class MatchedRule:
 class PodCounts:
     """The pods of a job, sorted by what they mean to it. How one ended that the job itself stopped counts for nothing.
 
-    A program may well end with 0 when it is asked to end, with its checkpoint written and its work undone.
+    A program whose trial keeps a checkpoint ends with 0 when it is asked to end, with its work undone.
 
     Attributes:
         spec: Of the job.
