@@ -117,13 +117,14 @@ def _template(template: TrialTemplate) -> TrialTemplate:
         return template
     return structs.replace(
         template,
-        success_condition=template.success_condition or _holds(known.success),
-        failure_condition=template.failure_condition or _holds("Failed"),
+        success_condition=template.success_condition or holds(known.success),
+        failure_condition=template.failure_condition or holds("Failed"),
         primary_pod_labels=template.primary_pod_labels or dict(known.primary_pod_labels),
     )
 
 
-def _holds(condition: str) -> str:
+def holds(condition: str) -> str:
+    """Return the path that is satisfied once a condition of a job is true."""
     return f'status.conditions.#(type=="{condition}")#|#(status=="True")#'
 
 

@@ -100,6 +100,36 @@ def check_condition(text: str, path: str) -> list[FieldError]:
     return []
 
 
+_ENDED: Final = {
+    "status": {
+        **dict.fromkeys(("active", "ready", "succeeded", "failed", "terminating", "restarts"), 1),
+        **dict.fromkeys(("startTime", "completionTime", "lastReconcileTime", "terminalState"), "text"),
+        "conditions": [
+            dict.fromkeys(("reason", "message", "lastTransitionTime"), "text") | {"type": type_, "status": "True"}
+            for type_ in ("Complete", "Completed", "Succeeded", "Failed")
+        ],
+    }
+}
+"""The fields that the jobs of all known kinds have in common at their end."""
+
+
+def scalar_notices(text: str, path: str, known: str) -> list[str]:
+    """Return a notice for a condition that can never hold, since its path leads to a text or a number.
+
+    Args:
+        text: The condition, which can be parsed.
+        path: Names its field.
+        known: The condition that is used if there is none.
+    """
+    value = _walk(parse(text).steps, _ENDED) if text else None
+    if isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, str | int):
+        return []
+    remedy = f"write a path to an object, such as {known}" if known else "write a path to an object"
+    return [f"{path}: {text} leads to a text or a number, which satisfies no condition; {remedy}"]
+
+
 class _Parser:
     """Recursive descent over one path; queries hold paths of their own."""
 

@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
-from katib.api.defaults import default_algorithm, with_defaults
+from katib.api.defaults import default_algorithm, holds, with_defaults
+from katib.api.job_kinds import known_kind
 from katib.api.learned_experiments import found_experiments, looks_for_experiments
 from katib.api.leases import is_asked
 from katib.api.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
@@ -29,7 +30,7 @@ from katib.space import check_assignments
 from katib.space.search_space import SearchSpace
 from katib.templates.absence import variants
 from katib.templates.check import check_template
-from katib.templates.condition_path import check_condition
+from katib.templates.condition_path import check_condition, scalar_notices
 from katib.templates.devices import device_errors
 from katib.templates.job_schema import check_job_schema
 from katib.templates.render import compile_template, prepare
@@ -332,6 +333,7 @@ class Gate:
             return list(error.errors), []
         path = template_path(template)
         found, notices = self._check_source(submission, source, path)
+        notices = [*notices, *(() if errors else _condition_notices(template, source))]
         errors += found
         for variant in () if errors else variants(template, parameters, source):
             # Paths may be off by the elements that are left out, so what holds of the whole object is said of it alone.
@@ -367,6 +369,19 @@ class Gate:
         key = Key(namespace, name)
         stored = submission.config_map(namespace, name) or self._stored.find(CONFIG_MAP, key)
         return usable_data(stored or self._home.shipped_config_map(key), submission.experiment.namespace)
+
+
+def _condition_notices(template: TrialTemplate, source: Mapping[str, Any]) -> list[str]:
+    """Return notices for the conditions of a template that can never hold."""
+    known = known_kind(source)
+    return [
+        *scalar_notices(
+            template.success_condition,
+            "spec.trialTemplate.successCondition",
+            holds(known.success) if known is not None else "",
+        ),
+        *scalar_notices(template.failure_condition, "spec.trialTemplate.failureCondition", holds("Failed")),
+    ]
 
 
 def workspace_of(experiment: Experiment) -> Path | None:

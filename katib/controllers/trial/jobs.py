@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from katib.api.defaults import holds
 from katib.api.job_kinds import is_suspended, known_kind, retry_words
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
@@ -184,6 +185,8 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         satisfied = parse(path).evaluate(job) if path else None
         judgments.append(None if satisfied is None else Judgment(satisfied.reason, satisfied.message))
     failed, succeeded = judgments
+    if failed is None and succeeded is None and trial.spec.success_condition:
+        failed = _unjudged(job, trial)
     ended = failed is not None or succeeded is not None
     annotations = job.get("metadata", {}).get("annotations") or {}
     is_taken_up = bool(job.get("status")) or known_kind(trial.spec.run_spec or {}) is None
@@ -209,6 +212,21 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         refusal=update.refusal,
         is_going="deletionTimestamp" in job.get("metadata", {}),
     )
+
+
+def _unjudged(job: Object, trial: Trial) -> Judgment | None:
+    """Return the failure of a trial whose job has ended while none of its conditions holds; they never will."""
+    known = known_kind(trial.spec.run_spec or {})
+    for condition in (job.get("status") or {}).get("conditions") or () if known is not None else ():
+        type_ = condition.get("type")
+        if known is None or condition.get("status") != "True" or type_ not in (known.success, "Failed"):
+            continue
+        if type_ == "Failed":
+            return Judgment(str(condition.get("reason", "")), str(condition.get("message", "")))
+        both = f"neither successCondition, {trial.spec.success_condition}, nor failureCondition holds"
+        remedy = f"leave successCondition out, or write {holds(type_)}"
+        return Judgment("ConditionsNeverHold", f"its {Kind.of(job).kind} is {type_}, but {both}; {remedy}")
+    return None
 
 
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:

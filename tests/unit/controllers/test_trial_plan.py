@@ -462,6 +462,28 @@ def test_without_conditions_to_judge_by_a_job_never_ends() -> None:
     assert view == JobView()
 
 
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (condition("Complete"), "ConditionsNeverHold"),
+        (condition("Failed", reason="BackoffLimitExceeded"), "BackoffLimitExceeded"),
+        (condition("Complete", "False"), None),
+        (condition("Suspended"), None),
+    ],
+    ids=["complete", "failed", "not complete", "suspended"],
+)
+def test_a_job_that_has_ended_while_no_condition_can_hold_fails_its_trial_at_once(
+    end: dict[str, str], reason: str | None
+) -> None:
+    made = trial(success_condition="status.succeeded", failure_condition="status.failed", run_spec={"kind": "Job"})
+    view = view_of(
+        {"apiVersion": "batch/v1", "kind": "Job", "status": {"conditions": [end], "succeeded": 1}}, made, LATER
+    )
+
+    assert (view.failed and view.failed.reason, view.succeeded) == (reason, None)
+    assert (view.ended_at is not None) is (reason is not None)
+
+
 def test_an_explanation_that_may_still_come_is_waited_for_a_moment() -> None:
     ended = JobView(succeeded=Judgment("CompletionsReached"), ended_at=LATER - timedelta(seconds=1))
     nothing = observed("unavailable")

@@ -6,6 +6,7 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.templates import Satisfied, check_condition, parse
+from katib.templates.condition_path import scalar_notices
 
 COMPLETE = 'status.conditions.#(type=="Complete")#|#(status=="True")#'
 FAILED = 'status.conditions.#(type=="Failed")#|#(status=="True")#'
@@ -182,3 +183,23 @@ def test_a_path_of_the_grammar_has_no_errors_and_is_parsed_once() -> None:
     assert check_condition("", "spec.trialTemplate.successCondition") == []
 
     assert parse(COMPLETE) is parse(COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_noted"),
+    [
+        ("status.succeeded", True),
+        ("status.completionTime", True),
+        ('status.conditions.#(type=="Complete").status', True),
+        ('status.conditions.#(type=="Complete")#.status', True),
+        (COMPLETE, False),
+        (ARGO, False),
+        ("status.conditions", False),
+        ("status.phase", False),
+        ("", False),
+    ],
+)
+def test_a_path_to_a_text_or_a_number_is_noted(path: str, *, is_noted: bool) -> None:
+    notices = scalar_notices(path, "spec.trialTemplate.successCondition", COMPLETE)
+
+    assert [COMPLETE in notice for notice in notices] == [True] * is_noted
