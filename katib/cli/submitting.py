@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from katib.api.loading import EXPERIMENTS, FileText, holds_runtimes
+from katib.api.wording import counted
 from katib.cli import failures, options
 from katib.cli.kinds import names_of
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
-from katib.tuning.service import StoredRuntime, Submission
+from katib.tuning.service import StoredRuntime, Submission, TuningService
 from katib.tuning.titles import name_meant
+
+_PROGRESS_SECONDS = 3.0
 
 
 @click.command(
@@ -220,9 +224,29 @@ def delete(
         for space, given in wanted:
             try:
                 name = name_meant(service, space or namespace, given)
-                service.delete(space or namespace, name)
+                _delete(service, space or namespace, name)
             except KatibError as error:
                 code = failures.show(error)
             else:
                 click.echo(f"experiment/{name} deleted")
     return code
+
+
+def _delete(service: TuningService, namespace: str, name: str) -> None:
+    """Delete an experiment; while that takes long, print how many of its trials are left."""
+    errors: list[Exception] = []
+
+    def delete() -> None:
+        try:
+            service.delete(namespace, name)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    deleting = threading.Thread(target=delete, name="delete", daemon=True)
+    deleting.start()
+    while deleting.join(_PROGRESS_SECONDS) or deleting.is_alive():
+        with suppress(KatibError):  # it is gone, and what it left is being removed
+            left = service.trials(namespace, name, limit=1).total
+            click.echo(f"experiment/{name}: Terminating, {counted(left, 'trial')} left", err=True)
+    for error in errors:
+        raise error

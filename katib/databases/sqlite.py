@@ -66,6 +66,19 @@ _REMEDIES = {
 }
 
 
+_INCREMENTAL = 2
+_SET_INCREMENTAL = f"PRAGMA auto_vacuum={_INCREMENTAL}"
+_PAGE_COUNTS = ("auto_vacuum", "freelist_count", "page_count")
+_KEPT_PAGES = 256
+"""Of 4 KiB: free room that the next rows take, so that a file does not shrink and grow in turns."""
+
+_STEP_PAGES = 500
+"""How many pages are given back in one transaction: some milliseconds, in which nobody else writes."""
+
+_REWRITTEN_PAGES = 25_000
+"""Up to how many pages in use a file is written anew: 100 MB take a second, in which nobody else writes."""
+
+
 class OutdatedError(TerminalError):
     """The tables are of an earlier version and the database is open for reading only."""
 
@@ -187,6 +200,37 @@ class Database:
         finally:
             self._write_lock.release()
 
+    def give_back(self) -> None:
+        """Return the room of deleted rows to the file system, a little at a time: other writers come in between.
+
+        A file of an earlier version cannot do so before it was written anew, which happens when that takes a moment.
+
+        Raises:
+            UnavailableError: The lock could not be had in time, or the disk is full; the room stays in the file.
+        """
+        with self.snapshot() as driver:
+            mode, free, pages = (driver.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGE_COUNTS)
+        if free < _KEPT_PAGES or free < pages // 4:
+            return
+        if mode == _INCREMENTAL:
+            while free > _KEPT_PAGES:
+                with self.transaction() as driver:
+                    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+                    left = driver.execute("PRAGMA freelist_count").fetchone()[0]
+                if left >= free:
+                    return
+                free = left
+        elif pages - free < _REWRITTEN_PAGES and self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            try:
+                driver = self._writer or self._open_writer()
+                driver.execute(_SET_INCREMENTAL)
+                driver.execute("VACUUM")
+            except sqlite3.Error as error:
+                self._drop_writer()
+                raise self._translate(error) from error
+            finally:
+                self._write_lock.release()
+
     def schema_version(self, room: str) -> int:
         """Return the version of a room's tables in the file; 0: it has none yet."""
         with self.snapshot() as driver:
@@ -244,6 +288,7 @@ class Database:
         if self._writer is None:
             writer = self._connect()
             try:
+                writer.execute(_SET_INCREMENTAL)  # without effect where there are tables already
                 self._turn_to_wal(writer)
             except BaseException:  # also an interrupt: no connection stays open
                 writer.close()

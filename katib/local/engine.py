@@ -184,7 +184,7 @@ class Engine:
             machine = self._machine(stack)
             # Before SQLite makes it: only its owner may read it, wherever it lies.
             os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            database = stack.enter_context(open_database(self._layout.database))
+            self._database = database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(
                 database, STATUS_KINDS, uid_kinds=(POD,), defaults=DEFAULTS, facts=TRIAL_FACTS, clock=self._clock
             )
@@ -550,7 +550,7 @@ class Engine:
             self._clock,
         )
         self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
-        looks = [retention.look, self._checkpoints.look]
+        looks = [retention.look, self._checkpoints.look, self._database.give_back]
         self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _went_on(self, trial: Trial, until: float | None) -> None:

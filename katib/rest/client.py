@@ -52,7 +52,8 @@ from katib.tuning.service import (
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
-_DELETE_SECONDS = 300.0
+_NO_LIMIT = httpx.Timeout(None, connect=_CONNECT_SECONDS)
+"""For a deletion: the server answers when all is gone, or nothing goes any more."""
 _CLOCK_SLACK_SECONDS = 0.5
 _LOGIN_STATUSES = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN))
 _GATEWAY_STATUSES = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
@@ -331,7 +332,7 @@ class HttpTuningService:
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""
-        self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_DELETE_SECONDS)
+        self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_NO_LIMIT)
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
         """Return the algorithms offered."""

@@ -13,7 +13,7 @@ from katib.tuning.kind_watches import KindWatches
 from katib.tuning.ports import Aftermath
 
 DELETE_TIMEOUT_SECONDS = 60.0
-"""Longer than the default grace period of 30 s that running trials have to end."""
+"""How long nothing may go: longer than the default grace period of 30 s that running trials have to end."""
 
 _LOOK_SECONDS = 1.0
 """How often the store is asked when no change tells that something went."""
@@ -26,7 +26,7 @@ class Deletion:
         store: Where it is.
         experiment: The stored object.
         aftermath: What outlives the objects.
-        clock: Measures the timeout.
+        clock: Measures how long nothing has gone.
     """
 
     def __init__(self, store: ObjectStore, experiment: Object, aftermath: Aftermath, clock: Clock) -> None:
@@ -41,7 +41,7 @@ class Deletion:
         """Delete it and return when it, its trials and what ran of them are gone.
 
         Raises:
-            UnavailableError: They were not gone in time; they still will be.
+            UnavailableError: For too long none of them went; they still will.
         """
         listed = self._store.list(TRIAL, self._key.namespace, labels=self._labels(), owner_uid=self._uid)
         trials = [Key.of(trial) for trial in listed.items]
@@ -65,6 +65,7 @@ class Deletion:
                 return
             if event is not None and event.type is EventType.DELETED:
                 uids.discard(event.object["metadata"]["uid"])
+                self._deadline = self._clock.monotonic() + DELETE_TIMEOUT_SECONDS
 
     def _is_left(self) -> bool:
         with suppress(NotFoundError):
@@ -88,6 +89,6 @@ class Deletion:
 
     def _late(self, what: str) -> UnavailableError:
         return UnavailableError(
-            f"experiment {self._key}: {what} within {DELETE_TIMEOUT_SECONDS:g} s; "
+            f"experiment {self._key}: {what}, and for {DELETE_TIMEOUT_SECONDS:g} s nothing of it went; "
             "they are still being stopped, look again later"
         )

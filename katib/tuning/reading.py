@@ -88,6 +88,8 @@ def state_of(obj: AnyObject) -> str:
     """Return "the state" as users know it."""
     if isinstance(obj, types.Trial):
         return trial_state(obj).value
+    if obj.metadata.deletion_timestamp is not None:
+        return "Terminating"
     if is_interrupted(obj):
         return "Interrupted"
     return "Stopped" if is_stopped(obj) else last_condition(obj).type or "Created"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -283,6 +283,29 @@ def test_a_damaged_file_is_terminal(path: Path) -> None:
 
     with pytest.raises(TerminalError, match="malformed; restore a backup or move the file away"):
         open_database(path)
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["new", "of an earlier version"])
+def test_the_room_of_deleted_rows_comes_back_while_others_write(path: Path, *, is_old: bool) -> None:
+    if is_old:
+        with closing(sqlite3.connect(path)) as driver:
+            driver.execute("PRAGMA journal_mode=WAL")
+            driver.execute("CREATE TABLE earlier (x)")
+    with open_database(path) as database:
+        with database.transaction() as driver:
+            driver.execute("CREATE TABLE rows (x)")
+            driver.executemany("INSERT INTO rows VALUES (?)", [("x" * 4_000,)] * 3_000)
+        with database.transaction() as driver:
+            driver.execute("DELETE FROM rows WHERE rowid > 10")
+        full = path.stat().st_size
+        database.give_back()
+        with database.transaction() as driver:
+            driver.execute("INSERT INTO rows VALUES ('more')")
+    with open_database(path) as database, database.snapshot() as driver:
+        assert driver.execute("SELECT count(*) FROM rows").fetchone() == (11,)
+
+    assert full > 10_000_000
+    assert path.stat().st_size < full / 5
 
 
 @pytest.mark.parametrize("name", ["with space", "what?x=1", "100%41", "a#b", "uri:file", "größe"])

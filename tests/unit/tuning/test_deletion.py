@@ -67,7 +67,9 @@ def test_it_ends_when_the_experiment_and_its_trials_are_gone() -> None:
 
 def test_what_does_not_go_in_time_is_told() -> None:
     store, aftermath = world(finalizers=["somebody-is-away"]), Kept()
-    with pytest.raises(UnavailableError, match="default/demo: it and its trials are not gone within 60 s"):
+    with pytest.raises(
+        UnavailableError, match="default/demo: it and its trials are not gone, and for 60 s nothing of it went"
+    ):
         Deletion(store, store.get(EXPERIMENT, DEMO), aftermath, Impatient()).run()
 
     assert aftermath.forgotten == []
