@@ -244,7 +244,10 @@ def _delete(service: TuningService, namespace: str, name: str) -> None:
 
     deleting = threading.Thread(target=delete, name="delete", daemon=True)
     deleting.start()
-    while deleting.join(_PROGRESS_SECONDS) or deleting.is_alive():
+    while True:
+        deleting.join(_PROGRESS_SECONDS)
+        if not deleting.is_alive():
+            break
         with suppress(KatibError):  # it is gone, and what it left is being removed
             left = service.trials(namespace, name, limit=1).total
             click.echo(f"experiment/{name}: Terminating, {counted(left, 'trial')} left", err=True)
