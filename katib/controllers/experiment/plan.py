@@ -81,7 +81,15 @@ NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
 _DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
 _BUDGET_NOTE_SECONDS = 60.0
 """How often the use of a budget is written while nothing else changes."""
-_WAITS = (BUDGET_SPENT, TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, SERVICE_UNAVAILABLE)
+_ALL_THE_SAME = f'the annotation {FIRST_FAILURES_ANNOTATION}: "0" runs the others all the same'
+_WAITS = (
+    FIRST_TRIALS_FAILED,
+    BUDGET_SPENT,
+    TEMPLATE_MISSING,
+    EXPERIMENT_STOPPED,
+    EXPERIMENT_INTERRUPTED,
+    SERVICE_UNAVAILABLE,
+)
 """Reasons of the condition Running of an experiment whose next trials wait."""
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 _INTERRUPTED_MESSAGE = "Experiment is interrupted: none of its trials runs until it is resumed"
@@ -209,6 +217,9 @@ def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         return ExperimentPlan(status=_waiting(status, seen, BUDGET_SPENT, message), cut_trials=seen.counts.active)
     if is_stopped(seen.experiment):
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
+    if cause := _first_failures(seen):
+        message = f"Experiment starts no further trial while others run, for {cause}; {_ALL_THE_SAME}"
+        return ExperimentPlan(status=_waiting(status, seen, FIRST_TRIALS_FAILED, message))
     if seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
     suggestion = seen.suggestion
@@ -334,8 +345,8 @@ def _ending(seen: Observed) -> Ending | None:
     cut = 0 if uses is None else len(uses.cut if seen.is_spent else seen.resumable)
     if spec.max_trial_count is not None and counts.total - len(counts.active) - cut >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
-    if counts.lost and (first := _first_failures(seen)):
-        return first
+    if not counts.active and (cause := _first_failures(seen)):
+        return _failed(f"Experiment has failed because {cause}; {_ALL_THE_SAME}", FIRST_TRIALS_FAILED)
     spent = None if uses is None else _budget_spent(seen, uses)
     return spent or (None if counts.active else _dead_end(seen))
 
@@ -375,15 +386,14 @@ def _seconds_of_budget(seen: Observed, status: ExperimentStatus) -> float | None
     return min(left, _BUDGET_NOTE_SECONDS) if math.isfinite(left) else None
 
 
-def _first_failures(seen: Observed) -> Ending | None:
-    """Return the end of an experiment whose first trials all failed alike: the others would fail as they did."""
+def _first_failures(seen: Observed) -> str:
+    """Return that the first trials all failed alike, and why, since the others would fail as they did; empty if not."""
     annotation = seen.experiment.metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "")
     limit = int(annotation) if annotation.isascii() and annotation.isdigit() else FIRST_FAILURES
     lost = seen.counts.lost
-    if not limit or len(lost) < limit or len({_likeness(trial) for trial in lost}) > 1:
-        return None
-    cause = f"its first {len(lost)} trials failed alike: {_cause_of(lost[-1])}"
-    return _failed(f"Experiment has failed because {cause}", FIRST_TRIALS_FAILED)
+    if not lost or not limit or len(lost) < limit or len({_likeness(trial) for trial in lost}) > 1:
+        return ""
+    return f"its first {len(lost)} trials failed alike: {_cause_of(lost[-1])}"
 
 
 def _likeness(trial: Trial) -> tuple[TrialState, str]:

@@ -485,16 +485,23 @@ def failed(name: str, message: str) -> Trial:
 )
 def test_first_trials_that_fail_alike_end_it(messages: list[str], annotation: str | None, *, ends: bool) -> None:
     lost = tuple(failed(f"t-{n}", message) for n, message in enumerate(messages))
-    seen: dict[str, Any] = {"counts": replace(counts(failed=len(lost), running=2), lost=lost)}
-    if annotation is not None:
-        seen["annotations"] = {FIRST_FAILURES_ANNOTATION: annotation}
-    planned = plan(seen=seen, maxTrialCount=20)
+    annotations = {} if annotation is None else {FIRST_FAILURES_ANNOTATION: annotation}
 
-    last = planned.status.conditions[-1]
-    cause = f"its first {len(lost)} trials failed alike: {messages[-1]}"
-    expected = ("Failed", "ExperimentFirstTrialsFailed", f"Experiment has failed because {cause}")
-    assert ((last.type, last.reason, last.message) == expected) == ends
-    assert planned.stop_trials == (("run-0", "run-1") if ends else ())
+    def planned(**further: int) -> ExperimentPlan:
+        seen = {"counts": replace(counts(failed=len(lost), **further), lost=lost), "annotations": annotations}
+        return plan(seen=seen, maxTrialCount=20)
+
+    reason = "ExperimentFirstTrialsFailed"
+    last = planned().status.conditions[-1]
+    cause = f"its first {len(lost)} trials failed alike: {messages[-1]}; "
+    assert (last.type == "Failed" and last.reason == reason and cause in last.message) == ends
+
+    meanwhile = planned(running=2)  # these may end well, and the search goes on
+    running = meanwhile.status.conditions[-1]
+
+    assert (running.type, running.status, running.reason == reason) == ("Running", "True", ends)
+    assert (meanwhile.stop_trials, meanwhile.create_trials) == ((), ())
+    assert meanwhile.requests is None or not ends
 
 
 @pytest.mark.parametrize(
