@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,9 +14,10 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
@@ -31,6 +32,7 @@ from katib.kube_api.patches import APPLY_PATCH, PATCHES
 from katib.kube_api.representations import WHOLE, Form, form_of
 from katib.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
 from katib.kube_api.selectors import Selector, selector_of
+from katib.kube_api.sockets import send_lines
 from katib.kube_api.statuses import StatusError, bad_request, status_of
 from katib.kube_api.watching import watch_lines
 from katib.rest.guard import App, Receive, Scope, Send
@@ -84,6 +86,8 @@ def create_app(
         Route("/openapi/v3/{path:path}", partial(_openapi, described)),
         Route("/api/v1/{path:path}", api.answer, methods=_METHODS),
         Route("/apis/{group}/{version}/{path:path}", api.answer, methods=_METHODS),
+        WebSocketRoute("/api/v1/{path:path}", api.watch_by_socket),
+        WebSocketRoute("/apis/{group}/{version}/{path:path}", api.watch_by_socket),
         *(Route(path, _health(pages)) for path in ("/healthz", "/livez", "/readyz")),
     ]
     handlers: Any = {KatibError: _on_error, HTTPException: _on_http_error, Exception: _on_error}
@@ -111,10 +115,7 @@ class _Api:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request about objects."""
-        api_version = "v1"
-        if "group" in request.path_params:
-            api_version = f"{request.path_params['group']}/{request.path_params['version']}"
-        path = [part for part in request.path_params["path"].split("/") if part]
+        api_version, path = _place(request)
         asked = _REVIEWS.get((api_version, "/".join(path)))
         if request.method == "POST" and asked is not None:
             spec = {}
@@ -174,11 +175,28 @@ class _Api:
         return Response(await run_in_threadpool(read), media_type="application/json")
 
     async def _watch(self, request: Request, target: Target) -> Response:
+        return StreamingResponse(await self._changes(request, target), media_type="application/json")
+
+    async def _changes(self, request: HTTPConnection, target: Target) -> AsyncIterator[bytes]:
         options, selector = list_options_of(request.query_params, is_watch=True), _selector(request, target)
         if options.initial:
             options.require_known(await run_in_threadpool(self.objects.revision, target))
-        lines = watch_lines(self.objects, target, selector, _form(request), options, self.closing)
-        return StreamingResponse(lines, media_type="application/json")
+        return watch_lines(self.objects, target, selector, _form(request), options, self.closing)
+
+    async def watch_by_socket(self, socket: WebSocket) -> None:
+        """Send the changes that a watch asks for as messages of a WebSocket, one each."""
+        try:
+            target = target_of(self.resources, *_place(socket))
+            is_watch = not target.name and flag(socket.query_params, "watch")
+            if not is_watch:
+                raise bad_request("only a watch can be had by a WebSocket; add watch=true, or send a plain request")
+            _require_verb(target, "watch", "watch")
+            chunks = await self._changes(socket, target)
+        except KatibError as error:
+            await socket.receive()
+            await socket.send_denial_response(_refusal(error))
+            return
+        await send_lines(socket, chunks)
 
     async def _write(self, request: Request, target: Target, verb: str) -> Response:
         options, media_type = options_of(request.query_params), media_type_of(request.headers.get("content-type", ""))
@@ -255,12 +273,19 @@ def _require_verb(target: Target, verb: str, method: str) -> None:
         raise StatusError(405, f"{method} of {what} is not possible here; possible are {', '.join(allowed)}")
 
 
-def _selector(request: Request, target: Target) -> Selector:
+def _place(request: HTTPConnection) -> tuple[str, list[str]]:
+    """Return the apiVersion in a path, and the parts behind."""
+    parts = request.path_params
+    api_version = f"{parts['group']}/{parts['version']}" if "group" in parts else "v1"
+    return api_version, [part for part in parts["path"].split("/") if part]
+
+
+def _selector(request: HTTPConnection, target: Target) -> Selector:
     query = request.query_params
     return selector_of(target.resource.kind.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
-def _form(request: Request) -> Form:
+def _form(request: HTTPConnection) -> Form:
     return form_of(request.headers.get("accept", ""), request.query_params.get("includeObject", ""))
 
 

@@ -73,7 +73,7 @@ class KubernetesServer:
             render=render,
         )
         tls = tls_of_files(certificate.chain, certificate.key)
-        self._thread = ServerThread(app, [listening], "katib-kubernetes", tls=tls)
+        self._thread = ServerThread(app, [listening], "katib-kubernetes", tls=tls, has_sockets=True)
         self.kubeconfig = write_kubeconfig(directory, self.url, certificate.authority, token)
 
     def close(self) -> None:

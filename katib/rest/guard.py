@@ -50,6 +50,7 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that are answered without authentication: they reveal nothing about users."""
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - what stands before a token
 _CHALLENGES = 'Bearer realm="katib", Basic realm="katib", charset="UTF-8"'
 _CHALLENGE_OF_BROWSERS = 'Bearer realm="katib"'
 """At the word Basic a browser opens a window of its own."""
@@ -64,7 +65,7 @@ class BodyTooLargeError(Exception):
 
 
 class Guard:
-    """ASGI middleware that refuses a request before anything reads it.
+    """ASGI middleware that refuses a request or a WebSocket before anything reads it.
 
     Args:
         app: What is guarded.
@@ -95,9 +96,11 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        is_socket = scope["type"] == "websocket"
+        scope.setdefault("method", "GET")
         headers = Headers(scope["headers"])
         refusal = (
             self._check_host(headers)
@@ -107,9 +110,16 @@ class Guard:
             or _check_length(headers)
         )
         if refusal is not None:
+            if is_socket:
+                await receive()
+                await self._respond(_denying(send), refusal)
+                return
             if not headers.get("expect"):  # who waits for "100 Continue" has sent no body yet
                 await _discard_body(receive)
             await self._refuse(scope, headers, refusal, receive, send)
+            return
+        if is_socket:
+            await self._app(scope, receive, send)
             return
         await self._pass_on(scope, receive, send)
 
@@ -142,6 +152,8 @@ class Guard:
         if scope[_BY_COOKIE] or (self._show_problem is not None and needs_no_token(scope["path"])):
             return None
         if self._sessions.is_token(_token_in(headers.get("authorization"))):
+            return None
+        if scope["type"] == "websocket" and self._sessions.is_token(_token_in_protocol(headers)):
             return None
         return problem(401, "Unauthorized", "send the server's token as `Authorization: Bearer ...`, or as a password")
 
@@ -220,6 +232,30 @@ def _token_in(authorization: str) -> bytes:
         return base64.b64decode(given, validate=True).partition(b":")[2]
     except (binascii.Error, ValueError):
         return b""
+
+
+def _token_in_protocol(headers: Headers) -> bytes:
+    """Return the token among the subprotocols of a WebSocket, where browsers put it; empty when there is none.
+
+    As an API server has it, another subprotocol has to be beside it.
+    """
+    names = [name.strip() for name in headers.get("sec-websocket-protocol").split(",")]
+    found = [name.removeprefix(TOKEN_PROTOCOL) for name in names if name.startswith(TOKEN_PROTOCOL)]
+    if len(found) != 1 or len(names) == 1:
+        return b""
+    try:
+        return base64.urlsafe_b64decode(found[0] + "=" * (-len(found[0]) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _denying(send: Send) -> Send:
+    """Return what sends an HTTP response in place of the acceptance of a WebSocket."""
+
+    async def deny(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return deny
 
 
 def _check_site(scope: Scope, headers: Headers) -> Problem | None:

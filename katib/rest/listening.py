@@ -32,6 +32,9 @@ DRAIN_SECONDS = 5
 BACKLOG = 64
 """Connections that wait to be accepted: few, since each is a descriptor that nothing bounds."""
 
+_SOCKET_BYTES = 64 << 10
+"""Longest message of a WebSocket that is read; clients that watch send none."""
+
 _IDLE_SECONDS = 120
 """Longer than clients keep a connection that they do not use, so that they close it: those in Go keep it for 90 s."""
 
@@ -45,6 +48,7 @@ class ServerThread:
         name: Of the thread.
         at_once: Whether to begin now; else with the first connection, as where most likely there is none.
         tls: What to shake hands with, asked at each handshake; None: no TLS.
+        has_sockets: Whether the application takes WebSockets.
     """
 
     def __init__(
@@ -55,8 +59,10 @@ class ServerThread:
         *,
         at_once: bool = True,
         tls: Tls | None = None,
+        has_sockets: bool = False,
     ) -> None:
         self._app = app
+        self._has_sockets = has_sockets
         self._tls = tls
         self._sockets = list(sockets)
         self._lock = threading.Lock()
@@ -97,6 +103,9 @@ class ServerThread:
             lifespan="off",
             proxy_headers=False,
             server_header=False,
+            ws="auto" if self._has_sockets else "none",
+            ws_max_size=_SOCKET_BYTES,
+            ws_per_message_deflate=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
             timeout_keep_alive=_IDLE_SECONDS,
         )
