@@ -49,7 +49,7 @@ class Uses:
         median_seconds: Of those that came to their own end; None where none has.
         longest_seconds: The longest that one ran that has not come to its own end: a trial takes longer than that.
         usual: What the newest trial has.
-        cut: Names of the trials that the budget ended.
+        cut: How long each trial ran that the budget ended, by name.
     """
 
     seconds: float
@@ -59,7 +59,7 @@ class Uses:
     median_seconds: float | None
     usual: Mapping[str, float]
     longest_seconds: float = 0.0
-    cut: tuple[str, ...] = ()
+    cut: Mapping[str, float] = field(default_factory=dict)
 
     def used(self, budget: Budget, unit: str) -> float:
         """Return how much of a unit of the budget is used."""
@@ -113,7 +113,7 @@ class Spending:
 
     _ended: dict[str, tuple[float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
     _unfinished: dict[str, float] = field(default_factory=dict)  # of them: not at their own end, and how long they ran
-    _cut: dict[str, None] = field(default_factory=dict)  # of these: ended by the budget
+    _cut: dict[str, float] = field(default_factory=dict)  # of these: ended by the budget
     _running: dict[str, tuple[Trial, Mapping[str, float]]] = field(default_factory=dict)
     _waiting: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _held: Amounts = field(default_factory=lambda: defaultdict(float))
@@ -134,7 +134,7 @@ class Spending:
         self._ended[trial.name] = seconds, holds
         _add(self._held, holds, seconds)
         if is_cut(trial):
-            self._cut[trial.name] = None
+            self._cut[trial.name] = seconds
         if state in (TrialState.PENDING, TrialState.KILLED) or trial.name in self._cut:
             self._unfinished[trial.name] = seconds
         else:
@@ -167,7 +167,7 @@ class Spending:
             median_seconds=self._durations[count // 2] if count else None,
             usual=self._usual,
             longest_seconds=max([*self._unfinished.values(), *(seconds for seconds, _ in running)], default=0.0),
-            cut=tuple(self._cut),
+            cut=dict(self._cut),
         )
 
 

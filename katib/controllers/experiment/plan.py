@@ -127,7 +127,7 @@ class ExperimentPlan:
         create_suggestion: Whether the Suggestion has to be created, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
         cut_trials: Trials to stop early because the budget is spent: their readings count.
-        resume_trials: Trials that a smaller budget ended and that go on from their checkpoints.
+        resume_trials: Trials that a smaller budget ended and that go on.
         close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
         restart_suggestion: Whether the Suggestion is to be opened again.
         again_after_seconds: When to look again although nothing changes.
@@ -183,9 +183,11 @@ class Observed:
 
     @property
     def resumable(self) -> tuple[str, ...]:
-        """Names of trials that a smaller budget ended and that can go on."""
+        """Names of trials that a smaller budget ended and that can go on: from a checkpoint, or from the beginning."""
         uses = self.counts.uses
-        return uses.cut if uses is not None and self.keeps_checkpoints and not self.is_spent else ()
+        if uses is None or self.is_spent:
+            return ()
+        return tuple(name for name, seconds in uses.cut.items() if self.keeps_checkpoints or not seconds)
 
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:

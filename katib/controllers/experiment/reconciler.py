@@ -22,7 +22,7 @@ from katib.api.names import (
     SPENT_ANNOTATION,
     TEMPLATE_MISSING,
 )
-from katib.api.trials import ACTIVE, is_cut, trial_state
+from katib.api.trials import ACTIVE, BUDGET_CUT_REASON, is_cut, trial_state
 from katib.api.types import (
     Experiment,
     ExperimentCondition,
@@ -263,17 +263,17 @@ class ExperimentReconciler:
         """Stop a trial with what it has reported; one that has not run yet is killed."""
         trial = self._trials.get(key)
         if trial is None or (trial_state(trial) is TrialState.PENDING and not self._times.of_trial(trial)):
-            self._kill(key, plan)
+            self._kill(key, plan, BUDGET_CUT_REASON)
         elif trial_state(trial) in ACTIVE and not is_stopping(trial):
             self._write(trial, cut(trial.status, self._clock.now()))
 
-    def _kill(self, key: Key, plan: ExperimentPlan) -> None:
+    def _kill(self, key: Key, plan: ExperimentPlan, reason: str = "TrialKilled") -> None:
         trial = self._trials.get(key)
         if trial is None or trial_state(trial) not in ACTIVE or is_stopping(trial):
             return  # it came to its own end after the counts were taken, or is about to
         end = plan.status.conditions[-1]
         message, seconds = f"Trial is stopped: {end.message}", self._times.of_trial(trial)
-        self._write(trial, killed(trial.status, message, self._clock.now(), seconds))
+        self._write(trial, killed(trial.status, message, self._clock.now(), seconds, reason))
 
     def _write(self, trial: Trial, status: TrialStatus) -> None:
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back

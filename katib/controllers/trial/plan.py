@@ -509,10 +509,10 @@ def cut(status: TrialStatus, now: datetime) -> TrialStatus:
 
 
 def resumed(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status of a trial that such a budget ended and that goes on from its checkpoint."""
+    """Return the status of a trial that such a budget ended and that goes on with a larger one."""
     conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED, TrialCondition.KILLED)
     again = structs.replace(status, conditions=conditions, completion_time=None, observation=None)
-    message = "Trial waits: it goes on from its checkpoint, with a larger budget"
+    message = "Trial waits: it goes on with a larger budget"
     return with_running(again, WAITING_REASON, message, now, runs=False)
 
 
@@ -539,9 +539,11 @@ def ended(
     )
 
 
-def killed(status: TrialStatus, message: str, now: datetime, run_seconds: float) -> TrialStatus:
+def killed(
+    status: TrialStatus, message: str, now: datetime, run_seconds: float, reason: str = "TrialKilled"
+) -> TrialStatus:
     """Return the status of a trial that is stopped because it is not needed any more; it ran for so long."""
-    return with_run_time(ended(status, TrialCondition.KILLED, "TrialKilled", message, now), run_seconds, now)
+    return with_run_time(ended(status, TrialCondition.KILLED, reason, message, now), run_seconds, now)
 
 
 def _end(

@@ -645,17 +645,18 @@ def test_a_budget_that_is_spent_cuts_what_runs_before_it_ends_the_experiment() -
 @pytest.mark.parametrize(
     ("budget", "keeps", "resumed", "ended"),
     [
-        pytest.param("8h", True, ("cut-1", "cut-2"), False, id="a larger budget"),
-        pytest.param("8h", False, (), False, id="without a checkpoint"),
+        pytest.param("8h", True, ("cut-1", "cut-2"), False, id="as many as run at once"),
+        pytest.param("8h", False, ("cut-3",), False, id="one that has not run needs no checkpoint"),
         pytest.param("4h", True, (), True, id="spent"),
     ],
 )
 def test_trials_that_a_budget_ended_go_on_with_a_larger_one(
     budget: str, keeps: bool, resumed: tuple[str, ...], ended: bool
 ) -> None:
-    made = replace(counts(best="0.5", early_stopped=3), uses=replace(uses(4), cut=("cut-1", "cut-2")))
+    cut = {"cut-1": 5.0, "cut-2": 6.0, "cut-3": 0.0}
+    made = replace(counts(best="0.5", early_stopped=2, killed=1), uses=replace(uses(4), cut=cut))
     seen: dict[str, Any] = {"counts": made, "annotations": {BUDGET_ANNOTATION: budget}, "keeps_checkpoints": keeps}
-    planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=4 if not keeps else 3, parallelTrialCount=2)
+    planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=3, parallelTrialCount=2)
 
     assert planned.resume_trials == resumed
     assert (planned.status.conditions[-1].reason == "ExperimentBudgetSpent") is ended
