@@ -189,8 +189,8 @@ class ObjectAdmission:
         if kind in (CONFIG_MAP, SECRET):
             return AdmittedObject(_with_data(obj))
         if kind in (LEASE, EVENT):
-            if errors := list(_lease_errors(obj) if kind == LEASE else _event_errors(obj)):
-                raise InvalidError(errors)
+            if broken := list(_lease_errors(obj) if kind == LEASE else _event_errors(obj)):
+                raise InvalidError(broken)
             return AdmittedObject(obj)
         if kind == NAMESPACE:
             return AdmittedObject({**obj, "spec": {}, "status": {"phase": "Active"}})
