@@ -26,8 +26,9 @@ def four_digits(value: float) -> str:
     return f"{value:.{_DIGITS - 1}e}" if value else "0"
 
 
-def shown_number(text: str) -> str:
+def shown_number(value: str | float) -> str:
     """Return a text with four significant digits where it is a number, else as it is."""
+    text = str(value)
     if text.lstrip("+-").isdigit():
         return text
     try:

@@ -42,6 +42,7 @@ EXAMPLES = {
     "katib logs {}{}": "katib logs demo-1 -n team",
     "katib logs TRIAL": "katib logs demo-1",
     "katib metrics TRIAL": "katib metrics demo-1",
+    "katib metrics {}": "katib metrics demo-1.1",
     "katib pause {}{}": "katib pause demo --data-dir d",
     "katib release-finalizers": "katib release-finalizers",
     "katib resume {}": "katib resume demo",

@@ -89,6 +89,10 @@ def test_a_whole_number_is_shown_in_full(text: str) -> None:
     assert (shown_number(text), short(text)) == (text, text)
 
 
+def test_a_number_that_is_no_text_is_shown_as_one() -> None:
+    assert shown_number(0.123456) == "0.1235"
+
+
 def test_other_text_stays() -> None:
     assert [shown_number(text) for text in ("adam", "", "0.123456", "unavailable")] == [
         "adam",
