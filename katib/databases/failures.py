@@ -6,6 +6,7 @@ anyone who holds readings keeps them and tries again. Input that no server of th
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from katib.errors import (
@@ -48,6 +49,10 @@ _EXHAUSTED = _Answer(TerminalError, "the numbers of its readings are used up; ma
 _DAMAGED = _Answer(TerminalError, "restore a backup")
 _LENGTH = _Answer(InvalidError, "use at most 255 characters for a name and 65,535 bytes for a value")
 _TEXT = _Answer(InvalidError, "leave out that character, or use a database in UTF-8")
+_CHARSET = _Answer(
+    InvalidError,
+    "leave out that character, or run ALTER TABLE observation_logs CONVERT TO CHARACTER SET utf8mb4",
+)
 _RANGE = _Answer(InvalidError, "use a time between the years 1 and 9999")
 
 _POSTGRESQL = {
@@ -88,10 +93,12 @@ _MYSQL = {
     _EXHAUSTED: "167 1062 1467",
     _DAMAGED: "1034 1194",
     _LENGTH: "1406",
-    _TEXT: "1366",
+    _CHARSET: "1366 1267 1271",
     _RANGE: "1264 1292",
 }
 """Error numbers of MySQL and MariaDB."""
+
+_DUPLICATE_NUMBER = re.compile(r"Duplicate entry '-?[0-9]+'")
 
 _ANSWERS = {code: answer for codes in (_POSTGRESQL, _MYSQL) for answer, text in codes.items() for code in text.split()}
 
@@ -104,6 +111,8 @@ def translated(error: BaseException, where: str) -> KatibError:
         where: The database, without a password.
     """
     answer, cause = _answer(error), one_line(_cause(error)).rstrip(".;")
+    if answer is _EXHAUSTED and "Duplicate entry" in cause and not _DUPLICATE_NUMBER.search(cause):
+        answer = None
     if answer is None:
         return InternalError(f"{where}: {cause}")
     if issubclass(answer.error_class, InvalidError):

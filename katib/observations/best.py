@@ -16,7 +16,7 @@ from itertools import takewhile
 from sqlalchemy import ColumnElement, Connection, TextClause, func, select, text
 
 from katib.api.metrics import BestTrial
-from katib.observations.extremes import Extremes, Summarize
+from katib.observations.extremes import Extremes, Summarize, are_kept_of
 from katib.observations.tables import observation_extremes as table
 
 _ENTRIES = 200
@@ -70,7 +70,7 @@ def best_of(
     names = list(dict.fromkeys(trial_names))
     candidates: list[tuple[float, str, str]] = []  # cost, trial, text
     missing = names
-    if is_kept:
+    if is_kept and are_kept_of(metric_name):
         missing = _without_extremes(connection, names, metric_name)
         if len(missing) < len(names):
             candidates += _best_kept(connection, names, metric_name, maximize=maximize)

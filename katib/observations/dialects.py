@@ -112,11 +112,12 @@ def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
 def metric_is(dialect: str, name: str | ColumnElement[str]) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions under which a reading is one of this metric.
 
-    A table that Katib's DB manager made on MySQL takes `Loss` for `loss` when it compares; its index finds both.
+    A table that Katib's DB manager made on MySQL takes `Loss` for `loss` when it compares, and any table there takes a
+    name for the same one with a blank behind it; its index finds both.
     """
     yield table.c.metric_name == name
     if dialect == "mysql":
-        yield literal_column("CONVERT(metric_name USING utf8mb4) COLLATE utf8mb4_bin") == name
+        yield literal_column("BINARY CONVERT(metric_name USING utf8mb4)") == name
 
 
 def _copied(row: Row) -> str:

@@ -46,12 +46,17 @@ class Extremes(NamedTuple):
         return Extremes(*low, *high)
 
 
+def are_kept_of(metric_name: str) -> bool:
+    """Return whether extremes of a metric are kept: MySQL takes a name with blanks behind it for the one without."""
+    return not metric_name.endswith(" ")
+
+
 def extremes_of(logs: Sequence[MetricLog]) -> dict[str, Extremes]:
     """Return the extremes of each metric of a batch that has a usable number."""
     values: dict[str, list[str]] = {}
     for _, name, value, _ in logs:
         values.setdefault(name, []).append(value)
-    found = {name: _extremes_of(texts) for name, texts in values.items()}
+    found = {name: _extremes_of(texts) for name, texts in values.items() if are_kept_of(name)}
     return {name: extremes for name, extremes in found.items() if extremes is not None}
 
 

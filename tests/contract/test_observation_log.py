@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from katib.api.metrics import BEFORE_THE_LAST, NEW_TRY, ZERO_TIME, BatchId, MetricLog
 from katib.api.thinning import thinned
 from katib.api.types import Metric, Observation
+from katib.errors import InvalidError
 from katib.observations import SqlObservationLog, best, sql, statements
 from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import (
@@ -511,3 +513,23 @@ def test_a_new_try_sets_aside_what_the_one_before_it_reported(log: Log) -> None:
     log.delete("a")
 
     assert [values(log), values(log, "a.1"), values(log, "a.2")] == [[], [], []]
+
+
+def test_a_name_with_a_blank_behind_it_is_another_name(log: Log) -> None:
+    log.report("a", [reading("0.5"), reading("0.1", second=1, name="loss ")])
+
+    assert [values(log, metric_name=name) for name in ("loss", "loss ")] == [["0.5"], ["0.1"]]
+    found = [log.best(["a"], name, maximize=False) for name in ("loss", "loss ")]
+    assert [one and one.value for one in found] == ["0.5", "0.1"]
+
+
+def test_a_name_that_a_table_of_mysql_cannot_hold_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with mysql_log(tmp_path) as log:
+        with log._database.write() as connection:
+            connection.execute(text("ALTER TABLE observation_logs CONVERT TO CHARACTER SET latin1"))
+        log.report("a", [reading("0.5", name="é")])
+
+        assert values(log, metric_name="é") == ["0.5"]
+        for ask in (lambda: log.report("a", [reading("0.5", name="損失")]), lambda: log.read("a", metric_name="損失")):
+            with pytest.raises(InvalidError, match="CONVERT TO CHARACTER SET utf8mb4"):
+                ask()
